@@ -6,7 +6,8 @@ Small runs of all products are killed (SIGKILL) at random moments and taken up a
 processes race for the folder. Before a tenth of the resumes something in the run folder is damaged at random; damage
 that cannot be mended must end in an error of its own, spend nothing, and leave the run able to go on once the file is
 restored. At the end the outputs must be, byte for byte, those of an undisturbed run, with one spend in the ledger, no
-private folder and no half-written file.
+private folder and no half-written file. Commands that read public files alone (`publish pl94`, `geography import` and
+`safetab general-form`) are killed, raced and repeated in the same way, and spend nothing.
 
 Processes are forked from one that has compiled everything and started no thread: so a run takes half a second.
 """
@@ -42,13 +43,21 @@ from tallyveil.execution.safetab.households import run_households
 from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.execution.table.run import run_subspace
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.noise.key import insecure_key
+from tallyveil.release.pl94.publication import publish_pl94
 from tallyveil.run.folder import RunFolder
+from tallyveil.safetab.general_form import write_general_form
+from tallyveil.safetab.plan import read_plan
+from tallyveil.safetab.regions import read_regions
+from tallyveil.storage.outputs import own_folder
 
 TESTS = Path(__file__).parents[1]
 STAYS = TESTS.parent / "examples" / "hospital_stays"
 KEY = insecure_key("soak")
 LOCKED = "folder-locked"
+TAKEN = "folder-taken"
+"""How `publish pl94` ends in a folder that it has finished."""
 UNMENDABLE = ("run.json", "ledger.jsonl", "lock")
 TABLE = """
 [release]
@@ -105,6 +114,10 @@ def write_inputs(root: Path) -> None:
     homes = module_of("soak_homes", TESTS / "system" / "test_safetab_households.py")
     homes.write_inputs(toy, root / "homes", 200, run_pr=False)
     module_of("soak_stays", STAYS / "make_stays.py").write_stays(root / "stays.csv", 500)
+    import product_inputs  # not before the fork: it starts what reads and writes tables
+
+    product_inputs.published(root)
+    product_inputs.imported(root)
     (root / "table").mkdir()
     (root / "table" / "table.toml").write_text(TABLE)
     rows = [f"{a},{b},{30 + 7 * i + 3 * j}" for i, a in enumerate("xyz") for j, b in enumerate("uvw")]
@@ -114,6 +127,8 @@ def write_inputs(root: Path) -> None:
 def products(root: Path) -> dict[str, Callable[[Path], object]]:
     """What is run, by name."""
     safetab, homes = root / "safetab", root / "homes"
+    persons, units = [root / "published" / "out" / name for name in ("persons", "units")]
+    census = Sources((root / "census" / "baf44",), (), root / "census" / "facilities.txt", None, ())
     return {
         "topdown": lambda out: run_release(
             load_plan(root / "full" / "release.toml"), out, test_key=KEY, workers=1
@@ -129,7 +144,18 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
         "subspace": lambda out: run_subspace(
             load_subspace_plan(root / "table" / "table.toml"), out, draws=3, test_key=KEY
         ),
+        "publish": lambda out: publish_pl94(persons, units, out, csv=True),
+        "import": lambda out: write_imported(import_geography(census), out),
+        "general form": lambda out: write_form(safetab, out),
     }
+
+
+def write_form(safetab: Path, out: Path) -> None:
+    """The Census layout as a file of population groups, as the command line writes it."""
+    plan = read_plan(safetab / "p")
+    regions = read_regions(safetab / "d", plan.config)
+    with own_folder(out, "safetab general-form"):
+        write_general_form(plan, regions, out)
 
 
 def contents(out: Path) -> dict[str, str]:
@@ -183,6 +209,7 @@ class Trials:
     kills: int
     seconds: dict[str, float]
     wanted: dict[str, dict[str, str]]
+    spent: dict[str, int]
     counted: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
@@ -210,15 +237,17 @@ class Trials:
             self._killed(name, out, choose, racing=racing)
         self._resume_damaged(name, out, choose)
         if racing:
-            choose.choice([self._race, self._stopped_before_the_lock])(name, out)
+            choose.choice([self._race, *([self._stopped_before_the_lock] if self.spent[name] else [])])(
+                name, out
+            )
         code, said = self._whole(name, out)
-        if code:
+        if code and TAKEN not in said:  # what is taken must be what is wanted
             self._fault(name, out, f"the last run ended with {code}: {said}")
             return
         found = contents(out)
         wanted = self.wanted[name]
         differing = sorted(p for p in wanted.keys() | found.keys() if wanted.get(p) != found.get(p))
-        if differing or spends(out) != 1 or (out / "private").exists():
+        if differing or spends(out) != self.spent[name] or (out / "private").exists():
             self._fault(
                 name,
                 out,
@@ -245,7 +274,7 @@ class Trials:
         for process, said in processes:
             code = ended(process)
             self.counted["kills"] += code == -signal.SIGKILL
-            if code > 0 and LOCKED not in said.read_text():
+            if code > 0 and LOCKED not in said.read_text() and TAKEN not in said.read_text():
                 self._fault(name, out, f"a killed run ended with {code}: {said.read_text()}")
 
     def _stopped_before_the_lock(self, name: str, out: Path) -> None:
@@ -273,7 +302,8 @@ class Trials:
         """Two processes to the end: each finishes, or finds the folder held."""
         processes = [self._start(name, out, number) for number in (0, 1)]
         ends = [(ended(process), said.read_text()) for process, said in processes]
-        if any(code and LOCKED not in said for code, said in ends) or all(code for code, _ in ends):
+        refused = [code for code, said in ends if code and LOCKED not in said and TAKEN not in said]
+        if refused or all(code and TAKEN not in said for code, said in ends):
             self._fault(name, out, f"two processes ended with {ends}")
 
     def _resume_damaged(self, name: str, out: Path, choose: random.Random) -> None:
@@ -344,9 +374,9 @@ def damage(path: Path, choose: random.Random) -> str:
     return how
 
 
-def reference(root: Path) -> tuple[dict[str, float], dict[str, dict[str, str]]]:
-    """Seconds and contents of undisturbed runs; the second of two, when everything is compiled."""
-    seconds, wanted = {}, {}
+def reference(root: Path) -> tuple[dict[str, float], dict[str, dict[str, str]], dict[str, int]]:
+    """Seconds, contents and spends of undisturbed runs; the second of two, when everything is compiled."""
+    seconds, wanted, spent = {}, {}, {}
     for name, product in products(root).items():
         for again in range(2):
             out = root / "whole" / f"{name}-{again}"
@@ -355,8 +385,8 @@ def reference(root: Path) -> tuple[dict[str, float], dict[str, dict[str, str]]]:
             if ended(started(partial(product, out), said)):
                 sys.exit(f"an undisturbed run of {name} failed: {said.read_text()}")
             seconds[name] = time.monotonic() - begun
-        wanted[name] = contents(out)
-    return seconds, wanted
+        wanted[name], spent[name] = contents(out), spends(out)
+    return seconds, wanted, spent
 
 
 def main() -> int:
@@ -366,6 +396,7 @@ def main() -> int:
     )
     parser.add_argument("--number", type=int, default=1000, help="kills that must land")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--product", action="append", help="kill this product alone; may be repeated")
     parser.add_argument("--lanes", type=int, default=2, help="trials at the same time")
     chosen = parser.parse_args()
     begun = time.monotonic()
@@ -373,10 +404,11 @@ def main() -> int:
     if ended(started(lambda: write_inputs(root), root / "said")):
         sys.exit((root / "said").read_text())
     prepare()
-    seconds, wanted = reference(root)
+    seconds, wanted, spent = reference(root)
+    wanted = {name: files for name, files in wanted.items() if name in (chosen.product or wanted)}
     print("seconds of a run:", {name: round(value, 2) for name, value in seconds.items()}, flush=True)
     share = -(-chosen.number // chosen.lanes)
-    lanes = [Trials(root, lane, chosen.seed, share, seconds, wanted) for lane in range(chosen.lanes)]
+    lanes = [Trials(root, lane, chosen.seed, share, seconds, wanted, spent) for lane in range(chosen.lanes)]
 
     def work(lane: Trials) -> None:
         lane.run()

@@ -19,5 +19,8 @@ def warm_up(quiet: Quiet = False) -> None:
     """
     with TemporaryDirectory(prefix="tallyveil-") as folder:
         demo(Path(folder), blocks=BLOCKS, quiet=True)
+    from tallyveil.kernels.compiled import require_kept
+
+    require_kept()
     if not quiet:
         say("The kernels of a release and of its intervals are compiled. Later commands load them from disk.")

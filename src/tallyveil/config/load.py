@@ -52,6 +52,15 @@ def release_file_schema() -> dict[str, Any]:
     return ReleaseFile.model_json_schema(by_alias=True)
 
 
+def _reason(path: Path, error: OSError | ValueError) -> str:
+    """Why a file cannot be read as text, in words."""
+    if path.is_dir():
+        return "it is a folder"
+    return (
+        "it holds bytes that are no UTF-8 text" if isinstance(error, UnicodeError) else type(error).__name__
+    )
+
+
 def parse_file(path: Path, model: type[File]) -> File:
     """Read a TOML file into typed tables.
 
@@ -66,7 +75,7 @@ def parse_file(path: Path, model: type[File]) -> File:
         text = read_text_file(path)
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"the file {path} cannot be read: {type(error).__name__}. Name an existing TOML file.",
+            f"the file {path} cannot be read: {_reason(path, error)}. Name an existing TOML file in UTF-8.",
             code="input-missing",
         ) from None
     try:

@@ -19,10 +19,12 @@ this, because it is no literal.
 numba takes compiled code from disk as long as the file of the function is the same. It does not look at the files of
 the functions and types that the function uses. An upgrade in place replaces these files, too. So the decorators here
 bind compiled code to the sources of all modules of this package that the function's module imports, directly or through
-others. If one of these sources has changed, the function is compiled anew.
+others. If one of these sources has changed, the function is compiled anew. `kernels.code_files` keeps
+code on disk.
 """
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -35,14 +37,24 @@ from numba import types
 from numba.core.dispatcher import Dispatcher
 from numba.core.typing.templates import Signature
 
+from tallyveil.errors import StoreError
+from tallyveil.kernels.code_files import CodeFiles
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
 def njit(**options: Any) -> Callable[[Kernel], Kernel]:
-    """`numba.njit` whose compiled code on disk is bound to all sources that it can come from."""
+    """`numba.njit` whose compiled code on disk is bound to all sources that it can come from.
+
+    Raises:
+        StoreError: There is no folder in which compiled code can be kept.
+    """
 
     def compiled(function: Kernel) -> Kernel:
-        made = numba.njit(**options)(function)
+        try:
+            made = numba.njit(**options)(function)
+        except RuntimeError as error:  # numba compiles at the first call; here it only looks for a folder
+            raise _nowhere_to_keep(function.__module__) from error
         if isinstance(made, Dispatcher):  # else the environment has turned compilation off
             _bind(made, sources_digest(function.__module__))
         return cast(Kernel, made)
@@ -89,7 +101,35 @@ def compiled_for(kernel: Callable[..., Any], signature: Signature) -> None:
 def on_disk(kernel: Callable[..., Any]) -> bool:
     """Whether compiled code of a kernel and of its present sources is on disk, for some types of arguments."""
     # Without compilation (see `njit`) there is nothing to wait for.
-    return not isinstance(kernel, Dispatcher) or bool(cast(Any, kernel)._cache._cache_file._load_index())
+    return not isinstance(kernel, Dispatcher) or _files(kernel).codes() > 0
+
+
+def require_kept() -> None:
+    """Refuse if code that this process compiled or loaded is not on disk.
+
+    Raises:
+        StoreError: A folder did not take the code. The message names one.
+    """
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
+    for kernel in {id(value): value for names in modules for value in names.values()}.values():
+        if isinstance(kernel, Dispatcher) and _files(kernel).codes() < len(cast(Any, kernel).overloads):
+            raise StoreError(
+                f"the kernels were compiled, but the folder {cast(Any, kernel)._cache.cache_path} did not keep all of "
+                "their code, so that later commands compile it again. Free space on its disk, or set NUMBA_CACHE_DIR "
+                "to a folder on another disk for every command.",
+                code="kernels-not-kept",
+            )
+
+
+def _nowhere_to_keep(module: str) -> StoreError:
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    return StoreError(
+        f"compiled code of {module} can be kept nowhere: "
+        + ("" if given is None else f"NUMBA_CACHE_DIR is {given}, which cannot be written to, and ")
+        + "neither the folder of the installed package nor the user's cache folder can be written to. Set "
+        "NUMBA_CACHE_DIR to a folder that can be written to. Every command needs it.",
+        code="kernels-not-kept",
+    )
 
 
 @cache
@@ -123,7 +163,10 @@ def _source(module: str) -> _Source:
     return _Source(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))
 
 
+def _files(kernel: Any) -> CodeFiles:
+    return cast(CodeFiles, kernel._cache._cache_file)
+
+
 def _bind(made: Any, sources: str) -> None:
-    """Make numba ignore compiled code of other sources, as it ignores the code of another version of numba."""
-    index = made._cache._cache_file
-    index._version = f"{index._version} {sources}"
+    """Keep the code in `CodeFiles`, and make numba ignore code of other sources as it ignores that of another numba."""
+    made._cache._cache_file = CodeFiles(made._cache._cache_file, sources)

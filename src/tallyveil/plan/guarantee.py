@@ -213,7 +213,7 @@ def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
             f"pure differential privacy, epsilon = {exact_text(terms.spent)}, {neighbours}; "
             f"at delta = {delta} epsilon <= {_short(exact, 3)}"
         )
-    rho = f"rho = {terms.spent} ({_short(terms.spent, 4)}) zCDP"
+    rho = f"rho = {exact_text(terms.spent)} zCDP"
     if exact == classical:
         return f"epsilon <= {_short(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
     least, other = _apart(exact, classical)

@@ -5,12 +5,12 @@ from typing import Literal
 
 from tallyveil.errors import ConfigError
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.manifest_files import read_listed_table, read_manifest
 from tallyveil.safetab.consistent import consistent_alone, consistent_states
 from tallyveil.safetab.iterations import read_iterations
 from tallyveil.storage.outputs import own_folder
 from tallyveil.storage.paths import real
-from tallyveil.storage.published import published_tags, read_published
+from tallyveil.storage.published import published_tags
 from tallyveil.storage.write import write_parquet
 
 _PREFIX = "tallyveil."
@@ -44,7 +44,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
     with own_folder(out, "safetab consistent"):
         for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
             path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
-            frame, metadata = read_published(path), published_tags(path)
+            frame, metadata = read_listed_table(run, manifest, path.name), published_tags(path)
             tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
             found = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
             write_parquet(target, found, {**tags, "consistent": rule})

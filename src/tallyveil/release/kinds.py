@@ -15,15 +15,15 @@ class ReleaseKind(StrEnum):
 
     @property
     def command(self) -> str:
-        """The command that makes such a release."""
+        """The command that makes such a release, with as much of its arguments as tells it from the others."""
         return "tallyveil " + _COMMANDS[self]
 
 
 _COMMANDS = {
     ReleaseKind.TOPDOWN: "run",
     ReleaseKind.MEASUREMENTS: "measure",
-    ReleaseKind.SAFETAB: "safetab run",
+    ReleaseKind.SAFETAB: "safetab run PARAMS",
     ReleaseKind.HOUSEHOLDS: "safetab households",
-    ReleaseKind.GROUPS: "safetab run",
+    ReleaseKind.GROUPS: "safetab run FILE.TOML",
     ReleaseKind.SUBSPACE: "subspace release",
 }

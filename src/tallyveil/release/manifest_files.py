@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import polars as pl
+
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.file import read_ledger
@@ -35,6 +37,7 @@ from tallyveil.storage.json_files import (
     read_shaped,
 )
 from tallyveil.storage.paths import inside
+from tallyveil.storage.published import read_published
 from tallyveil.storage.write import file_digest, write_json
 
 _TOPDOWN: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
@@ -202,6 +205,44 @@ def read_listed(root: Path, manifest: Manifest, name: str, shape: object) -> Jso
     if file_digest(path) != manifest.digests.get(name, file_digest(path)):
         raise damaged(path, "the whole", RESTORE)
     return content
+
+
+def read_listed_table(root: Path, manifest: Manifest, name: str) -> pl.DataFrame:
+    """A Parquet file of the release, which must be the one that its manifest lists.
+
+    Args:
+        root: Release folder.
+        manifest: Of the release.
+        name: Path of the file in the folder.
+    Raises:
+        StoreError: the file is missing, cannot be read, or is another one.
+    """
+    path = inside(root, *name.split("/"))
+    found = read_published(path)
+    require_unchanged(root, manifest, path)
+    return found
+
+
+def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
+    """Refuse a file that is not the one that the manifest lists: what is made of it would name a release it is not of.
+
+    Raises:
+        StoreError: the file is another one, or cannot be read.
+    """
+    stated = manifest.digests.get(path.relative_to(root).as_posix())
+    try:
+        found = file_digest(path)
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read: {type(error).__name__}. Restore it from a copy of the release.",
+            code="release-unreadable",
+        ) from None
+    if stated is not None and found != stated:
+        raise StoreError(
+            f"{path} is not the file that the manifest of the release lists: its SHA-256 is another one. It was "
+            "changed after it was written; restore it from a copy of the release.",
+            code="release-damaged",
+        )
 
 
 def _undigested(content: JsonObject) -> JsonObject | str:

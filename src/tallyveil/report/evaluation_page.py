@@ -13,7 +13,7 @@ from tallyveil.report.accuracy import Matrix, expected_of
 from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
-from tallyveil.report.parameters import parameter_texts
+from tallyveil.report.parameters import parameter_table
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_page import REPORT
 from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
@@ -83,7 +83,7 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
             (geolevel_title(level), _rows(frame.filter(pl.col("geolevel") == level), files.unit))
             for level in geolevels
         ],
-        "parameters": [parameter_texts(row, "geolevel") for row in evaluation.parameters],
+        "parameters": parameter_table(evaluation.parameters, "geolevel"),
         "artefacts": [
             (geolevel_title(level), artefact_lines(evaluation.artefacts, level, files.unit))
             for level in reversed(geolevels)

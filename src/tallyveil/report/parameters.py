@@ -1,6 +1,7 @@
 """Privacy parameters beside a claim of accuracy, as text for the tables of a page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -9,19 +10,41 @@ from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
 from tallyveil.report.wording import geolevel_title
 
 
-def parameter_texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class ParameterTable:
     """Privacy parameters of some measurements, each rounded in the safe direction.
 
+    Attributes:
+        symbols: Those of β and μ that at least one row has, in this order.
+        rows: Texts: what was measured, what it cost, epsilon at three deltas, the symbols, the accountant.
+    """
+
+    symbols: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTable:
+    """The table of privacy parameters.
+
     Args:
-        row: Of `tallyveil.budget.parameters`.
+        rows: Of `tallyveil.budget.parameters`.
         name: The column that names the measurements.
     """
-    beta, mu = row[BETA], row.get(MU)
+    stated = {"β": BETA, "μ": MU}
+    kept = {
+        symbol: column
+        for symbol, column in stated.items()
+        if any(row.get(column) is not None for row in rows)
+    }
+    return ParameterTable(tuple(kept), tuple(_texts(row, name, tuple(kept.values())) for row in rows))
+
+
+def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    shown = {BETA: at_least, MU: at_most}
     return (
         geolevel_title(row[name]),
         at_most(Fraction(row["spent"]), 5),
         *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
-        "–" if beta is None else at_least(beta, places=4),
-        "–" if mu is None else at_most(mu, places=4),
+        *("–" if row.get(one) is None else shown[one](row[one], places=4) for one in columns),
         row["accountant"],
     )

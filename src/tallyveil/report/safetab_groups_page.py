@@ -12,7 +12,8 @@ from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_listed, read_manifest
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
@@ -20,13 +21,12 @@ from tallyveil.report.safetab_page import (
     REPORT,
     error_plot,
     frame_texts,
+    level_parameters,
     made_values,
-    parameter_rows,
     privacy_texts,
 )
 from tallyveil.report.wording import grouped, rounded
-from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.published import read_published
+from tallyveil.storage.paths import file_name
 from tallyveil.universe.unit import Unit, unit_of
 
 MOST_SERIES: Final = 10
@@ -46,7 +46,7 @@ def write_groups_report(out: Path) -> Path:
     plan = read_listed(out, manifest, "plan.json", shapes.GROUPS_PLAN)
     expected = read_listed(out, manifest, "expected.json", shapes.GROUPS_EXPECTED)
     unit, levels = _unit(plan), [one["name"] for one in plan["levels"]]
-    published = {name: _published(out, name) for name in levels}
+    published = {name: _published(out, manifest, name) for name in levels}
     adaptive = list(dict.fromkeys(one["level"] for one in expected["sizes"]))
     values = {
         **made_values(manifest, plan),
@@ -90,7 +90,7 @@ def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Pa
         "shown": _shown(levels),
         "totals": frame_texts(totals),
         "cells": frame_texts(errors["errors-cells"]),
-        "parameters": parameter_rows(errors),
+        "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }
     return write_page(out / FOLDER / REPORT, "safetab_groups_evaluation.html.j2", values)
@@ -105,9 +105,9 @@ def _shown(levels: Sequence[str]) -> str:
     return "." if len(levels) <= MOST_SERIES else f", the first {MOST_SERIES} of {len(levels)} levels."
 
 
-def _published(out: Path, level: str) -> pl.DataFrame:
+def _published(out: Path, manifest: Manifest, level: str) -> pl.DataFrame:
     """Totals of a level, with the size class of the published count."""
-    totals = read_published(inside(out, "totals", f"{file_name(level)}.parquet"))
+    totals = read_listed_table(out, manifest, f"totals/{file_name(level)}.parquet")
     return totals.with_columns(size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"))
 
 

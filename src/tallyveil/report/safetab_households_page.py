@@ -12,12 +12,12 @@ from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_listed, read_manifest
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
-from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, parameter_rows, run_values
+from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, level_parameters, run_values
 from tallyveil.report.wording import grouped, power_of_ten, rounded
-from tallyveil.storage.published import read_published
 
 
 def write_households_report(out: Path) -> Path:
@@ -33,7 +33,9 @@ def write_households_report(out: Path) -> Path:
     plan = read_listed(out, manifest, "plan.json", shapes.HOUSEHOLDS_PLAN)
     expected = read_listed(out, manifest, "expected.json", shapes.HOUSEHOLDS_EXPECTED)
     geographies = list(dict.fromkeys(one["geography"] for one in expected))
-    published = {table: _published(out, table, list(manifest.body["sizes"])) for table in ("t3", "t4")}
+    published = {
+        table: _published(out, manifest, table, list(manifest.body["sizes"])) for table in ("t3", "t4")
+    }
     values = {
         **run_values(out, manifest, plan, _name),
         "privacy": [
@@ -72,7 +74,7 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
         "run": manifest.run,
         "plots": plots,
         "tables": tables,
-        "parameters": parameter_rows(errors),
+        "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }
     return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values)
@@ -82,12 +84,11 @@ def _name(one: dict[str, Any]) -> str:
     return f"{one['table']} {one['geography']} level {one['level']}"
 
 
-def _published(out: Path, table: str, runs: list[str]) -> pl.DataFrame:
+def _published(out: Path, manifest: Manifest, table: str, runs: list[str]) -> pl.DataFrame:
     """Groups of all runs, with the size class of the published total, the detail and the margins."""
     frames = []
     for run in runs:
-        path = out / f"{table}-{run.lower()}.parquet"
-        frame = read_published(path)
+        frame = read_listed_table(out, manifest, f"{table}-{run.lower()}.parquet")
         frames.append(frame.filter(pl.col(f"{table.upper()}_DATA_CELL") == "0"))
     return pl.concat(frames).with_columns(size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"))
 

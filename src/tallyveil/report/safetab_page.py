@@ -14,14 +14,13 @@ from tallyveil.evaluation.store import FOLDER, WARNING
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_listed, read_manifest
+from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.page import write_page
-from tallyveil.report.parameters import parameter_texts
+from tallyveil.report.parameters import ParameterTable, parameter_table
 from tallyveil.report.privacy import MECHANISMS
 from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
-from tallyveil.storage.published import read_published
 
 REPORT: Final = "report.html"
 
@@ -38,7 +37,7 @@ def write_safetab_report(out: Path) -> Path:
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
     plan = read_listed(out, manifest, "plan.json", shapes.SAFETAB_PLAN)
     expected = read_listed(out, manifest, "expected.json", shapes.SAFETAB_EXPECTED)
-    published = _published(out, plan, list(manifest.body["sizes"]))
+    published = _published(out, manifest, plan, list(manifest.body["sizes"]))
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
     values = {
         **run_values(out, manifest, plan, _name),
@@ -72,7 +71,7 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
         "plots": plots,
         "totals": frame_texts(t1),
         "cells": frame_texts(t2),
-        "parameters": parameter_rows(errors),
+        "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }
     return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
@@ -121,14 +120,12 @@ def made_values(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _published(out: Path, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataFrame:
+def _published(out: Path, manifest: Manifest, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataFrame:
     """T1 of all runs, with the size class of the published count and the margins."""
     frames = []
     levels = {code: level for code, _, level, *_ in plan["iterations"]}
     for run in runs:
-        path = out / f"t1-{run.lower()}.parquet"
-        frame = read_published(path)
-        frames.append(frame)
+        frames.append(read_listed_table(out, manifest, f"t1-{run.lower()}.parquet"))
     return pl.concat(frames).with_columns(
         size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"),
         pl.col("ITERATION_CODE").replace_strict(levels, return_dtype=pl.Int64).alias("LEVEL"),
@@ -237,9 +234,9 @@ def error_plot(
     )
 
 
-def parameter_rows(errors: Mapping[str, pl.DataFrame]) -> list[tuple[str, ...]]:
+def level_parameters(errors: Mapping[str, pl.DataFrame]) -> ParameterTable:
     """The privacy parameters beside some errors, as text."""
-    return [parameter_texts(row, "level") for row in errors[PARAMETERS].iter_rows(named=True)]
+    return parameter_table(errors[PARAMETERS].to_dicts(), "level")
 
 
 def frame_texts(frame: pl.DataFrame) -> dict[str, Any]:

@@ -13,11 +13,10 @@ from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_listed, read_manifest
+from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.page import write_page
 from tallyveil.report.safetab_page import REPORT, frame_texts
 from tallyveil.report.wording import duration, file_size, grouped, percent
-from tallyveil.storage.published import read_published
 
 MOST_ROWS: Final = 500
 """Number of rows of a table that the page shows; the files have all of them."""
@@ -44,7 +43,7 @@ def write_table_report(out: Path) -> Path:
     manifest = read_manifest(out, ReleaseKind.SUBSPACE)
     plan = read_listed(out, manifest, "plan.json", shapes.TABLE_PLAN)
     tables = [
-        (title, _shown(read_published(out / name)))
+        (title, _shown(read_listed_table(out, manifest, name)))
         for title, name in (("Counts", "table.parquet"), ("Sums", "sums.parquet"))
         if any(file.path == name for file in manifest.files)
     ]

@@ -113,7 +113,14 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._let_go()
+        try:
+            if error is not None and self._lock_is_new:
+                with suppress(OSError):
+                    self.remove(
+                        LOCK_FILE
+                    )  # a refusal leaves the folder as it was found; a resume makes another lock
+        finally:
+            self._let_go()
 
     def read(self, name: str) -> bytes | None:
         """Bytes of a file of the private folder; None if there is none, and no bytes if the entry is a folder."""

@@ -49,7 +49,8 @@ class Claim:
     def begin(self) -> None:
         """Mark the folder as unfinished, until the work succeeds. Raises StoreError."""
         try:
-            os.ftruncate(self._lock, 0)
+            # What an interrupted command left is the beginning of the text. It must not be gone at any moment: a folder
+            # with files and an empty mark would be refused.
             os.pwrite(self._lock, self._text, 0)
             os.fsync(self._lock)
             flush(self.folder)

@@ -75,9 +75,10 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
     """A table, lazily, after a check that its folder is complete and that its columns can be read."""
     refuse_unfinished_folder(path.parent)
     if not path.is_file():
+        found = "is no file" if path.exists() else "does not exist"
         raise StoreError(
-            f"the {what} file {path} does not exist. Correct the path. A path in a TOML file starts from the "
-            "folder of that file.",
+            f"the {what} file {path} {found}. Name a Parquet or CSV file. Paths in a TOML file are relative to that "
+            "file, and paths on the command line to the folder that the command is started in.",
             code="input-missing",
         )
     try:
@@ -244,7 +245,7 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
 def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
     return StoreError(
         f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is complete and "
-        "that every line has the columns of its header.",
+        "that every line has the columns of its header, and save text as UTF-8.",
         code="input-unreadable",
     )
 

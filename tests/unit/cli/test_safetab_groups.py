@@ -96,3 +96,19 @@ def test_the_census_layout_is_written_as_files_of_groups(command, tmp_path):
     assert said.split() == [str(tmp_path / "out" / "us.toml")]
     plan = load_group_plan(tmp_path / "out" / "us.toml")
     assert [one.name for one in plan.levels[:3]] == ["USA level 1", "USA level 2", "STATE level 1"]
+
+
+def test_a_table_in_the_place_of_another_is_refused_before_anything_is_declassified(
+    command, records, tmp_path
+):
+    out = tmp_path / "out"
+    command("safetab", "run", STAYS, records, "--out", out, "--insecure-test-key", "k", "--quiet")
+    (out / "cells" / "codes.parquet").write_bytes((out / "totals" / "codes.parquet").read_bytes())
+    ledger = (out / "ledger.jsonl").read_bytes()
+    words = ("safetab", "evaluate", STAYS, records, "--out", out, "--i-understand-this-is-not-private")
+    for said in (command(*words, code=8), command(*("safetab", "validate"), *words[2:6], code=8)):
+        assert "release-damaged" in said
+        assert "cells/codes.parquet" in said.replace("\n", "")
+    assert (out / "ledger.jsonl").read_bytes() == ledger
+    (out / "totals" / "codes.parquet").write_bytes((out / "cells" / "chapters.parquet").read_bytes())
+    assert "release-damaged" in command("report", out, code=8)

@@ -15,10 +15,13 @@ def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, bud
     release = edit('[strategy]\nrho = "2"', f'[strategy]\nrho = "{budget}"')
     release.write_text(release.read_text().replace('rho = "2"', 'rho = "50"', 1))
     found = guarantee_of(load_plan(release).terms, None)
-    least, rho, other = re.findall(r"(?:<= |\()([0-9.e-]+)", found["statement"])
+    least, other = re.findall(r"<= ([0-9.e-]+)", found["statement"])
+    exact, rho = re.findall(r"rho = (\S+)(?: \((\S+)\))? zCDP", found["statement"])[0]
+    assert exact == budget
+    assert bool(rho) == ("/" in budget)  # a whole number is said once
     for text, value in (
         (least, found["epsilon"]),
-        (rho, Fraction(budget)),
+        (rho or exact, Fraction(budget)),
         (other, found["classical_epsilon"]),
     ):
         assert Fraction(value) <= Fraction(text) <= Fraction(value) * Fraction(1003, 1000)

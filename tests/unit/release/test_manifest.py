@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, NonPrivateEvent
@@ -18,9 +19,10 @@ from tallyveil.errors import StoreError
 from tallyveil.release.finished import LedgerRecord, ledger_record
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import MANIFEST_FORMAT, Spent
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.manifest_files import read_listed_table, read_manifest, written_manifest
 from tallyveil.release.manifest_shapes import SHAPES
 from tallyveil.storage.json_files import ByKind, Each, Perhaps, digest_of, misfit
+from tallyveil.storage.write import file_digest
 
 PLAN = {"name": "small", "shares": {"b": "1/2", "a": "1/2"}, "delta": "a"}
 EVENT = DiscreteGaussian(Fraction(1), 1, 2)
@@ -223,9 +225,30 @@ def test_what_is_no_manifest_is_refused(tmp_path, content):
 def test_a_release_of_another_kind_is_named_with_its_command(tmp_path):
     put(tmp_path, manifest_of(ReleaseKind.SUBSPACE, tmp_path))
     with pytest.raises(
-        StoreError, match=r"`tallyveil subspace release`.*`tallyveil run` or `tallyveil safetab run`"
+        StoreError, match=r"`tallyveil subspace release`.*`tallyveil run` or `tallyveil safetab run PARAMS`"
     ):
         read_manifest(tmp_path, ReleaseKind.TOPDOWN, ReleaseKind.SAFETAB)
+
+
+def test_every_kind_has_a_command_of_its_own():
+    assert len({kind.command for kind in ReleaseKind}) == len(ReleaseKind)
+
+
+def test_a_table_is_read_if_it_is_the_one_that_the_manifest_lists(tmp_path):
+    table = pl.DataFrame({"count": [1, 2]})
+    table.write_parquet(tmp_path / "table.parquet")
+    listed = {"path": "table.parquet", "bytes": 1, "sha256": file_digest(tmp_path / "table.parquet")}
+    put(tmp_path, manifest_of(ReleaseKind.SUBSPACE, tmp_path) | {"files": [listed]})
+    manifest = written_manifest(tmp_path)
+    assert read_listed_table(tmp_path, manifest, "table.parquet").equals(table)
+    pl.DataFrame({"count": [1, 3]}).write_parquet(tmp_path / "table.parquet")
+    with pytest.raises(
+        StoreError, match=r"table.parquet is not the file that the manifest of the release lists"
+    ):
+        read_listed_table(tmp_path, manifest, "table.parquet")
+    (tmp_path / "table.parquet").unlink()
+    with pytest.raises(StoreError, match=r"table.parquet cannot be read"):
+        read_listed_table(tmp_path, manifest, "table.parquet")
 
 
 def test_a_plan_that_was_edited_is_noticed(tmp_path):

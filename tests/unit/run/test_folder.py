@@ -283,3 +283,17 @@ def test_a_private_folder_that_is_refused_is_left_as_it_was(tmp_path, found):
     with pytest.raises(StoreError), RunFolder(tmp_path / "out"):
         pass
     assert sorted(path.name for path in private.iterdir()) == found
+
+
+@pytest.mark.parametrize("found", [["run.json"], ["lock", "run.json"]])
+def test_a_run_that_fails_leaves_a_lock_only_if_there_was_one(tmp_path, found):
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    for name in found:
+        (private / name).touch(0o600)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="refused"), RunFolder(tmp_path):
+            raise StoreError("refused")
+        assert sorted(path.name for path in private.iterdir()) == found
+    with RunFolder(tmp_path):
+        assert (private / "lock").exists()

@@ -166,3 +166,30 @@ def test_folders_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert refused(lambda: entered(own_folder(tmp_path / "planted", "study x"))).code == "write-failed"
     assert not (tmp_path / "elsewhere").exists()
     assert refused(lambda: entered(own_folder(tmp_path / ("x" * 300), "study x"))).code == "write-failed"
+
+
+@pytest.mark.parametrize("left", [None, 9], ids=["all of the mark", "its beginning"])
+def test_a_second_kill_right_after_the_resume_loses_no_mark(
+    tmp_path: Path, monkeypatch, left: int | None
+) -> None:
+    first = Claim(tmp_path, "test")
+    first.__enter__()
+    first.begin()
+    (tmp_path / "half.parquet.partial").touch()
+    first._let_go()  # as the system does where a process is killed
+    mark = tmp_path / UNFINISHED
+    mark.write_bytes(mark.read_bytes()[:left])
+
+    def killed(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    second = Claim(tmp_path, "test")
+    second.__enter__()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", killed)
+        with pytest.raises(KeyboardInterrupt):
+            second.begin()
+    second._let_go()
+    with own_folder(tmp_path, "test"):
+        pass
+    assert not mark.exists()

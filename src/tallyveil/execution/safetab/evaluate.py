@@ -28,7 +28,8 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_listed_table, read_manifest
 from tallyveil.run.key_file import binding_of
 from tallyveil.safetab.coterminous import tabulate_all, tabulate_once
 from tallyveil.safetab.declassified import (
@@ -42,7 +43,6 @@ from tallyveil.safetab.declassified import (
 )
 from tallyveil.safetab.plan import RunPlan
 from tallyveil.safetab.regions import Regions
-from tallyveil.storage.published import read_published
 
 Truth = list[tuple[pl.DataFrame, TrueGroups]]
 
@@ -65,7 +65,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
     once = _coterminous_once(inputs, manifest.plan_digest, out)
     # The whole release is read before the ledger says that records were compared with it.
-    released = {run.run: _released(out, run) for run in inputs.plan.runs}
+    released = {run.run: _released(out, manifest, run) for run in inputs.plan.runs}
     t1_rows, t2_rows, groups, tables = [], [], [], {}
     with Ledger(out / LEDGER, declaration_of(inputs.plan), manifest.run) as ledger:
         for run in inputs.plan.runs:
@@ -106,10 +106,12 @@ def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:
     )
 
 
-def _released(out: Path, run: RunPlan) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _released(out: Path, manifest: Manifest, run: RunPlan) -> tuple[pl.DataFrame, pl.DataFrame]:
     """T1 and T2 of the release."""
-    stem = run.run.lower()
-    return read_published(out / f"t1-{stem}.parquet"), read_published(out / f"t2-{stem}.parquet")
+    t1, t2 = (
+        read_listed_table(out, manifest, f"{table}-{run.run.lower()}.parquet") for table in ("t1", "t2")
+    )
+    return t1, t2
 
 
 def _repeated(

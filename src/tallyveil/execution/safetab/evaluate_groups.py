@@ -23,10 +23,11 @@ from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
-from tallyveil.safetab.group_tables import read_group_tables
+from tallyveil.safetab.group_tables import group_table_paths, read_group_tables
 from tallyveil.safetab.true_levels import TrueLevel
+from tallyveil.storage.paths import inside
 
 ALL_LEVELS = "all levels"
 """Name of the row of privacy parameters that is about the whole release."""
@@ -72,10 +73,10 @@ def evaluate_groups(
 
 
 def require_groups_release(plan: GroupPlan, out: Path) -> Manifest:
-    """The manifest of a finished release that was made with a plan.
+    """The manifest of a finished release that was made with a plan, and whose tables are as they were written.
 
     Raises:
-        StoreError: the folder holds no such release.
+        StoreError: the folder holds no such release, or a table is missing or was changed.
     """
     manifest = read_manifest(out, ReleaseKind.GROUPS)
     if manifest.plan_digest != plan.digest().hex():
@@ -84,6 +85,8 @@ def require_groups_release(plan: GroupPlan, out: Path) -> Manifest:
             "of groups. Name the file that it was made with.",
             code="no-release",
         )
+    for path in [path for one in plan.levels for path in group_table_paths(one)]:
+        require_unchanged(out, manifest, inside(out, *path.split("/")))
     return manifest
 
 

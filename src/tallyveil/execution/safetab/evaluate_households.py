@@ -19,7 +19,8 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_listed_table, read_manifest
 from tallyveil.run.key_file import binding_of
 from tallyveil.safetab.household_tables import (
     KEYS,
@@ -31,7 +32,6 @@ from tallyveil.safetab.household_tables import (
 from tallyveil.safetab.households import TABLES, HouseholdPlan, HouseholdRun, read_household_plan
 from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.regions import Regions, read_regions
-from tallyveil.storage.published import read_published
 
 TRUE = "TRUE"
 
@@ -65,7 +65,7 @@ def evaluate_households(
     households = read_households(data, plan, regions)
     declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
     # The whole release is read before the ledger says that records were compared with it.
-    released = {run.run: _released(out, run) for run in plan.runs}
+    released = {run.run: _released(out, manifest, run) for run in plan.runs}
     listed = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
     rows: list[pl.DataFrame] = []
     truths: dict[str, pl.DataFrame] = {}
@@ -108,10 +108,10 @@ def _truth(
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
-def _released(out: Path, run: HouseholdRun) -> dict[str, pl.DataFrame]:
+def _released(out: Path, manifest: Manifest, run: HouseholdRun) -> dict[str, pl.DataFrame]:
     """Tables of the release."""
     stem = run.run.lower()
-    return {table.name: read_published(out / f"{table.name}-{stem}.parquet") for table in TABLES}
+    return {table.name: read_listed_table(out, manifest, f"{table.name}-{stem}.parquet") for table in TABLES}
 
 
 def _repeated(

@@ -16,10 +16,9 @@ from tallyveil.execution.table.run import TABLE
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_listed, read_manifest
+from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.release.manifest_shapes import TABLE_PLAN
 from tallyveil.run.folder import PLAN
-from tallyveil.storage.published import read_published
 from tallyveil.universe.presets import schema_from_mapping
 
 
@@ -38,7 +37,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
     """
     manifest = read_manifest(root, ReleaseKind.SUBSPACE)
     plan = read_listed(root, manifest, PLAN, TABLE_PLAN)
-    schema, released = schema_from_mapping(plan["schema"]), read_published(root / TABLE)
+    schema, released = schema_from_mapping(plan["schema"]), read_listed_table(root, manifest, TABLE)
     if released.height != schema.size or "count" not in released.columns:
         raise StoreError(
             f"{root / TABLE} is damaged: it does not have the cells of the release. Restore it from a copy of the "

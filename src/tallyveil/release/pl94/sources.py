@@ -7,17 +7,16 @@ from typing import Final
 
 import polars as pl
 
-from tallyveil.errors import SchemaError, StoreError
+from tallyveil.errors import SchemaError
 from tallyveil.geography.spine import Spine
 from tallyveil.release.areas import area_counts
 from tallyveil.release.geography import ENTITY, GEOGRAPHY, ORIGINAL, family_of_column, read_geography
 from tallyveil.release.histograms import histogram_path, read_histogram
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.release.pl94.layouts import HOUSEHOLD, TableLayout
 from tallyveil.storage.published import published_columns, read_published
-from tallyveil.storage.write import file_digest
 from tallyveil.universe.counts import PublicCounts, sum_members
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
@@ -75,7 +74,7 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
     plan = manifest.body["plan"]
     schema = schema_from_mapping(plan["schema"])
     _require_attributes(root, schema, layouts)
-    _require_unchanged(root, manifest, root / GEOGRAPHY)
+    require_unchanged(root, manifest, root / GEOGRAPHY)
     spine = read_geography(root)
     entities = tuple(plan.get("entities", ()))
     stored = published_columns(root / GEOGRAPHY)
@@ -88,27 +87,9 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
     }
     blocks = read_published(root / GEOGRAPHY, list(columns)).rename(columns).sort(spine.geolevels[-1])
     for name in own:
-        _require_unchanged(root, manifest, histogram_path(root, name))
+        require_unchanged(root, manifest, histogram_path(root, name))
     geolevels = coarse_first(blocks, list(dict.fromkeys([*spine.geolevels, *replaced])))
     return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(own))
-
-
-def _require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
-    """Refuse a file that is not the one that the manifest lists: tables of it would name a release they are not of."""
-    stated = manifest.digests.get(path.relative_to(root).as_posix())
-    try:
-        found = file_digest(path)
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be read: {type(error).__name__}. Restore it from a copy of the release.",
-            code="release-unreadable",
-        ) from None
-    if stated is not None and found != stated:
-        raise StoreError(
-            f"{path} is not the file that the manifest of the release lists: its SHA-256 is another one. It was "
-            "changed after it was written; restore it from a copy of the release.",
-            code="release-damaged",
-        )
 
 
 def coarse_first(blocks: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:

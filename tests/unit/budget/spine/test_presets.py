@@ -64,6 +64,13 @@ def test_presets_make_the_spines_they_promise(name):
             assert len({table[family][k] for k in inside}) == 1
 
 
+@pytest.mark.parametrize("name", spine_preset_names())
+def test_summaries_name_a_branch_only_where_a_step_makes_one(name):
+    preset = load_spine_preset(name)
+    has_branch = any(isinstance(step, Branch) for step in preset.steps)
+    assert "branch" not in preset.summary or has_branch
+
+
 def test_tract_subsets_are_tract_and_prim_and_tribal_area():
     preset = load_spine_preset("dhc-us")
     codes, table = geography(np.random.default_rng(72))
