@@ -142,7 +142,8 @@ def test_tables_whose_trials_by_rows_fail_are_drawn_exactly(shape, law, name, mo
 
 
 def test_an_l2_law_with_large_tables_is_left_to_the_chain(monkeypatch):
-    monkeypatch.setattr(choose_sampler_module, "LARGEST_MIXTURE_WORK", 100)
+    for limit in ("QUICK_MIXTURE_WORK", "LARGEST_MIXTURE_WORK"):
+        monkeypatch.setattr(choose_sampler_module, limit, 100)
     choice = choose_sampler(lattice_of(two_way(4, 4)), GeneralisedLaplace("l2", Fraction(1)), 9)
     assert choice.name == "chain"
 
