@@ -32,6 +32,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `tree.sibling_merging`, `tree.regrouping` | specifications in the module, which compute every trial from scratch |
 | `subspace.alias`, `subspace.sums` | specifications in the module |
 | `subspace.look_ahead` | `subspace.exact.look_ahead_row` (decisions in balls), numpy's transforms |
+| `subspace.look_ahead_tables` | numpy's transforms |
 | `subspace.transform` | numpy's transforms |
 | `subspace.chain`, `subspace.chain_coupled` | `subspace.chain_reference` (specification) |
 | `records.*` | specifications in the modules |

@@ -33,15 +33,11 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Integers, Words
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.subspace.transform import Roots, forward, product_of_transforms
+from tallyveil.kernels.subspace.transform import Roots, product_of_transforms
 
 DONE, FAILED, BROKEN, OPEN = -1, -2, -3, -4
 """What becomes of a row or a trial. In a broken trial s_1(0) is above 1, which the tables rule out. A trial reports an
 open row by its number."""
-
-LEAST_INFLATION = 2.0**-26
-"""The share by which g is larger than the norm computed in floats, at least. It covers the errors of the norm, which
-are below 2**-28. `inflations` in `column_tables` adds what the errors of s_1(0) need, so that s_1(0) is at most 1."""
 
 MARGIN = 2.0**-36
 """Relative to s_k: covers the errors of t (2**-45) and of a sum of at most 2**16 products (2**-37). The limit on
@@ -113,11 +109,11 @@ def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) ->
             t[k, w if w >= 0 else w + length] = (
                 tables.weights[abs(w)] * before[min(abs(x[k] - w), last)] * scale
             )
-        omegas[k] = length * _beyond(tables, before, size) * scale
+        omegas[k] = length * weight_past_reach(tables, before, size) * scale
 
 
 @internal
-def _beyond(tables: ColumnTables, before: Floats, x: int) -> float:
+def weight_past_reach(tables: ColumnTables, before: Floats, x: int) -> float:
     """An upper bound of the sum of L(w) g_{m-1}(x - w) over w beyond the reach, for x >= 0."""
     reach, last = tables.weights.size - 1, before.size - 1
     near = before[min(max(0, reach + 1 - x), last)]
@@ -132,7 +128,7 @@ def fill_look_ahead(roots: Roots, scratch: Scratch) -> None:
     t, s, added = scratch.t, scratch.s, scratch.added
     product_of_transforms(t, scratch.omegas, roots, s, scratch.imaginary, scratch.spare)
     for k in range(t.shape[0]):
-        scratch.totals[k] = 1.0001 * (_total(t[k]) + scratch.omegas[k])
+        scratch.totals[k] = 1.0001 * (sum_of(t[k]) + scratch.omegas[k])
     added_errors(scratch.totals, t.shape[1], added)
     for k in range(t.shape[0]):
         for j in range(t.shape[1]):
@@ -183,7 +179,7 @@ def added_errors(totals: Floats, length: int, added: Floats) -> float:
 
 
 @internal
-def _total(values: Floats) -> float:
+def sum_of(values: Floats) -> float:
     total = 0.0
     for value in values:
         total += value
@@ -298,104 +294,3 @@ def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, sc
     """The functions t and s of one row, for tests and for decisions in balls."""
     fill_weights(tables, m, left, scratch)
     fill_look_ahead(roots, scratch)
-
-
-@internal
-def _power(base: float, exponent: int) -> float:
-    result = 1.0
-    while exponent:
-        if exponent & 1:
-            result *= base
-        base *= base
-        exponent >>= 1
-    return result
-
-
-@internal
-def _root(value: float, n: int) -> float:
-    """The n-th root of 0 < value <= 1, by Newton's method from above; only IEEE operations."""
-    y = 1.0
-    while True:
-        z = y - (y - value / _power(y, n - 1)) / n
-        if z >= y:
-            return y
-        y = z
-
-
-@njit(nogil=True, cache=True)
-def next_head(
-    tables: ColumnTables,
-    roots: Roots,
-    exponent: int,
-    inflation: float,
-    before: Floats,
-    scratch: Scratch,
-    out: Floats,
-) -> None:
-    """The table g_m from g_{m-1}, in the units of g_{m-1}.
-
-    By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm with
-    exponent c of the transform of L(w) g_{m-1}(x - w). To every place of this sequence the sum over all w beyond the
-    reach is added. For x beyond the table, g_{m-1} is its last value plus an excess. The norm is at most that of L
-    times the last value, plus the plain sum with the excess, which is largest for the first x beyond the table.
-
-    Args:
-        tables: Of which the weights are used.
-        roots: Of transforms.
-        exponent: Number of cells of the row that may differ from 0.
-        inflation: Factor by which g is larger than the norm.
-        before: [width], g_{m-1}, which does not increase.
-        scratch: Memory.
-        out: [width], filled in; it does not increase.
-    """
-    reach, last, length = tables.weights.size - 1, before.size - 1, roots.mirror.size
-    t, omegas = scratch.t, scratch.omegas
-    for first in range(0, last + 1, 2):
-        for k in range(2):
-            x = first + k
-            t[k, :] = 0.0
-            for w in range(-reach, reach + 1):
-                t[k, w if w >= 0 else w + length] = tables.weights[abs(w)] * before[min(abs(x - w), last)]
-            omegas[k] = length * _beyond(tables, before, x)
-        norms = _norms(t, omegas, roots, exponent, scratch.spare)
-        for k in range(min(2, last + 1 - first)):
-            out[first + k] = norms[k] * inflation
-    flat = before[last]
-    total = length * tables.beyond * (before[0] + flat)
-    t[:] = 0.0
-    omegas[:] = 0.0
-    for w in range(-reach, reach + 1):
-        t[:, w if w >= 0 else w + length] = tables.weights[abs(w)]
-        total += tables.weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
-    total += _norms(t, omegas, roots, exponent, scratch.spare)[0] * flat
-    out[last] = max(out[last], total * inflation)
-    for x in range(last - 1, -1, -1):
-        out[x] = max(out[x], out[x + 1])
-
-
-@internal
-def _norms(t: Floats, omegas: Floats, roots: Roots, exponent: int, spare: Floats) -> tuple[float, float]:
-    length = roots.mirror.size
-    tops = _total(t[0]) + omegas[0], _total(t[1]) + omegas[1]
-    spare[0, :] = t[0] / tops[0]
-    spare[1, :] = t[1] / tops[1]
-    forward(spare[0], spare[1], roots)
-    spare[0, 0] = 1.0
-    spare[1, 0] = 1.0
-    first, second = 0.0, 0.0
-    for j in range(length):
-        i = roots.mirror[j]
-        a, b = 0.5 * (spare[0, j] + spare[0, i]), 0.5 * (spare[1, j] - spare[1, i])
-        first += _absolute_power(a * a + b * b, exponent)
-        a, b = 0.5 * (spare[1, j] + spare[1, i]), 0.5 * (spare[0, i] - spare[0, j])
-        second += _absolute_power(a * a + b * b, exponent)
-    return (
-        tops[0] * _root(min(first / length, 1.0), exponent),
-        tops[1] * _root(min(second / length, 1.0), exponent),
-    )
-
-
-@internal
-def _absolute_power(square: float, exponent: int) -> float:
-    result = _power(square, exponent // 2)
-    return result * np.sqrt(square) if exponent & 1 else result

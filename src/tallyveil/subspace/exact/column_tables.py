@@ -4,9 +4,9 @@ Problem. Look-ahead trials (`look_ahead`) need for m = 1, 2, ... rows a table g_
 are correct, as long as the rows that a trial can take have probabilities that add up to at most 1. Good numbers make
 most trials succeed.
 
-Steps. g_1 is the weight L of one cell. g_m follows from g_{m-1} by a norm of a transform (`next_head` in
-`tallyveil.kernels.subspace.look_ahead`), rounded up by 2**-26 or more (`inflations`). Beyond the largest x of the
-table, g_m keeps its last value, which is large enough there. So g is defined on all integers, and nothing is cut.
+Steps. g_1 is the weight L of one cell. g_m follows from g_{m-1} by a norm of a transform
+(`tallyveil.kernels.subspace.look_ahead_tables`), rounded up by 2**-26 or more (`inflations`). Beyond the largest x of
+the table, g_m keeps its last value, which is large enough there. So g is defined on all integers, and nothing is cut.
 
 Variables. T is the length of the transforms, at least 8 standard deviations of a row's sum. The reach of a cell is
 the largest w whose weight the tables hold by itself; the weights beyond are added up in one bound.
@@ -24,13 +24,8 @@ from flint import arb, fmpq
 
 from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.look_ahead import (
-    LEAST_INFLATION,
-    ColumnTables,
-    Scratch,
-    added_errors,
-    next_head,
-)
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, added_errors
+from tallyveil.kernels.subspace.look_ahead_tables import LEAST_INFLATION, next_head
 from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
@@ -172,10 +167,15 @@ def column_tables(law: Law, active: Bools) -> Tables:
     steps = np.ones((n_rows, n_columns))
     columns = ColumnTables(weights, max(beyond, _SMALLEST_BEYOND), heads, steps, table_of, active)
     memory = scratch_memory(2, sizes.length)
-    factors = 1 + inflations(active, sizes.length)
+    shares = inflations(active, sizes.length)
+    if (shares * active.sum(axis=1)).max() > 1:
+        raise SolverError(
+            f"{law}: look-ahead trials of {n_rows} x {n_columns} cells need transforms of length {sizes.length}, whose "
+            "errors of floats are too large. Use the chain sampler."
+        )
     for place, (before, row) in enumerate(made_from[1:], start=1):
         n_active = int(active[row].sum())
-        next_head(columns, roots, n_active, factors[row], heads[before], memory, heads[place])
+        next_head(columns, roots, n_active, 1 + shares[row], heads[before], memory, heads[place])
         exponent = int(np.frexp(heads[place, 0])[1])
         heads[place] *= 2.0**-exponent
         exponents[place] = exponents[before] + exponent
@@ -189,7 +189,8 @@ def inflations(active: Bools, length: int) -> Floats:
     The norm of a row's cell is at least its sum divided by T**(1/n), for the n cells of the row that are not fixed. So
     the sum n_k of t_k is at most T**(1/n), and 1 for a fixed cell. Let b be the bound of the errors of s_1(0) for these
     sums (`added_errors`). With the share 2**-26 + 2 b / n, the product of the n norms is at most
-    1 / (1 + n 2**-26 + 2 b), up to the errors of norms. This is at most 1 - b.
+    1 / (1 + n 2**-26 + 2 b), up to the errors of norms. If n 2**-26 + 2 b is at most 1, this is at most
+    1 - b.
     """
     shares = np.zeros(active.shape[0])
     known: dict[bytes, float] = {}
