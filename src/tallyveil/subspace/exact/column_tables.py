@@ -8,8 +8,9 @@ Steps. g_1 is the weight L of one cell. g_m follows from g_{m-1} by a norm of a 
 (`tallyveil.kernels.subspace.look_ahead_tables`), rounded up by 2**-26 or more (`inflations`). Beyond the largest x of
 the table, g_m keeps its last value, which is large enough there. So g is defined on all integers, and nothing is cut.
 
-Variables. T is the length of the transforms, at least 8 standard deviations of a row's sum. The reach of a cell is
-the largest w whose weight the tables hold by itself; the weights beyond are added up in one bound.
+Variables. T is the length of the transforms. It is at least 5.5 standard deviations of a row's sum, so that few trials
+are lost to rows whose sum is a multiple of T other than 0: about exp(-5.5**2 / 2) of them in each row. The reach of a
+cell is the largest w whose weight the tables hold by itself; the weights beyond are added up in one bound.
 
 The width of a table: at its end, the sum of r independent cells is exp(-35) times as likely as at 0, or less. What the
 last value adds elsewhere is of that size.
@@ -33,6 +34,7 @@ from tallyveil.noise.laws import DiscreteGaussian, Law
 LARGEST_WORK: Final = 1 << 31
 """Number of entries that all transforms for the tables may have together."""
 
+_SPREAD: Final = 5.5
 _NATS_BEYOND_REACH: Final = 31
 _NATS_BEYOND_WIDTH: Final = 35
 _SMALLEST_WEIGHT_BITS: Final = 300
@@ -80,7 +82,7 @@ def sizes_for(law: Law, n_rows: int, n_columns: int) -> Sizes:
     else:
         wanted = _NATS_BEYOND_REACH * float(law.scale)
         largest = float(law.scale) * _SMALLEST_WEIGHT_BITS * math.log(2)
-    least = max(8 * deviation * math.sqrt(n_columns), 2 * wanted + 2, 16)
+    least = max(_SPREAD * deviation * math.sqrt(n_columns), 2 * wanted + 2, 16)
     length = 1 << math.ceil(math.log2(least))
     reach = min(length // 2 - 1, int(largest))
     width = max(math.ceil(math.sqrt(2 * _NATS_BEYOND_WIDTH * n_rows) * deviation), reach + 2)
