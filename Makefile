@@ -42,7 +42,7 @@ coverage: $(VENV)/.installed-dev
 	$(BIN)/python tests/coverage_by_room.py
 
 soak: $(VENV)/.installed-dev
-	$(TESTING) $(BIN)/pytest -n 2 -m soak
+	$(TESTING) $(BIN)/pytest -n 2 -m soak -rP --log-level=INFO
 	$(BIN)/python tests/soak/kills.py --number 1000
 	$(BIN)/python tests/soak/bad_inputs.py --number 1000
 

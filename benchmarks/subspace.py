@@ -1,4 +1,4 @@
-"""Exact draws against the effective sample rate of chains, and the algebra of large systems; one core.
+"""Exact draws against the effective sample rate of chains, two-way tables, and the algebra of large systems; one core.
 
     python benchmarks/subspace.py
 
@@ -27,7 +27,7 @@ from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
 from tallyveil.subspace.mcmc_examples import illinois_counties
 from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
 from tallyveil.subspace.mcmc_oracle import algorithm_1
-from tallyveil.subspace.mechanisms import GeneralisedGaussian, Norm, size_of
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
 
 KEY = insecure_key("benchmark of exact samplers")
 PAPER_SCALE = 1 / 2.5
@@ -127,6 +127,33 @@ def illinois():
     return lines
 
 
+def two_way_tables():
+    """Print the time to choose and prepare the sampler of two-way tables, and of a draw."""
+    laws = [GeneralisedLaplace("l1", Fraction(epsilon)) for epsilon in ("1", "1/4", "1/10")]
+    address = NoiseAddress(NoiseSource(KEY), 2, 0)
+    choose_sampler(lattice_of(margins(4, 4)), laws[0]).sampler.draw(address, range(1))
+    for shape in ((4, 4), (5, 5), (4, 10), (10, 10), (20, 10), (102, 10), (100, 100)):
+        lattice = lattice_of(margins(*shape))
+        for law in (*laws, GeneralisedGaussian(Fraction(32))):
+            began = time.process_time()
+            choice = choose_sampler(lattice, law)
+            chosen = time.process_time() - began
+            n = max(2, 20_000 // lattice.n_cells)
+            began = time.process_time()
+            choice.sampler.draw(address, range(n))
+            draw = (time.process_time() - began) / n
+            print(
+                f"{shape[0]:4} x {shape[1]:<4} {law!s:66} {choice.name:18} {choice.expected_trials:5.2f} trials, "
+                f"prepared in {1e3 * chosen:7.1f} ms, {1e3 * draw:8.3f} ms a draw",
+                flush=True,
+            )
+
+
+def margins(n_rows, n_columns):
+    grid = np.arange(n_rows * n_columns).reshape(n_rows, n_columns)
+    return ConstraintSystem.from_sets([*grid.tolist(), *grid.T.tolist()], grid.size)
+
+
 def timed(name, make):
     began = time.process_time()
     lattice = lattice_of(make())
@@ -148,9 +175,7 @@ def algebra():
     disjoint = [np.flatnonzero(states == state).tolist() for state in range(51)]
     timed("counties of all states", lambda: ConstraintSystem.from_sets(disjoint, 3144))
     timed("with the nation", lambda: ConstraintSystem.from_sets([range(3144), *disjoint], 3144))
-    grid = np.arange(3200).reshape(64, 50)
-    margins = [*grid.tolist(), *grid.T.tolist()]
-    timed("two-way margins, 64 x 50", lambda: ConstraintSystem.from_sets(margins, 3200))
+    timed("two-way margins, 64 x 50", lambda: margins(64, 50))
     sparse = [rng.choice(3200, 40, replace=False).tolist() for _ in range(100)]
     timed("100 random sets of 40 cells", lambda: ConstraintSystem.from_sets(sparse, 3200))
     weighted = np.zeros((100, 3200), dtype=np.int64)
@@ -167,11 +192,12 @@ def algebra():
 
 
 def main():
-    """Both parts."""
+    """All parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     headline.add_option(parser)
     given = parser.parse_args()
     headline.write(given.headline, illinois())
+    two_way_tables()
     algebra()
 
 

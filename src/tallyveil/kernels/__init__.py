@@ -30,8 +30,9 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `tree.sweep`, `tree.transform`, `tree.regions` | specifications in the module, up to rounding errors |
 | `tree.off_spine_distance`, `tree.variance` | specifications in the module |
 | `tree.sibling_merging`, `tree.regrouping` | specifications in the module, which compute every trial from scratch |
-| `subspace.alias`, `subspace.pairs`, `subspace.sums` | specifications in the module |
+| `subspace.alias`, `subspace.sums` | specifications in the module |
 | `subspace.look_ahead` | `subspace.exact.look_ahead_row` (decisions in balls), numpy's transforms |
+| `subspace.look_ahead_tables` | numpy's transforms |
 | `subspace.transform` | numpy's transforms |
 | `subspace.chain`, `subspace.chain_coupled` | `subspace.chain_reference` (specification) |
 | `records.*` | specifications in the modules |

@@ -10,6 +10,7 @@ quantile of the binomial law of n trials with probability 95 % (a distribution-f
 Worked case. Of n = 1,000 draws, k = 971: the margin is the 30th largest absolute value.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -24,6 +25,7 @@ LEVEL: Final = Fraction(19, 20)
 CONFIDENCE: Final = Fraction(999, 1000)
 MOST_DRAWS: Final = 1000
 _CELLS_AT_ONCE: Final = 1 << 24
+_DRAWS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,21 +43,34 @@ class ErrorMargins:
     sums: Integers
 
 
-def error_margins(noise: NoisePlan, sums: ConstraintSystem) -> ErrorMargins | None:
+def margin_draws(noise: NoisePlan) -> int:
+    """Number of noise vectors that `error_margins` simulates."""
+    return min(MOST_DRAWS, _CELLS_AT_ONCE // noise.lattice.n_cells)
+
+
+def error_margins(
+    noise: NoisePlan, sums: ConstraintSystem, advanced: Callable[[int], None] | None = None
+) -> ErrorMargins | None:
     """Margins of the cells and of some sums of them, without data.
 
     Args:
         noise: How the noise is drawn.
         sums: The sums.
+        advanced: Receives the number of draws that are finished, part by part.
     Returns:
         The margins, or None: under a restricted law errors depend on the table, and a very large table has too many
         cells to simulate.
     """
-    draws = min(MOST_DRAWS, _CELLS_AT_ONCE // noise.lattice.n_cells)
+    draws = margin_draws(noise)
     place = rank(draws)
     if noise.restricted or place is None:
         return None
-    vectors = noise.draw(PUBLIC_KEY, range(draws))
+    vectors = np.empty((draws, noise.lattice.n_cells), dtype=np.int64)
+    for first in range(0, draws, _DRAWS_AT_ONCE):
+        part = range(first, min(first + _DRAWS_AT_ONCE, draws))
+        vectors[part.start : part.stop] = noise.draw(PUBLIC_KEY, part)
+        if advanced is not None:
+            advanced(len(part))
     return ErrorMargins(draws, _ranked(vectors, place), _ranked(sums.totals(vectors.T).T, place))
 
 

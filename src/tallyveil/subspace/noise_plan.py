@@ -298,7 +298,9 @@ def _measured_chain(
     lag = settings.lag or choose_lag(plan, PUBLIC_KEY, settings.longest)
     sweeps = settings.sweeps
     if sweeps is None:  # from other pairs: a number chosen on the pairs that bound it would be too low
-        pilots = meeting_times(plan, PUBLIC_KEY, lag, _PILOT_PAIRS, settings.longest, first_pair=_FIRST_PAIR)
+        pilots = meeting_times(
+            plan, PUBLIC_KEY, lag, _PILOT_PAIRS, settings.longest, first_pair=_FIRST_PAIR, observer=observer
+        )
         sweeps = _MARGIN * int(pilots.times.max())
     meetings = meeting_times(plan, PUBLIC_KEY, lag, settings.pairs, settings.longest, observer=observer)
     bound = total_variation_bound(plan, meetings, sweeps, float(settings.confidence))

@@ -21,7 +21,9 @@ def noise():
 
 def test_margins_cover_and_exact_sums_have_none():
     plan = noise()
-    margins = error_margins(plan, SUMS)
+    finished = []
+    margins = error_margins(plan, SUMS, finished.append)
+    assert finished == [100] * 10
     vectors = plan.draw(insecure_key("other draws"), range(4000))
     assert margins.draws == 1000
     assert ((np.abs(vectors) <= margins.cells).mean(axis=0) >= 0.945).all()

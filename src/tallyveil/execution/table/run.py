@@ -37,7 +37,7 @@ from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.error_margins import CONFIDENCE, LEVEL, ErrorMargins, error_margins
+from tallyveil.subspace.error_margins import CONFIDENCE, LEVEL, ErrorMargins, error_margins, margin_draws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.nearest import require_pairs
@@ -163,9 +163,9 @@ class Table:
         )  # checked before the lattice is built, which may take long
         noise = noise_of(plan, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
-        with watch.stage("margins of error"):
-            sums = plan.published_sums()
-            margins = error_margins(noise, sums)
+        sums = plan.published_sums()
+        with watch.stage("margins of error", margin_draws(noise)):
+            margins = error_margins(noise, sums, observer.advanced)
         with watch.stage("read table"):
             table = read_confidential_table(
                 plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema

@@ -16,8 +16,11 @@ The trial goes on with probability s_1(0). Cell k is w with probability t_k(w) s
 remains of the probability, the trial fails. The factors s cancel. The last row is x. The factors g cancel too: the
 trial ends in N with probability prod L(N_ij) / g_r(0)**c, whatever the tables g and the functions s hold.
 
-Rounding: s_k is a convolution by transforms, plus a bound of all errors (`_raised`). Decisions compare floats with a
-margin, or are reported as open.
+Cells beyond the reach: t_k is listed for abs(w) <= reach. Every place modulo T gets omega_k besides, an upper bound of
+the sum of t_k(w) over all other w. A constant sequence changes only the frequency 0 of a transform, by T omega_k.
+
+Rounding: s_k is a convolution by transforms, plus a bound of all errors (`added_errors`). Decisions compare floats with
+a margin, or are reported as open.
 
 Worked case: 2 rows. The first row w is taken with probability prod L(w_k) L(-w_k) / g_2(0)**c, and the second is -w.
 
@@ -30,19 +33,18 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Integers, Words
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.subspace.transform import Roots, forward, product_of_transforms
+from tallyveil.kernels.subspace.transform import Roots, product_of_transforms
 
 DONE, FAILED, BROKEN, OPEN = -1, -2, -3, -4
-"""What becomes of a row or a trial. In a broken trial s_1(0) is above 1. A trial reports an open row by its number."""
-
-INFLATION = 1.0 + 2.0**-26
-"""Factor by which g is larger than the norm computed in floats."""
+"""What becomes of a row or a trial. In a broken trial s_1(0) is above 1, which the tables rule out. A trial reports an
+open row by its number."""
 
 MARGIN = 2.0**-36
 """Relative to s_k: covers the errors of t (2**-45) and of a sum of at most 2**16 products (2**-37). The limit on
 the work for tables in `column_tables` bounds the number of products."""
 
 _UNIT = 2.0**-53
+_ROUNDED = 1.0 + 2.0**-40
 
 
 class ColumnTables(NamedTuple):
@@ -74,7 +76,9 @@ class Scratch(NamedTuple):
         s: [n, T], their look-ahead functions.
         imaginary: [n, T], of transforms.
         spare: [2, T], of transforms.
-        omegas: [n], an upper bound of the sum of t_k(w) over w beyond the reach.
+        omegas: [n], an upper bound of the sum of t_k(w) over w beyond the reach, times T.
+        totals: [n], the sum of t_k and omega_k over all places.
+        added: [n], what is added to each convolution.
     """
 
     t: Floats
@@ -82,6 +86,8 @@ class Scratch(NamedTuple):
     imaginary: Floats
     spare: Floats
     omegas: Floats
+    totals: Floats
+    added: Floats
 
 
 @internal
@@ -103,55 +109,77 @@ def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) ->
             t[k, w if w >= 0 else w + length] = (
                 tables.weights[abs(w)] * before[min(abs(x[k] - w), last)] * scale
             )
-        near = before[min(max(0, reach + 1 - size), last)]
-        far = before[min(reach + 1 + size, last)]
-        omegas[k] = 1.0001 * tables.beyond * (near + far) * scale
+        omegas[k] = length * weight_past_reach(tables, before, size) * scale
+
+
+@internal
+def weight_past_reach(tables: ColumnTables, before: Floats, x: int) -> float:
+    """An upper bound of the sum of L(w) g_{m-1}(x - w) over w beyond the reach, for x >= 0."""
+    reach, last = tables.weights.size - 1, before.size - 1
+    near = before[min(max(0, reach + 1 - x), last)]
+    far = before[min(reach + 1 + x, last)]
+    bound: float = tables.beyond * (near + far)
+    return bound
 
 
 @internal
 def fill_look_ahead(roots: Roots, scratch: Scratch) -> None:
-    """s_k from t_k."""
-    product_of_transforms(scratch.t, roots, scratch.s, scratch.imaginary, scratch.spare)
-    _raised(scratch)
+    """s_k from t_k: the convolution, not below 0, plus a bound of its errors."""
+    t, s, added = scratch.t, scratch.s, scratch.added
+    product_of_transforms(t, scratch.omegas, roots, s, scratch.imaginary, scratch.spare)
+    for k in range(t.shape[0]):
+        scratch.totals[k] = 1.0001 * (sum_of(t[k]) + scratch.omegas[k])
+    added_errors(scratch.totals, t.shape[1], added)
+    for k in range(t.shape[0]):
+        for j in range(t.shape[1]):
+            s[k, j] = max(s[k, j], 0.0) + added[k]
 
 
-@internal
-def _raised(scratch: Scratch) -> None:
-    """Add to each convolution a bound of its errors, so that s has the property that trials need.
+@njit(nogil=True, cache=True)
+def added_errors(totals: Floats, length: int, added: Floats) -> float:
+    """What must be added to each computed convolution, so that s has the property that trials need.
 
-    With n_k the sum of t_k (for both sequences of one transform, the larger), N_k = n_k ... n_c and u = 2**-53, the
-    computed convolution from k on is off by at most
+    Let n_k be the total of t_k, N_k = n_k ... n_c, u = 2**-53, and k, k + 1 the two sequences of one complex transform.
+    The spectrum of sequence k is off by at most u (6 log2 T + 2) (n_k + n_{k+1}), and a complex product by 2.83 u of
+    its size. N_k bounds the spectrum of the convolution from k on. So this spectrum is off by at most u R_k N_k with
 
-        err_k = u (N_{k+1} + N_k + n_k N_k) ((c - k + 2) (12 log2 T + 6) + 6 log2 T + 2),
+        R_k = R_{k+1} + (6 log2 T + 2) (n_k + n_{k+1}) / n_k + 4,
 
-    by the bound of a transform, 2.83 u for each complex product, and N_k as the bound of its spectrum. Then
+    and both computed convolutions of the pair are off by at most
 
-        e_k = err_k + 2**-44 N_k + (n_k + omega_k) (err_{k+1} + e_{k+1}) + omega_k N_{k+1}
+        err = u (R_k N_k + R_{k+1} N_{k+1} + (6 log2 T + 2) (N_k + N_{k+1})).
 
-    covers that too, the errors of t, what was added to s_{k+1}, and all w beyond the reach.
+    Then e_k = err_k + 2**-44 N_k + n_k (err_{k+1} + e_{k+1}) covers that, the errors of t, and what was added to
+    s_{k+1}. All of these grow with every n_k.
+
+    Args:
+        totals: [n], upper bounds of n_k.
+        length: T.
+        added: [n], filled in with e_k.
+    Returns:
+        err_1 + e_1: s_1(0) is at most so much above the convolution without errors.
     """
-    t, s, omegas = scratch.t, scratch.s, scratch.omegas
-    n, length = t.shape
     stages = 0
     while 1 << stages < length:
         stages += 1
-    norm_after, error_after, added_after = 1.0, 0.0, 0.0
-    for k in range(n - 1, -1, -1):
-        own = max(_total(t[k]), _total(t[k ^ 1]))
-        norm = own * norm_after
-        steps = (n - k + 1) * (12 * stages + 6) + 6 * stages + 2
-        error = 1.01 * _UNIT * (norm_after + norm + own * norm) * steps
-        added = (
-            error + 2.0**-44 * norm + (own + omegas[k]) * (error_after + added_after) + omegas[k] * norm_after
-        )
-        added *= 1.01
-        for j in range(length):
-            s[k, j] = max(s[k, j], 0.0) + added
-        norm_after, error_after, added_after = norm, error, added
+    one = 6.0 * stages + 2.0
+    norm_after, ratio_after, raised_after = 1.0, 0.0, 0.0
+    for k in range(totals.size - 2, -1, -2):
+        both = totals[k] + totals[k + 1]
+        norm_second = totals[k + 1] * norm_after
+        ratio_second = ratio_after + one * both / totals[k + 1] + 4.0
+        norm_first = totals[k] * norm_second
+        ratio_first = ratio_second + one * both / totals[k] + 4.0
+        error = norm_first * ratio_first + norm_second * ratio_second + one * (norm_first + norm_second)
+        error *= 1.01 * _UNIT
+        added[k + 1] = _ROUNDED * (error + 2.0**-44 * norm_second + totals[k + 1] * raised_after)
+        added[k] = _ROUNDED * (error + 2.0**-44 * norm_first + totals[k] * (error + added[k + 1]))
+        norm_after, ratio_after, raised_after = norm_first, ratio_first, error + added[k]
+    return raised_after
 
 
 @internal
-def _total(values: Floats) -> float:
+def sum_of(values: Floats) -> float:
     total = 0.0
     for value in values:
         total += value
@@ -266,96 +294,3 @@ def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, sc
     """The functions t and s of one row, for tests and for decisions in balls."""
     fill_weights(tables, m, left, scratch)
     fill_look_ahead(roots, scratch)
-
-
-@internal
-def _power(base: float, exponent: int) -> float:
-    result = 1.0
-    while exponent:
-        if exponent & 1:
-            result *= base
-        base *= base
-        exponent >>= 1
-    return result
-
-
-@internal
-def _root(value: float, n: int) -> float:
-    """The n-th root of 0 < value <= 1, by Newton's method from above; only IEEE operations."""
-    y = 1.0
-    while True:
-        z = y - (y - value / _power(y, n - 1)) / n
-        if z >= y:
-            return y
-        y = z
-
-
-@njit(nogil=True, cache=True)
-def next_head(
-    tables: ColumnTables, roots: Roots, exponent: int, before: Floats, scratch: Scratch, out: Floats
-) -> None:
-    """The table g_m from g_{m-1}, in the units of g_{m-1}.
-
-    By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm with
-    exponent c of the transform of L(w) g_{m-1}(x - w). The sum over all w beyond the reach is added to the norm. For x
-    beyond the table, g_{m-1} is its last value plus an excess. The norm is at most that of L times the last value, plus
-    the plain sum with the excess, which is largest for the first x beyond the table.
-
-    Args:
-        tables: Of which the weights are used.
-        roots: Of transforms.
-        exponent: Number of cells of the row that may differ from 0.
-        before: [width], g_{m-1}, which does not increase.
-        scratch: Memory.
-        out: [width], filled in; it does not increase.
-    """
-    reach, last, length = tables.weights.size - 1, before.size - 1, roots.mirror.size
-    t = scratch.t
-    for first in range(0, last + 1, 2):
-        for k in range(2):
-            t[k, :] = 0.0
-            for w in range(-reach, reach + 1):
-                t[k, w if w >= 0 else w + length] = (
-                    tables.weights[abs(w)] * before[min(abs(first + k - w), last)]
-                )
-        norms = _norms(t, roots, exponent, scratch.spare)
-        for k in range(min(2, last + 1 - first)):
-            x = first + k
-            rest = before[min(max(0, reach + 1 - x), last)] + before[min(reach + 1 + x, last)]
-            out[x] = (norms[k] + tables.beyond * rest) * INFLATION
-    flat = before[last]
-    total = tables.beyond * (before[0] + flat)
-    t[:] = 0.0
-    for w in range(-reach, reach + 1):
-        t[:, w if w >= 0 else w + length] = tables.weights[abs(w)]
-        total += tables.weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
-    total += _norms(t, roots, exponent, scratch.spare)[0] * flat
-    out[last] = max(out[last], total * INFLATION)
-    for x in range(last - 1, -1, -1):
-        out[x] = max(out[x], out[x + 1])
-
-
-@internal
-def _norms(t: Floats, roots: Roots, exponent: int, spare: Floats) -> tuple[float, float]:
-    length = roots.mirror.size
-    tops = _total(t[0]), _total(t[1])
-    spare[0, :] = t[0] / tops[0]
-    spare[1, :] = t[1] / tops[1]
-    forward(spare[0], spare[1], roots)
-    first, second = 0.0, 0.0
-    for j in range(length):
-        i = roots.mirror[j]
-        a, b = 0.5 * (spare[0, j] + spare[0, i]), 0.5 * (spare[1, j] - spare[1, i])
-        first += _absolute_power(a * a + b * b, exponent)
-        a, b = 0.5 * (spare[1, j] + spare[1, i]), 0.5 * (spare[0, i] - spare[0, j])
-        second += _absolute_power(a * a + b * b, exponent)
-    return (
-        tops[0] * _root(min(first / length, 1.0), exponent),
-        tops[1] * _root(min(second / length, 1.0), exponent),
-    )
-
-
-@internal
-def _absolute_power(square: float, exponent: int) -> float:
-    result = _power(square, exponent // 2)
-    return result * np.sqrt(square) if exponent & 1 else result

@@ -68,12 +68,13 @@ def backward(real: Floats, imaginary: Floats, roots: Roots) -> None:
 
 @internal
 def product_of_transforms(
-    sequences: Floats, roots: Roots, real: Floats, imaginary: Floats, spare: Floats
+    sequences: Floats, constants: Floats, roots: Roots, real: Floats, imaginary: Floats, spare: Floats
 ) -> None:
     """Convolutions of real sequences: row k becomes the convolution of the rows from k on, modulo T.
 
     Args:
         sequences: [n, T]; n is even.
+        constants: [n], T times a number that is added to every place of the sequence. It changes frequency 0 alone.
         roots: For the length T.
         real: [n, T], gets the convolutions.
         imaginary: [n, T], scratch.
@@ -91,6 +92,8 @@ def product_of_transforms(
             imaginary[k, j] = 0.5 * (spare[1, j] - spare[1, i])
             real[k + 1, j] = 0.5 * (spare[1, j] + spare[1, i])
             imaginary[k + 1, j] = 0.5 * (spare[0, i] - spare[0, j])
+        real[k, 0] += constants[k]
+        real[k + 1, 0] += constants[k + 1]
     for k in range(n - 2, -1, -1):
         for j in range(length):
             x = real[k, j] * real[k + 1, j] - imaginary[k, j] * imaginary[k + 1, j]

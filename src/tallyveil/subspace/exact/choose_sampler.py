@@ -4,37 +4,39 @@ Problem. Several exact methods exist, and each is fast on some lattices only. Th
 
 Steps. The first of these that applies is used.
 1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums or from the fastest trials.
-2. Two-way table with two or with three rows or columns (few rows and small noise in the latter case): dynamic
-programming. 3. Every block of like cells sums to zero: split sums.
-4. Gaussian law whose nearest-planes trials provably succeed often enough: nearest planes.
-5. Trials that meet the constraints by chance, if pilot trials with a public key succeed often enough.
-6. Other two-way tables, also with fixed cells: look-ahead trials, if pilot trials succeed often enough.
-Otherwise no exact sampler is chosen, and a Markov chain is needed.
+2. Two-way table with two rows or columns: dynamic programming.
+3. Every block of like cells sums to zero: split sums.
+4. Other two-way tables, also with fixed cells: look-ahead trials, if their tables take little time.
+5. Gaussian law whose nearest-planes trials provably succeed often enough: nearest planes.
+6. Trials that meet the constraints by chance.
+7. Look-ahead trials whose tables take longer.
+Otherwise no exact sampler is chosen, and a Markov chain is needed. Trials are used if pilot trials with a public key
+succeed often enough.
+
+The order is that of the measured time of a release: the tables, one draw, and a thousand draws for its error margins.
 
 Stopping rule. Pilot trials double until three succeed, or until the rate is known to be too low.
 
 Worked case. A table whose only invariant is its total is one block that sums to zero, so split sums are chosen.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from tallyveil.errors import SolverError
-from tallyveil.noise.balls import precision
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.subspace.exact.column_tables import LARGEST_WORK, planned_work
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.look_ahead import LookAheadProposal, look_ahead_proposal
+from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, moving_cells
 from tallyveil.subspace.exact.margins import two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
-from tallyveil.subspace.exact.proposals import Proposal, block_proposal, single_mass, two_way_proposal
+from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
-from tallyveil.subspace.exact.three_columns import three_column_sampler
 from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
@@ -48,22 +50,28 @@ LEAST_PLANES_ACCEPTANCE: Final = 1 / 64
 
 LARGEST_PLANES_DIMENSION: Final = 64
 
+QUICK_WORK: Final = 1 << 26
+"""Look-ahead trials come first if all transforms for their tables have at most so many entries: about a second."""
+
+QUICK_MIXTURE_WORK: Final = 1 << 20
+"""The same for the tables of a typical Gaussian, if the l2 law is drawn. It needs tables for tens of Gaussians, some of
+them several times as large."""
+
 LARGEST_MIXTURE_WORK: Final = 1 << 24
-"""The l2 law is drawn by look-ahead trials if tables for a typical Gaussian need at most so many entries of transforms.
-It needs tables for tens of Gaussians, some of them several times as large."""
+"""If the tables of a typical Gaussian are larger, look-ahead trials are not used for the l2 law."""
+
+MOST_ESTIMATED_TRIALS: Final = 1 << 12
+"""If a draw by rows is estimated to need more trials than this, no pilot trials are made."""
 
 _PILOT_TRIALS: Final = 4096
 _PILOTS: Final = 32
 _PILOT_CELLS: Final = 1 << 25
-_HOPELESS_NATS: Final = 5
-"""If fewer than exp(-5) of all pilot trials are expected to succeed, they are not made."""
-
-_FEWEST_CELLS_ESTIMATED: Final = 64
-"""Pilot trials of smaller tables take less time than tables for look-ahead trials."""
 
 _LOOK_AHEAD: Final = "look-ahead trials"
-_LOOK_AHEAD_PILOT_CELLS: Final = 1 << 19
-"""Number of cells in all pilot look-ahead trials: at most a few seconds."""
+_BY_ROWS: Final = "trials by rows"
+_BY_SUMS: Final = "trials by block sums"
+_LOOK_AHEAD_PILOT_CELLS: Final = 1 << 21
+"""Number of cells in all pilot look-ahead trials: some seconds, if none succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +115,6 @@ def choose_sampler(
         sampler = two_column_sampler(cell, lattice.structure, lattice.n_cells)
         reason = "a two-way table with two columns is one sum of its rows at twice the rate"
         return SamplerChoice(sampler, "dynamic programming", reason, 1.0)
-    if lattice.structure.kind is StructureKind.TWO_WAY and 3 in lattice.structure.grid.shape:
-        three = three_column_sampler(cell, lattice.structure, lattice.n_cells)
-        if three is not None:
-            reason = "a two-way table with three columns is split row by row, by tables of pairs of sums"
-            return SamplerChoice(three, "dynamic programming", reason, 1.0)
     if lattice.structure.sums_vanish:
         split = split_sampler(cell, lattice.structure, lattice.n_cells)
         kind = lattice.structure.kind.value
@@ -121,13 +124,14 @@ def choose_sampler(
 
 
 def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: float) -> SamplerChoice:
-    planes = _planes(lattice, law)
+    ways = _ways(lattice, laws.law, QUICK_WORK, LARGEST_WORK)
+    planes = None if ways[:1] == [_LOOK_AHEAD] else _planes(lattice, law)
     if planes is not None:
         share = f"{planes.least_acceptance:.2g}"
         reason = f"a Gaussian above the threshold of nearest planes: a share of at least {share} of trials succeeds"
         expected = 1 / acceptance_rate(planes, _public(), 64)
         return SamplerChoice(TrialSampler(planes, lattice.n_cells), "nearest planes", reason, expected)
-    found = _quickest(lattice, laws, most_trials)
+    found = _quickest(lattice, laws, most_trials, ways)
     if found is None:
         return _chain(lattice, law, most_trials)
     proposal, name, expected = found
@@ -148,8 +152,10 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
         def make(laws: SumLaws) -> Proposal:
             return block_proposal(laws, lattice.structure, lattice.n_cells)
     else:
-        found = _quickest(lattice, SumLaws(DiscreteGaussian(typical)), most_trials / 4)
-        if found is None or _is_long(found[0]):
+        laws = SumLaws(DiscreteGaussian(typical))
+        ways = _ways(lattice, laws.law, QUICK_MIXTURE_WORK, LARGEST_MIXTURE_WORK)
+        found = _quickest(lattice, laws, most_trials / 4, ways)
+        if found is None:
             return _chain(lattice, law, most_trials)
         name, expected = f"mixture of {found[1]}", 4 * found[2]
         make = _maker(lattice, found[1])
@@ -161,21 +167,16 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
     return SamplerChoice(sampler, name, reason, expected)
 
 
-def _is_long(proposal: Proposal) -> bool:
-    return isinstance(proposal, LookAheadProposal) and proposal.tables.work > LARGEST_MIXTURE_WORK
-
-
-def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Proposal, str, float] | None:
-    """The first proposal that needs at most `most_trials` expected trials, or None."""
-    first = "trials by rows" if lattice.structure.kind is StructureKind.TWO_WAY else "trials by block sums"
-    names = [first]
-    if two_way_grid(lattice) is not None:
-        # For small tables the first kind of trials takes less time.
-        names = [_LOOK_AHEAD] if _is_hopeless(lattice, laws, first) else [first, _LOOK_AHEAD]
-    for name in names:
+def _quickest(
+    lattice: Lattice, laws: SumLaws, most_trials: float, ways: list[str]
+) -> tuple[Proposal, str, float] | None:
+    """The first kind of trials that needs at most `most_trials` expected trials, or None."""
+    for name in ways:
         try:
             proposal = _maker(lattice, name)(laws)
-        except SolverError:  # the coefficients are too large, so this method does not work for the system
+        except (
+            SolverError
+        ):  # coefficients or tables are too large, so this method does not work for the system
             continue
         rate = _rate(proposal, lattice.n_cells, most_trials)
         if rate and 1 / rate <= most_trials:
@@ -183,24 +184,22 @@ def _quickest(lattice: Lattice, laws: SumLaws, most_trials: float) -> tuple[Prop
     return None
 
 
-def _is_hopeless(lattice: Lattice, laws: SumLaws, name: str) -> bool:
-    """Whether trials would practically never succeed in all pilot trials, by the rate of look-ahead trials.
+def _ways(lattice: Lattice, law: Law, quick: int, largest: int) -> list[str]:
+    """The kinds of trials that suit a lattice, in the order in which they are tried.
 
-    The rates of two kinds of trials are inversely proportional to their masses.
+    Look-ahead trials come first if the work for their tables is at most `quick`, and are left out above `largest`.
     """
-    if lattice.n_cells < _FEWEST_CELLS_ESTIMATED:
-        return False
-    try:
-        trials, ahead = (_maker(lattice, kind)(laws) for kind in (name, _LOOK_AHEAD))
-    except SolverError:  # one of them does not work for the system
-        return False
-    rate = _look_ahead_rate(ahead, lattice.n_cells)
-    with precision(128):
-        single = single_mass(laws.law)
-        log_ratio = float((ahead.mass(single, 128) / trials.mass(single, 128)).log())
-    return (
-        rate > 0 and math.log(rate) + log_ratio + math.log(_PILOT_CELLS / lattice.n_cells) < -_HOPELESS_NATS
-    )
+    grid = two_way_grid(lattice)
+    if grid is None:
+        return [_BY_SUMS]
+    work = planned_work(law, moving_cells(grid))
+    first = _BY_ROWS if lattice.structure.kind is StructureKind.TWO_WAY else _BY_SUMS
+    if work <= quick:
+        return [_LOOK_AHEAD, first]
+    # The noise is wide. Then a column of independent rows is 0 with a probability of about 1 / sqrt(rows) of a cell's.
+    few = grid.shape[0] ** ((grid.shape[1] - 1) / 2) <= MOST_ESTIMATED_TRIALS
+    ways = [first] if few or first == _BY_SUMS else []
+    return [*ways, _LOOK_AHEAD] if work <= largest else ways
 
 
 def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
@@ -209,7 +208,7 @@ def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
     def make(laws: SumLaws) -> Proposal:
         if grid is not None:
             return look_ahead_proposal(laws, grid, lattice.structure.free, lattice.n_cells)
-        build = two_way_proposal if name == "trials by rows" else block_proposal
+        build = two_way_proposal if name == _BY_ROWS else block_proposal
         return build(laws, lattice.structure, lattice.n_cells)
 
     return make

@@ -4,13 +4,15 @@ Problem. Look-ahead trials (`look_ahead`) need for m = 1, 2, ... rows a table g_
 trials is exact with every choice of these numbers for which the probabilities of the rows that a trial can take add up
 to at most 1. Good numbers make most trials succeed.
 
-Variables. T is the length of the Fourier transforms, at least 8 standard deviations of a row's sum. The *reach* is the
-largest value w of a cell whose weight the tables hold by itself. The weights beyond it are added up in one bound. The
-*width* is the number of entries of a table.
+Variables. T is the length of the transforms. It is at least 5.5 standard deviations of a row's sum, so that few trials
+are lost to rows whose sum is a multiple of T other than 0: about exp(-5.5**2 / 2) of them in each row. The *reach* is
+the largest value w of a cell whose weight the tables hold by itself. The weights beyond it are added up in one bound.
+The *width* is the number of entries of a table.
 
-Steps. g_1 is the weight L of one cell. g_m(x) is a norm of the transform of w -> L(w) g_{m-1}(x - w) (`next_head` in
-`tallyveil.kernels.subspace.look_ahead`), rounded up by 2**-26. Beyond the largest x of the table, g_m keeps its last
-value, which is large enough there. So g is defined on all integers, and no outcome is cut off.
+Steps. g_1 is the weight L of one cell. g_m(x) is a norm of the transform of w -> L(w) g_{m-1}(x - w)
+(`tallyveil.kernels.subspace.look_ahead_tables`), rounded up by 2**-26 or more (`inflations`). Beyond the largest x of
+the table, g_m keeps its last value, which is large enough there. So g is defined on all integers, and no outcome is cut
+off.
 
 The width is so large that at the end of a table the sum of r independent cells is at most exp(-35) times as likely as
 at zero. The last value, which is too large further out, adds about this much elsewhere.
@@ -25,9 +27,10 @@ from typing import Final
 import numpy as np
 from flint import arb, fmpq
 
-from tallyveil.arrays import Bools, Integers
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, next_head
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, added_errors
+from tallyveil.kernels.subspace.look_ahead_tables import LEAST_INFLATION, next_head
 from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
@@ -35,6 +38,7 @@ from tallyveil.noise.laws import DiscreteGaussian, Law
 LARGEST_WORK: Final = 1 << 31
 """Largest number of entries of all transforms for the tables together."""
 
+_SPREAD: Final = 5.5
 _NATS_BEYOND_REACH: Final = 31
 _NATS_BEYOND_WIDTH: Final = 35
 _SMALLEST_WEIGHT_BITS: Final = 300
@@ -73,11 +77,7 @@ def weight_beyond(law: Law, reach: int) -> arb:
 
 
 def sizes_for(law: Law, n_rows: int, n_columns: int) -> Sizes:
-    """The sizes of the tables of a law.
-
-    Raises:
-        SolverError: the tables would take too long.
-    """
+    """The sizes of the tables of a law."""
     deviation = law.standard_deviation()
     if isinstance(law, DiscreteGaussian):
         variance = float(law.variance)
@@ -86,16 +86,17 @@ def sizes_for(law: Law, n_rows: int, n_columns: int) -> Sizes:
     else:
         wanted = _NATS_BEYOND_REACH * float(law.scale)
         largest = float(law.scale) * _SMALLEST_WEIGHT_BITS * math.log(2)
-    least = max(8 * deviation * math.sqrt(n_columns), 2 * wanted + 2, 16)
+    least = max(_SPREAD * deviation * math.sqrt(n_columns), 2 * wanted + 2, 16)
     length = 1 << math.ceil(math.log2(least))
     reach = min(length // 2 - 1, int(largest))
     width = max(math.ceil(math.sqrt(2 * _NATS_BEYOND_WIDTH * n_rows) * deviation), reach + 2)
-    if n_rows * width * length > LARGEST_WORK:
-        raise SolverError(
-            f"{law}: look-ahead trials of {n_rows} x {n_columns} cells need tables of {width} numbers with "
-            f"transforms of length {length}, which take too long. Use the chain sampler."
-        )
     return Sizes(length, reach, width, min(int(largest), width - 1))
+
+
+def planned_work(law: Law, active: Bools) -> int:
+    """Number of entries of all transforms that the tables of `column_tables` need. Millions take some milliseconds."""
+    sizes = sizes_for(law, *active.shape)
+    return len(_histories(active)[1]) * sizes.width * sizes.length
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +127,6 @@ class Tables:
         """Number of columns of the two-way table."""
         return int(self.columns.table_of.shape[1])
 
-    @property
-    def work(self) -> int:
-        """Number of entries of all transforms that the tables need."""
-        return int(self.columns.heads.size) * self.sizes.length
-
     def head(self, m: int, k: int, x: int) -> arb:
         """g_m(x) of column k, at the current precision."""
         place = int(self.columns.table_of[m - 1, k])
@@ -159,13 +155,14 @@ def column_tables(law: Law, active: Bools) -> Tables:
     """
     n_rows, n_columns = active.shape
     sizes = sizes_for(law, n_rows, n_columns)
-    roots = transform_roots(sizes.length)
     table_of, made_from = _histories(active)
     if len(made_from) * sizes.width * sizes.length > LARGEST_WORK:
         raise SolverError(
-            f"{law}: look-ahead trials need {len(made_from)} tables, because the columns have fixed cells in different "
-            "rows. They take too long. Use the chain sampler."
+            f"{law}: look-ahead trials of {n_rows} x {n_columns} cells need {len(made_from)} tables of {sizes.width} "
+            f"numbers with transforms of length {sizes.length}, which take too long. Use the chain sampler, or less "
+            "noise."
         )
+    roots = transform_roots(sizes.length)
     with precision(_BITS):
         weights = np.array([certified_float(cell_weight(law, w)) for w in range(sizes.reach + 1)])
         first = [certified_float(cell_weight(law, min(x, sizes.flat))) for x in range(sizes.flat + 1)]
@@ -176,8 +173,15 @@ def column_tables(law: Law, active: Bools) -> Tables:
     steps = np.ones((n_rows, n_columns))
     columns = ColumnTables(weights, max(beyond, _SMALLEST_BEYOND), heads, steps, table_of, active)
     memory = scratch_memory(2, sizes.length)
-    for place, (before, n_active) in enumerate(made_from[1:], start=1):
-        next_head(columns, roots, n_active, heads[before], memory, heads[place])
+    shares = inflations(active, sizes.length)
+    if (shares * active.sum(axis=1)).max() > 1:
+        raise SolverError(
+            f"{law}: look-ahead trials of {n_rows} x {n_columns} cells need transforms of length {sizes.length}, whose "
+            "errors of floats are too large. Use the chain sampler."
+        )
+    for place, (before, row) in enumerate(made_from[1:], start=1):
+        n_active = int(active[row].sum())
+        next_head(columns, roots, n_active, 1 + shares[row], heads[before], memory, heads[place])
         exponent = int(np.frexp(heads[place, 0])[1])
         heads[place] *= 2.0**-exponent
         exponents[place] = exponents[before] + exponent
@@ -185,21 +189,44 @@ def column_tables(law: Law, active: Bools) -> Tables:
     return Tables(law, sizes, columns, roots, exponents)
 
 
+def inflations(active: Bools, length: int) -> Floats:
+    """For each row, the share by which g is larger than the norm. It makes s_1(0) at most 1 for every x.
+
+    The norm of a row's cell is at least its sum divided by T**(1/n), for the n cells of the row that are not fixed. So
+    the sum n_k of t_k is at most T**(1/n), and 1 for a fixed cell. Let b be the bound of the errors of s_1(0) for these
+    sums (`added_errors`). With the share 2**-26 + 2 b / n, the product of the n norms is at most
+    1 / (1 + n 2**-26 + 2 b), up to the errors of norms. If n 2**-26 + 2 b is at most 1, this is at most
+    1 - b.
+    """
+    shares = np.zeros(active.shape[0])
+    known: dict[bytes, float] = {}
+    width = active.shape[1] + active.shape[1] % 2
+    for i, row in enumerate(active):
+        key = row.tobytes()
+        if key not in known:
+            n = int(row.sum())
+            totals = np.ones(width)
+            totals[: row.size][row] = length ** (1 / n)
+            known[key] = LEAST_INFLATION + 2 * added_errors(1.001 * totals, length, np.zeros(width)) / n
+        shares[i] = known[key]
+    return shares
+
+
 def _histories(active: Bools) -> tuple[Integers, list[tuple[int, int]]]:
-    """(table of each cell, for each table the table before and the number of cells that move in its row).
+    """(table of each cell, for each table the table before and its row).
 
     Columns whose cells below are fixed in the same rows share a table. A fixed cell leaves its column's table as it is.
     """
     table_of = np.zeros(active.shape, dtype=np.int64)
-    places: dict[tuple[int, int, int], int] = {}
+    places: dict[tuple[int, int], int] = {}
     made_from = [(0, 0)]
     for i in range(1, active.shape[0]):
         for k in range(active.shape[1]):
             before = int(table_of[i - 1, k])
-            key = before, int(active[i].sum()), i
+            key = before, i
             if active[i, k] and key not in places:
                 places[key] = len(made_from)
-                made_from.append(key[:2])
+                made_from.append(key)
             table_of[i, k] = places[key] if active[i, k] else before
     return table_of, made_from
 
@@ -208,7 +235,8 @@ def scratch_memory(n_columns: int, length: int) -> Scratch:
     """Memory of one trial."""
     n = n_columns + n_columns % 2
     t, s, imaginary = (np.zeros((n, length)) for _ in range(3))
-    return Scratch(t, s, imaginary, np.zeros((2, length)), np.zeros(n))
+    omegas, totals, added = (np.zeros(n) for _ in range(3))
+    return Scratch(t, s, imaginary, np.zeros((2, length)), omegas, totals, added)
 
 
 def transform_roots(length: int) -> Roots:

@@ -147,6 +147,11 @@ class LookAheadProposal:
         return is_below(ratio, word, lambda: address.all_digits(draw, place))
 
 
+def moving_cells(grid: Integers) -> Bools:
+    """Whether each cell of a grid has noise, by rows from the last to the first, as the tables want it."""
+    return np.ascontiguousarray(grid[::-1] >= 0)
+
+
 def look_ahead_proposal(
     laws: SumLaws, grid: Integers, free: Integers, n_cells: int, *, ignored_digits: int = 0
 ) -> LookAheadProposal:
@@ -155,5 +160,5 @@ def look_ahead_proposal(
     Raises:
         SolverError: the tables would take too long.
     """
-    tables = column_tables(laws.law, np.ascontiguousarray(grid[::-1] >= 0))
+    tables = column_tables(laws.law, moving_cells(grid))
     return LookAheadProposal(laws, grid, free, n_cells, tables, ignored_digits)

@@ -9,8 +9,7 @@ column is its negative.
 
 Worked case. In a table with two rows, (x, -x) and (-x, x), x has the weight w(x)^4.
 
-Three columns need tables in two dimensions (`three_columns`). For more columns, trials by rows
-(`proposals.TwoWayProposal`) are exact too, and faster.
+Tables with more columns are drawn by look-ahead trials (`look_ahead`).
 """
 
 from dataclasses import dataclass

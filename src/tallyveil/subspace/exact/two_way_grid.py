@@ -3,13 +3,16 @@
 Problem. A constraint that names a single cell fixes it, so that its noise is zero. The other cells of a two-way table
 still have row sums and column sums of zero, but the table is no longer a complete grid.
 
-Steps. Cells that a constraint names alone are left out. Every other cell that is named must be in exactly two of the
-other constraints: its row and its column. Rows and columns are told apart by colouring: two constraints that share a
-cell are of different kinds. The last row of a trial must be complete, so some row or column must have no fixed cell.
+Steps. Cells that a constraint names alone are left out. If a single cell of a constraint is then left, it is fixed too,
+and so on. Every other cell that is named must be in exactly two of the other constraints: its row and its column. Rows
+and columns are told apart by colouring: two constraints that share a cell are of different kinds. The last row of a
+trial must be complete, so some row or column must have no fixed cell.
 
 Worked case. Of a table with 4 rows and 4 columns, cell (1, 1) is fixed. Rows 2 to 4 are complete, and one of them
 becomes the last row.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -42,12 +45,9 @@ def _incomplete(lattice: Lattice) -> Integers | None:
     matrix = lattice.system.matrix
     if not np.all(matrix.data == 1):
         return None
-    sizes = np.diff(matrix.indptr)
     named: Bools = np.asarray(matrix.sum(axis=0)).ravel() > 0
-    fixed = np.zeros(lattice.n_cells, dtype=np.bool_)
-    fixed[matrix[np.flatnonzero(sizes == 1)].indices] = True
-    moving = np.flatnonzero(named & ~fixed)
-    margins = matrix[np.flatnonzero(sizes > 1)][:, moving]
+    moving = np.flatnonzero(named & ~_fixed(matrix))
+    margins = matrix[:, moving]
     # A grand total follows from the margins.
     margins = margins[
         np.flatnonzero((np.diff(margins.indptr) > 0) & (np.diff(margins.indptr) < moving.size))
@@ -56,6 +56,18 @@ def _incomplete(lattice: Lattice) -> Integers | None:
         return None
     pairs = np.sort(margins.indices.reshape(-1, 2), axis=1)
     return _coloured(pairs, moving, margins.shape[0])
+
+
+def _fixed(matrix: Any) -> Bools:
+    """Which cells have no noise: those that a constraint names alone, or with other cells that have no noise."""
+    fixed = np.zeros(matrix.shape[1], dtype=np.bool_)
+    while True:
+        counts = matrix @ (~fixed).astype(np.int64)
+        alone = np.unique(matrix[np.flatnonzero(counts == 1)].indices)
+        alone = alone[~fixed[alone]]
+        if not alone.size:
+            return fixed
+        fixed[alone] = True
 
 
 def _coloured(pairs: Integers, cells: Integers, n_margins: int) -> Integers | None:

@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.kernels.subspace.look_ahead import INFLATION, look_ahead_of
+from tallyveil.kernels.subspace.look_ahead import look_ahead_of
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
-from tallyveil.subspace.exact.column_tables import column_tables, scratch_memory
+from tallyveil.subspace.exact.column_tables import column_tables, inflations, scratch_memory
 
 LAWS = (DiscreteLaplace(Fraction(2)), DiscreteGaussian(Fraction(3)))
 
@@ -29,11 +29,14 @@ def sequence(tables, m, k, x, length):
 def test_tables_and_functions_against_numpy(law, n_columns):
     tables = column_tables(law, np.ones((4, n_columns), dtype=np.bool_))
     heads, length = tables.columns.heads, tables.sizes.length
+    inflation = inflations(tables.columns.active, length)
+    assert (inflation >= 2.0**-26).all()
+    assert (inflation < 2.0**-25).all()
     for m in (2, 3, 4):
         for x in (0, 1, 5, 17):
             spectrum = np.abs(np.fft.fft(sequence(tables, m, 0, x, length)))
             norm = (spectrum**n_columns).mean() ** (1 / n_columns)
-            assert heads[m - 1, x] == pytest.approx(norm * INFLATION, rel=1e-10)
+            assert heads[m - 1, x] == pytest.approx(norm * (1 + inflation[m - 1]), rel=1e-10)
     left = np.array([3, -2, -2, 1, 0][:n_columns])
     memory = scratch_memory(n_columns, length)
     look_ahead_of(tables.columns, tables.roots, 3, left, memory)

@@ -13,6 +13,7 @@ from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, inse
 from tallyveil.noise.balls import precision
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact import choose_sampler as choose_sampler_module
+from tallyveil.subspace.exact import column_tables as column_tables_module
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.column_tables import (
     cell_weight,
@@ -76,6 +77,35 @@ def test_no_row_has_more_than_all_the_probability(law, far):
                     arb(0),
                 )
                 assert total + row._rest(k, 200) <= float(memory.s[k, y % memory.s.shape[1]])
+
+
+def s_1_at_0(tables, m, left):
+    memory = scratch_memory(tables.n_columns, tables.sizes.length)
+    look_ahead_of(tables.columns, tables.roots, m, np.array(left), memory)
+    return memory.s[0, 0]
+
+
+def test_a_row_of_two_cells_with_wide_noise_has_at_most_all_the_probability():
+    """Their sums of t are as large as they can be, and so are the errors of transforms."""
+    active = np.ones((3, 6), dtype=np.bool_)
+    active[2] = [True, False, False, True, False, False]
+    tables = column_tables(DiscreteLaplace(Fraction(30)), active)
+    for x in (0, 60, 300):
+        assert 0.999 < s_1_at_0(tables, 3, [x, 0, 0, -x, 0, 0]) <= 1
+
+
+def test_columns_far_from_zero_have_at_most_all_the_probability():
+    """The weights beyond the reach of the tables are then larger than those within."""
+    tables = column_tables(DiscreteLaplace(Fraction(4)), np.ones((18, 10), dtype=np.bool_))
+    for x in (0, 100, 130, 175, 250):
+        assert s_1_at_0(tables, 15, [x, -x] * 5) <= 1
+        assert s_1_at_0(tables, 15, [x] * 10) <= 1  # no trial comes here, but the bound is for all x
+
+
+def test_tables_whose_floats_err_too_much_are_refused(monkeypatch):
+    monkeypatch.setattr(column_tables_module, "inflations", lambda active, length: np.ones(len(active)))
+    with pytest.raises(SolverError, match="errors of floats"):
+        column_tables(LAWS[0], np.ones((4, 4), dtype=np.bool_))
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -142,7 +172,8 @@ def test_tables_whose_trials_by_rows_fail_are_drawn_exactly(shape, law, name, mo
 
 
 def test_an_l2_law_with_large_tables_is_left_to_the_chain(monkeypatch):
-    monkeypatch.setattr(choose_sampler_module, "LARGEST_MIXTURE_WORK", 100)
+    for limit in ("QUICK_MIXTURE_WORK", "LARGEST_MIXTURE_WORK"):
+        monkeypatch.setattr(choose_sampler_module, limit, 100)
     choice = choose_sampler(lattice_of(two_way(4, 4)), GeneralisedLaplace("l2", Fraction(1)), 9)
     assert choice.name == "chain"
 
@@ -156,6 +187,20 @@ def test_fixed_cells_have_no_noise():
     assert not noise[:, fixed].any()
     assert not lattice.system.totals(noise.T).any()
     assert noise.any(axis=0).sum() == 120 - len(fixed)
+
+
+@pytest.mark.parametrize("fixed", [(1, 2, 3), (0, 1, 2, 3), (0, 4, 8, 2, 3), (0, 5, 1, 4)])
+def test_cells_that_are_alone_in_a_margin_have_no_noise(fixed):
+    """They are left out of the grid, and with them cells that are then alone in another margin."""
+    lattice = lattice_of(two_way(4, 4, 0, fixed))
+    grid = two_way_grid(lattice)
+    moving = lattice.sparse_basis.toarray().any(axis=1)
+    assert np.array_equal(np.sort(grid[grid >= 0]), np.flatnonzero(moving))
+    assert ((grid >= 0).sum(axis=1) >= 2).all()
+    for law in (GeneralisedLaplace("l1", Fraction(1)), GeneralisedGaussian(Fraction(1, 100))):
+        choice = choose_sampler(lattice, law)
+        assert choice.name == "look-ahead trials"
+        assert not lattice.system.totals(choice.sampler.draw(ADDRESS, range(20)).T).any()
 
 
 def test_grids_of_other_constraints_are_not_two_way():

@@ -1,0 +1,127 @@
+"""The tables g of look-ahead trials: how much weight the rows below can still give to a column.
+
+Problem: `look_ahead` needs positive numbers g_m(x) for which the rows that a trial can take have probabilities that add
+up to at most 1. The closer to 1, the more trials succeed.
+
+Variables: L(w) is the weight of a cell with the value w. T is the length of transforms, c the number of cells of a row.
+
+Step: g_1 = L, and g_m(x) is the norm ((1/T) sum over f of abs(F(f))**c)**(1/c) of the transform F of the sequence
+w -> L(w) g_{m-1}(x - w) modulo T, rounded up. By Hoelder's inequality the rows' probabilities then add up to at most 1.
+
+Worked case: c = 2. The norm is the root of the sum of squares of the sequence. A row is (w, -w), and the sum of
+t_1(w) t_2(-w) over w is at most 1 by Cauchy's and Schwarz's inequality.
+
+Proof: `docs/proofs/integer-subspace.md`, section 5.
+"""
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, sum_of, weight_past_reach
+from tallyveil.kernels.subspace.transform import Roots, forward
+
+LEAST_INFLATION = 2.0**-26
+"""The share by which g is larger than the norm computed in floats, at least. It covers the errors of the norm, which
+are below 2**-28. `inflations` in `column_tables` adds what the errors of s_1(0) need, so that s_1(0) is at most 1."""
+
+
+@internal
+def _power(base: float, exponent: int) -> float:
+    result = 1.0
+    while exponent:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
+@internal
+def _root(value: float, n: int) -> float:
+    """The n-th root of 0 < value <= 1, by Newton's method from above; only IEEE operations."""
+    y = 1.0
+    while True:
+        z = y - (y - value / _power(y, n - 1)) / n
+        if z >= y:
+            return y
+        y = z
+
+
+@njit(nogil=True, cache=True)
+def next_head(
+    tables: ColumnTables,
+    roots: Roots,
+    exponent: int,
+    inflation: float,
+    before: Floats,
+    scratch: Scratch,
+    out: Floats,
+) -> None:
+    """The table g_m from g_{m-1}, in the units of g_{m-1}.
+
+    By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm with
+    exponent c of the transform of L(w) g_{m-1}(x - w). To every place of this sequence the sum over all w beyond the
+    reach is added. For x beyond the table, g_{m-1} is its last value plus an excess. The norm is at most that of L
+    times the last value, plus the plain sum with the excess, which is largest for the first x beyond the table.
+
+    Args:
+        tables: Of which the weights are used.
+        roots: Of transforms.
+        exponent: Number of cells of the row that may differ from 0.
+        inflation: Factor by which g is larger than the norm.
+        before: [width], g_{m-1}, which does not increase.
+        scratch: Memory.
+        out: [width], filled in; it does not increase.
+    """
+    reach, last, length = tables.weights.size - 1, before.size - 1, roots.mirror.size
+    t, omegas = scratch.t, scratch.omegas
+    for first in range(0, last + 1, 2):
+        for k in range(2):
+            x = first + k
+            t[k, :] = 0.0
+            for w in range(-reach, reach + 1):
+                t[k, w if w >= 0 else w + length] = tables.weights[abs(w)] * before[min(abs(x - w), last)]
+            omegas[k] = length * weight_past_reach(tables, before, x)
+        norms = _norms(t, omegas, roots, exponent, scratch.spare)
+        for k in range(min(2, last + 1 - first)):
+            out[first + k] = norms[k] * inflation
+    flat = before[last]
+    total = length * tables.beyond * (before[0] + flat)
+    t[:] = 0.0
+    omegas[:] = 0.0
+    for w in range(-reach, reach + 1):
+        t[:, w if w >= 0 else w + length] = tables.weights[abs(w)]
+        total += tables.weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
+    total += _norms(t, omegas, roots, exponent, scratch.spare)[0] * flat
+    out[last] = max(out[last], total * inflation)
+    for x in range(last - 1, -1, -1):
+        out[x] = max(out[x], out[x + 1])
+
+
+@internal
+def _norms(t: Floats, omegas: Floats, roots: Roots, exponent: int, spare: Floats) -> tuple[float, float]:
+    length = roots.mirror.size
+    tops = sum_of(t[0]) + omegas[0], sum_of(t[1]) + omegas[1]
+    spare[0, :] = t[0] / tops[0]
+    spare[1, :] = t[1] / tops[1]
+    forward(spare[0], spare[1], roots)
+    spare[0, 0] = 1.0
+    spare[1, 0] = 1.0
+    first, second = 0.0, 0.0
+    for j in range(length):
+        i = roots.mirror[j]
+        a, b = 0.5 * (spare[0, j] + spare[0, i]), 0.5 * (spare[1, j] - spare[1, i])
+        first += _absolute_power(a * a + b * b, exponent)
+        a, b = 0.5 * (spare[1, j] + spare[1, i]), 0.5 * (spare[0, i] - spare[0, j])
+        second += _absolute_power(a * a + b * b, exponent)
+    return (
+        tops[0] * _root(min(first / length, 1.0), exponent),
+        tops[1] * _root(min(second / length, 1.0), exponent),
+    )
+
+
+@internal
+def _absolute_power(square: float, exponent: int) -> float:
+    result = _power(square, exponent // 2)
+    return result * np.sqrt(square) if exponent & 1 else result
