@@ -101,7 +101,11 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
         upper = guarantee.log_delta(epsilon).upper
         return _Point(epsilon, upper, reference.log_delta_below(epsilon))
 
-    points = [point(end * (i / _FIRST_PIECES)) for i in range(_FIRST_PIECES)] + [point(end)]
+    first = [*(end * (i / _FIRST_PIECES) for i in range(_FIRST_PIECES)), end]
+    points = [
+        _Point(epsilon, known.upper, reference.log_delta_below(epsilon))
+        for epsilon, known in zip(first, guarantee.log_profile(first), strict=True)
+    ]
     best = max(points, key=lambda one: one.excess)
     heap = [(-_largest_between(a, b), a, b) for a, b in pairwise(points)]
     heapq.heapify(heap)

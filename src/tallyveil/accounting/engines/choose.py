@@ -13,7 +13,7 @@ The choice under "auto" is the first that applies:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,7 +24,7 @@ from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_delta_of, narrower
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_deltas_of, narrower
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length, exact_epsilon
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
 from tallyveil.errors import BudgetError
@@ -85,13 +85,15 @@ class FallbackEngine:
             return tails
         return narrower(tails, self.general.log_tails(epsilon))
 
-    def log_delta(self, epsilon: float | Fraction) -> Bounds:
-        """Certified ln delta at `epsilon`."""
-        found = log_delta_of(self.fast, epsilon)
-        if found.width <= self.wide:
-            return found
-        other = log_delta_of(self.general, epsilon)
-        return Bounds(max(found.lower, other.lower), min(found.upper, other.upper))
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+        """Certified ln delta at each epsilon."""
+        found = log_deltas_of(self.fast, epsilons)
+        wide = [i for i, bounds in enumerate(found) if bounds.width > self.wide]
+        if wide:
+            others = log_deltas_of(self.general, [epsilons[i] for i in wide])
+            for i, other in zip(wide, others, strict=True):
+                found[i] = Bounds(max(found[i].lower, other.lower), min(found[i].upper, other.upper))
+        return found
 
 
 def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: float = WIDTH) -> LossEngine:

@@ -26,8 +26,11 @@ U = 1.6e6. The scan looks at 200 states and leaves one window around 0, which ho
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
+
+import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.dithered_contour import (
@@ -35,15 +38,15 @@ from tallyveil.accounting.engines.dithered_contour import (
     Scan,
     contour_at,
     log_moment_bounds,
-    number_of_nodes,
 )
 from tallyveil.accounting.engines.loss_transform import UNIT
-from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows
+from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows, number_of_nodes
 from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.engines.tilted_fft import exact_epsilon
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, merged
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
 from tallyveil.accounting.losses.moments import log_moment, moments
+from tallyveil.arrays import Floats
 
 WIDTH: Final = 1e-9
 """Width of the bounds of epsilon that is aimed at unless another one is asked for."""
@@ -65,6 +68,7 @@ _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, 
 _TILTS: Final = 4  # contours for each standard deviation of the saddle
 _CACHED: Final = 4
 _FARTHEST: Final = 1 << 100  # an epsilon beyond which floats could overflow
+_MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons
 _CONTOUR_STEPS: Final = 60
 
 
@@ -129,24 +133,33 @@ class Dithered:
         contour = self._contour(tilt, float(exact))
         if contour is None:
             return self._far_out(tilt, exact)
-        here = _log_excess(contour, exact)
+        (here,) = _log_excess(contour, [exact])
         if tilt < 0:
             return _tails_of_rest(contour, exact, here)
         return _tails_of_delta(contour, exact, here)
 
-    def log_delta(self, epsilon: float | Fraction) -> Bounds:
-        """ln delta at epsilon, any real number, without the probabilities: three times as fast."""
-        exact = exact_epsilon(epsilon)
-        if exact < 0:
-            return log_reflected(exact, self.log_delta(-exact))
-        if exact > _FARTHEST:
-            return self.log_tails(exact).log_delta
-        tilt = self._tilt(float(exact))
-        contour = self._contour(tilt, float(exact))
-        if contour is None:
-            return self._far_out(tilt, exact).log_delta
-        here = _log_excess(contour, exact)
-        return log_rest(here) if tilt < 0 else here
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+        """ln delta at each epsilon, any real number, without the probabilities: much faster than all tails."""
+        exact = [exact_epsilon(epsilon) for epsilon in epsilons]
+        found: dict[int, Bounds] = {}
+        groups: dict[float, list[int]] = {}
+        for i, epsilon in enumerate(exact):
+            if epsilon < 0:
+                found[i] = log_reflected(epsilon, self.log_deltas([-epsilon])[0])
+            elif epsilon > _FARTHEST:
+                found[i] = self.log_tails(epsilon).log_delta
+            else:
+                groups.setdefault(self._tilt(float(epsilon)), []).append(i)
+        for tilt, members in groups.items():
+            there = [exact[i] for i in members]
+            contour = self._contour(tilt, float(there[0]))
+            if contour is None:
+                known = [self._far_out(tilt, epsilon).log_delta for epsilon in there]
+            else:
+                known = _log_excess(contour, there)
+                known = [log_rest(one) for one in known] if tilt < 0 else known
+            found |= zip(members, known, strict=True)
+        return [found[i] for i in range(len(exact))]
 
     def _tilt(self, epsilon: float) -> float:
         """The contour for an epsilon: one of a grid of tilts, so that neighbouring epsilons share it.
@@ -164,7 +177,8 @@ class Dithered:
         """The rule with a tilt, kept for the next epsilon, or None if it would have too many nodes."""
         if tilt not in self._contours:
             period, further = self._period(tilt, epsilon)
-            if number_of_nodes(self.scan.windows, period) * self.scan.gaussians.count > MOST_NODES:
+            windows, step = self.scan.windows, 2 * math.pi / period
+            if number_of_nodes(windows.lows, windows.highs, step) * self.scan.gaussians.count > MOST_NODES:
                 return None
             while len(self._contours) >= _CACHED:
                 self._contours.pop(next(iter(self._contours)))
@@ -226,48 +240,67 @@ class Dithered:
         return period, further
 
 
-def _log_excess(contour: DitheredContour, epsilon: Fraction) -> Bounds:
-    """ln delta, or ln(1 - delta) on a contour left of the pole at 0."""
+def _log_excess(contour: DitheredContour, epsilons: Sequence[Fraction]) -> list[Bounds]:
+    """ln delta, or ln(1 - delta) on a contour left of the pole at 0, at each epsilon."""
+    most = max(1, _MOST_AT_ONCE // contour.frequencies.size)
+    found: list[Bounds] = []
+    for begin in range(0, len(epsilons), most):
+        found += _log_excess_at_once(contour, epsilons[begin : begin + most])
+    return found
+
+
+def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) -> list[Bounds]:
     h = Fraction(contour.scan.depth.half_width)
-    least = epsilon - h * h / (6 * _PARTS)
-    value, error = contour.sum_at(least, 0)
-    single = (value - error - contour.wrap_around(least, 1), value + error)
-    scale = contour.log_scale(least)
-    middle = epsilon + h * h / 2
-    value, error = contour.sum_at(middle, 0)
+    (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = (
+        _dithered(contour, [epsilon + shift for epsilon in epsilons], wide)
+        for shift, wide in ((-h * h / (6 * _PARTS), 0), (h * h / 2, 0), (Fraction(0), 1))
+    )
+    # The rule at epsilon + h^2 / 2 is in units of that epsilon.
     shift = math.exp(-contour.tilt * float(h * h / 2))
-    near = ((value - error - contour.wrap_around(middle, 1)) * shift, (value + error) * shift)
-    value, error = contour.sum_at(epsilon, 1)
-    far = (value - error - contour.wrap_around(epsilon, 2), value + error)
-    here = contour.log_scale(epsilon)
-    rounding = 64 * UNIT * (abs(near[1]) + abs(far[1]))
+    near = (near[0] * shift, near[1] * shift)
+    rounding = 64 * UNIT * (np.abs(near[1]) + np.abs(far[1]))
     if contour.tilt > 0:
-        lower = _logarithm(2 * near[0] - far[1] - rounding, here.lower, -1)
-        upper = _logarithm(single[1], scale.upper, 1)
+        lowers = _logarithms(2 * near[0] - far[1] - rounding, lower_scale, -1)
+        uppers = _logarithms(single[1], highest, 1)
     else:
-        lower = _logarithm(single[0], scale.lower, -1)
-        upper = _logarithm(2 * near[1] - far[0] + rounding, here.upper, 1)
-    upper = min(upper, 0.0)
-    return Bounds(min(lower, upper), upper)
+        lowers = _logarithms(single[0], lowest, -1)
+        uppers = _logarithms(2 * near[1] - far[0] + rounding, upper_scale, 1)
+    uppers = np.minimum(uppers, 0.0)
+    return [
+        Bounds(lower, upper)
+        for lower, upper in zip(np.minimum(lowers, uppers).tolist(), uppers.tolist(), strict=True)
+    ]
 
 
-def _logarithm(value: float, scale: float, side: int) -> float:
+def _dithered(
+    contour: DitheredContour, epsilons: Sequence[Fraction], wide: int
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """The dithered function from both sides, and the logarithm of its unit from both sides."""
+    values, errors = contour.sums_at(epsilons, wide)
+    rounded = np.array([float(epsilon) for epsilon in epsilons])
+    less = errors + contour.wrap_around(rounded, wide + 1)
+    return (values - less, values + errors), contour.log_scales(rounded)
+
+
+def _logarithms(values: Floats, scales: Floats, side: int) -> Floats:
     """ln value + scale, rounded to one side; what is always true where the value is not positive."""
-    if value <= 0:
-        return -math.inf if side < 0 else 0.0
-    part = math.log(value)
-    return part + scale + side * UNIT * (40 + 40 * abs(part) + 4 * abs(scale))
+    known = values > 0
+    parts = np.log(np.where(known, values, 1.0))
+    found = parts + scales + side * UNIT * (40 + 40 * np.abs(parts) + 4 * np.abs(scales))
+    return np.where(known, found, -math.inf if side < 0 else 0.0)
 
 
 def _tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) -> Tails:
     """Both probabilities from delta at epsilon and on either side: Q lies between the slopes of two chords."""
     e = float(epsilon)
     # Chernoff's bound on P, and Q <= exp(-epsilon) P above epsilon.
-    most = min(0.0, contour.log_scale(epsilon).upper + contour.scan.gaussians.log_norm * (1 + 1e-12))
+    most = min(
+        0.0, float(contour.log_scales(np.array([e]))[1][0]) + contour.scan.gaussians.log_norm * (1 + 1e-12)
+    )
     second = Bounds(-math.inf, min(0.0, most - e))
     if here.lower > -math.inf:
         chord = _chord(contour, here)
-        before, after = _log_excess(contour, epsilon - chord), _log_excess(contour, epsilon + chord)
+        before, after = _log_excess(contour, [epsilon - chord, epsilon + chord])
         lower, upper = _slopes(e, float(chord), (here.lower, after.upper), (before.upper, here.lower))
         upper = min(upper, second.upper)
         second = Bounds(min(lower, upper), upper)
@@ -281,7 +314,7 @@ def _tails_of_rest(contour: DitheredContour, epsilon: Fraction, rest: Bounds) ->
     second, least = Bounds(-math.inf, min(0.0, rest.upper - e)), -math.inf
     if rest.lower > -math.inf:
         chord = _chord(contour, rest)
-        before, after = _log_excess(contour, epsilon - chord), _log_excess(contour, epsilon + chord)
+        before, after = _log_excess(contour, [epsilon - chord, epsilon + chord])
         lower, upper = _slopes(e, float(chord), (after.lower, rest.upper), (rest.upper, before.lower))
         upper = min(upper, second.upper)
         second = Bounds(min(lower, upper), upper)
