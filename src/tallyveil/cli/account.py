@@ -210,7 +210,7 @@ def calibrate(
     found, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
     answer = {
         **_factor(found.factor),
-        "epsilon": found.guarantee.epsilon(exact_of(delta)).to_mapping(),
+        "epsilon": dict(zip(("lower", "upper"), found.epsilon, strict=True)),
         "delta": delta,
         **target,
         "event": found.event.to_mapping(),
@@ -244,7 +244,7 @@ def savings(
         {
             "geolevel": geolevel,
             **_factor(item.factor),
-            "epsilon": item.guarantee.epsilon(exact_of(delta)).to_mapping(),
+            "epsilon": dict(zip(("lower", "upper"), item.epsilon, strict=True)),
         }
         for geolevel, item in geolevel_savings(strategy, exact_of(delta), by)
     ]

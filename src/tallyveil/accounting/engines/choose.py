@@ -24,8 +24,15 @@ from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_deltas_of, narrower
-from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length, exact_epsilon
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    LossEngine,
+    Tails,
+    exact_epsilon,
+    log_deltas_of,
+    narrower,
+)
+from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
 from tallyveil.errors import BudgetError
 

@@ -16,6 +16,8 @@ from typing import Protocol, runtime_checkable
 from flint import arb
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,18 @@ class DeltaEngine(Protocol):
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
         """Certified ln delta at each epsilon, any real number. A float stands for its exact value."""
+
+
+def exact_epsilon(epsilon: float | Fraction) -> Fraction:
+    """The epsilon as an exact number.
+
+    Raises:
+        BudgetError: it is not finite.
+    """
+    try:
+        return Fraction(epsilon)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.") from error
 
 
 def log_deltas_of(engine: LossEngine, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
