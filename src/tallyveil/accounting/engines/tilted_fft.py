@@ -59,6 +59,7 @@ MAX_LENGTH = 1 << 21
 _OUTSIDE = 50.0  # minus the logarithm of the mass left outside the window on either side
 _CACHED = 6
 _NEARLY_ONE = math.log(0.9)
+_FARTHEST = 10**6  # an epsilon that protects nobody
 _WIDE = 1e-9  # relative width above which another tilt is tried
 
 
@@ -127,7 +128,8 @@ class TiltedFFT:
                 tails = narrower(tails, self._tails_at(exact, tilt_grid(self.factors, aim)))
                 if not _is_wide(tails):
                     break
-        return self._with_rest(exact, tails) if exact >= 0 and tails.log_delta.upper > _NEARLY_ONE else tails
+        near_one = exact >= 0 and tails.log_delta.upper > _NEARLY_ONE and self._next_point(exact) < _FARTHEST
+        return self._with_rest(exact, tails) if near_one else tails
 
     def _with_rest(self, epsilon: Fraction, tails: Tails) -> Tails:
         """The tails, with delta also from 1 - delta = P(L <= epsilon) + exp(epsilon) Q(L > epsilon)."""
