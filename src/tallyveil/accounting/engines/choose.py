@@ -8,14 +8,16 @@ The choice under "auto" is the first that applies:
 3. The tilted FFT, if the common lattice of all losses is not too fine.
 4. The dithered contour, for losses without a usable common lattice. Where few atoms of small variance carry the tail,
    its bounds are wide, and the rounded FFT is asked as well.
-5. The rounded FFT, which takes seconds, where the scan of the dithered contour looks at too many states: for a few
-   losses with close variances near 1 and a small width, and for losses without Gaussian noise.
+   Where its scan looks at too many states for the width asked for, it is tried with wider ones up to 1e-6.
+5. The rounded FFT, which takes seconds, where this is not enough: for a few losses whose lattice is nearly usable, and
+   for losses without Gaussian noise.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.closed_form import ClosedForm
@@ -38,6 +40,9 @@ from tallyveil.errors import BudgetError
 
 _WIDE = 1e-9
 _WIDE_OFF_LATTICE = 0.01
+_WIDEST = 1e-6
+"""Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
+1e-9. The rounded FFT may be closer, but takes a thousand times as long."""
 
 ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "dithered", "rounded_fft", "proved", "direct")
 """What may be asked for."""
@@ -70,15 +75,23 @@ class FallbackEngine:
 
     Attributes:
         fast: The engine that is asked first.
-        general: The engine that is asked too where the first one's bounds are wide. The answer is then the
-            intersection of both.
+        build: Makes the engine that is asked too where the first one's bounds are wide. The answer is then the
+            intersection of both. Most compositions never need it, and some take long to prepare.
         wide: Relative width of the bounds of delta or of Q above which they count as wide.
         name: Name of the fast engine.
     """
 
     fast: LossEngine
-    general: LossEngine
+    build: Callable[[], LossEngine]
     wide: float = _WIDE
+    _built: list[LossEngine] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def general(self) -> LossEngine:
+        """The second engine, built when it is first needed."""
+        if not self._built:
+            self._built.append(self.build())
+        return self._built[0]
 
     @property
     def name(self) -> str:
@@ -151,17 +164,27 @@ def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
     quadrature = Quadrature.build(factors)
     if estimated_length(factors, lattice_of(factors)) > MAX_LENGTH:
         return _off_lattice(factors, width) if quadrature is None else quadrature
-    general = TiltedFFT(factors)
-    return general if quadrature is None else FallbackEngine(quadrature, general)
+    return (
+        TiltedFFT(factors) if quadrature is None else FallbackEngine(quadrature, partial(TiltedFFT, factors))
+    )
 
 
 def _off_lattice(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
-    dithered = Dithered.build(factors, width)
+    dithered = _dithered(factors, width)
     if dithered is None:
         return RoundedFFT(factors)
     if any(isinstance(factor, GaussianLoss) for factor in dithered.scan.others):
-        return FallbackEngine(dithered, RoundedFFT(factors), _WIDE_OFF_LATTICE)
+        return FallbackEngine(dithered, partial(RoundedFFT, factors), _WIDE_OFF_LATTICE)
     return dithered
+
+
+def _dithered(factors: tuple[LossFactor, ...], width: float) -> Dithered | None:
+    """The dithered contour at the width asked for, or at ten times that width, a hundred times, and so on."""
+    made = Dithered.build(factors, width)
+    while made is None and width < _WIDEST:
+        width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
+        made = Dithered.build(factors, width)
+    return made
 
 
 _BUILDERS: dict[str, Callable[[tuple[LossFactor, ...]], LossEngine | None]] = {

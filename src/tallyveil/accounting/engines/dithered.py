@@ -74,13 +74,15 @@ class Dithered:
     Args:
         factors: The losses added up, merged.
         scan: Where their transform is not negligible.
+        width: Width of epsilon's bounds that the scan is made for.
     """
 
     name = "dithered"
 
-    def __init__(self, factors: tuple[LossFactor, ...], scan: Scan) -> None:
+    def __init__(self, factors: tuple[LossFactor, ...], scan: Scan, width: float) -> None:
         self.factors = factors
         self.scan = scan
+        self.width = width
         self.mean = float(scan.gaussians.variance / 2) + sum(
             f.multiplicity * moments(f, 0.0)[0] for f in scan.others
         )
@@ -262,7 +264,7 @@ def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:
         return "the transform of the loss returns to its full size too often"
     if 192 * UNIT * windows.end > gaussians.periods.min():
         return "floats cannot tell where within its period a loss's transform is"
-    return Dithered(factors, Scan(gaussians, others, depth, windows, spread))
+    return Dithered(factors, Scan(gaussians, others, depth, windows, spread), width)
 
 
 def _largest_variance(factor: LossFactor) -> Fraction:
