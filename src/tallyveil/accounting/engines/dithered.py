@@ -189,7 +189,8 @@ class Dithered:
         log_moment = log_moment_bounds(self.scan, tilt, 0.0).upper
         most = log_moment - exponent + 8 * UNIT * (abs(log_moment) + abs(exponent)) if tilt > 0 else 0.0
         first = Bounds(-math.inf, min(0.0, most))
-        return Tails(first, Bounds(-math.inf, first.upper - float(epsilon)), first)
+        second = first.upper - float(epsilon) + 8 * UNIT * (abs(first.upper) + float(epsilon))
+        return Tails(first, Bounds(-math.inf, min(0.0, second)), first)
 
     def _saddle(self, epsilon: float, of_rest: bool) -> float:
         """About the tilt at which the integrand is smallest on the real axis, between the poles at 0 and -1."""

@@ -81,7 +81,7 @@ def tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) ->
     most = min(
         0.0, float(contour.log_scales(np.array([e]))[1][0]) + contour.scan.gaussians.log_norm * (1 + 1e-12)
     )
-    second = Bounds(-math.inf, min(0.0, most - e))
+    second = Bounds(-math.inf, min(0.0, _less(most, e)))
     if here.lower > -math.inf:
         chord = _chord(contour, here)
         before, after = log_excess(contour, [epsilon - chord, epsilon + chord])
@@ -95,7 +95,7 @@ def tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) ->
 def tails_of_rest(contour: DitheredContour, epsilon: Fraction, rest: Bounds) -> Tails:
     """The same where ln(1 - delta) is known, which rises with kappa."""
     e = float(epsilon)
-    second, least = Bounds(-math.inf, min(0.0, rest.upper - e)), -math.inf
+    second, least = Bounds(-math.inf, min(0.0, _less(rest.upper, e))), -math.inf
     if rest.lower > -math.inf:
         chord = _chord(contour, rest)
         before, after = log_excess(contour, [epsilon - chord, epsilon + chord])
@@ -129,6 +129,11 @@ def _slopes(
     within = e + math.log(-math.expm1(-chord))
     slack += UNIT * 40 * (abs(beyond) + abs(within))
     return _log_gap(*after, -1) - beyond - slack, _log_gap(*before, 1) - within + slack
+
+
+def _less(logarithm: float, epsilon: float) -> float:
+    """An upper bound of a logarithm minus epsilon, which is rounded to nearest."""
+    return logarithm - epsilon + 8 * UNIT * (abs(logarithm) + abs(epsilon))
 
 
 def _log_gap(high: float, low: float, side: int) -> float:
