@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 
 from tallyveil.accounting.approximation import approximate_log_delta
 from tallyveil.accounting.composition import compose
-from tallyveil.accounting.conversion import real_number
+from tallyveil.accounting.conversion import log_bounds_of, real_number
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     DiscreteGaussian,
@@ -62,11 +62,24 @@ class Calibration:
             that keeps the upper bound of epsilon at delta within the target.
         event: The event with that noise.
         guarantee: Its guarantee.
+        target: The epsilon that was asked for, exact: a certified upper bound of epsilon at the delta.
+        delta: The delta of the target, or the smallest one of a curve.
     """
 
     factor: Fraction
     event: PrivacyEvent
     guarantee: Guarantee
+    target: Fraction
+    delta: Fraction
+
+    @property
+    def epsilon(self) -> tuple[float, Fraction]:
+        """Both ends of epsilon at the delta. The upper end is exact, and never above the target.
+
+        The guarantee alone finds its upper end by a search, which may stop a little above the target.
+        """
+        found = self.guarantee.epsilon(self.delta)
+        return found.lower, min(Fraction(found.upper), self.target)
 
 
 def calibrate(
@@ -92,7 +105,7 @@ def calibrate(
         BudgetError: a target out of range, an event without private releases, or a target that no noise meets.
     Privacy: the factor is rounded up, and the certified upper bound of the result meets the target.
     """
-    target, log_delta = _target(epsilon, delta)
+    target, allowed, log_delta = _target(epsilon, delta)
 
     @cache  # the root finder asks again for both ends of its bracket
     def excess(log_factor: float) -> float:
@@ -110,7 +123,7 @@ def calibrate(
     for nudge in range(MAX_STEPS):
         found = compose(scaled(event, factor), neighbours=neighbours)
         if found.log_delta(target).upper <= log_delta:
-            return Calibration(factor, scaled(event, factor), found)
+            return Calibration(factor, scaled(event, factor), found, target, allowed)
         factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)
     raise BudgetError(
         f"the noise that gives epsilon {float(target):.6g} could not be certified to the accuracy asked for. Ask for "
@@ -141,7 +154,10 @@ def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0
             return event
 
 
-def _target(epsilon: Fraction | float | str, delta: Fraction | float | str) -> tuple[Fraction, float]:
+def _target(
+    epsilon: Fraction | float | str, delta: Fraction | float | str
+) -> tuple[Fraction, Fraction, float]:
+    """The target epsilon, its delta, and the logarithm of delta, rounded down."""
     target, allowed = real_number(epsilon, "the target epsilon"), real_number(delta, "the target delta")
     if not target > 0:
         raise BudgetError(f"the target epsilon is {epsilon}, wanted a number above 0. Give a positive one.")
@@ -149,8 +165,7 @@ def _target(epsilon: Fraction | float | str, delta: Fraction | float | str) -> t
         raise BudgetError(
             f"the target delta is {delta}, wanted a number between 0 and 1, both excluded. Give one such as '1e-10'."
         )
-    # Rounded down: a slightly smaller delta is the safe side.
-    return target, math.nextafter(math.log(allowed.numerator) - math.log(allowed.denominator), -math.inf)
+    return target, allowed, log_bounds_of(allowed).lower
 
 
 def finite(excess: float) -> float:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.conversion import epsilon_at, real_number
-from tallyveil.accounting.curves import beta_at, knot_at
-from tallyveil.accounting.engines.choose import choose_engine
+from tallyveil.accounting.conversion import epsilon_at, log_bounds_of, real_number
+from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
+from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
-from tallyveil.accounting.engines.tails import LossEngine, down, log_delta_of, up
+from tallyveil.accounting.engines.tails import LossEngine, down, log_deltas_of, up
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.losses.factors import LossFactor, merged
@@ -63,6 +63,15 @@ class Guarantee:
         """Names of the engines used, each once."""
         return tuple(dict.fromkeys(engine.name for engine in self.computed_by))
 
+    @property
+    def width_reached(self) -> float | None:
+        """Width of epsilon's bounds that was aimed at in the end; None if all losses share a lattice.
+
+        It is above `width` if the losses return to their full size too often for that one. The bounds hold there too.
+        """
+        engines = [one.fast if isinstance(one, FallbackEngine) else one for one in self.computed_by]
+        return max((one.width for one in engines if isinstance(one, Dithered)), default=None)
+
     def epsilon(self, delta: Number) -> Bounds:
         """The smallest epsilon >= 0 that holds with this delta.
 
@@ -77,7 +86,12 @@ class Guarantee:
             SolverError: no engine bounds it closely enough.
         """
         exact = real_number(delta, "delta")
-        return _largest([epsilon_at(engine, law, exact) for law, engine in self._laws()])
+        found: list[Bounds] = []
+        # The costliest one by zCDP is most often the worst. Of the others, one delta says that they are no worse.
+        for law, engine in sorted(self._laws(), key=lambda one: zcdp_cost(one[0]), reverse=True):
+            if not found or _exceeds(engine, max(bounds.lower for bounds in found), exact):
+                found.append(epsilon_at(engine, law, exact))
+        return _largest(found)
 
     def log_delta(self, epsilon: Number) -> Bounds:
         """Natural logarithm of delta(epsilon), -inf if delta is 0. It also holds for a delta below every float.
@@ -85,8 +99,22 @@ class Guarantee:
         Raises:
             BudgetError: epsilon is no finite number.
         """
-        exact = real_number(epsilon, "epsilon")
-        return _largest([log_delta_of(engine, exact) for engine in self.computed_by])
+        return self.log_profile([epsilon])[0]
+
+    def log_profile(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
+        """Natural logarithm of delta at each epsilon; many values at once take much less time than each by itself.
+
+        Raises:
+            BudgetError: an epsilon is no finite number.
+        """
+        # The engines take a float as its exact value, and say so themselves if it is not finite.
+        exact = [one if isinstance(one, float) else real_number(one, "epsilon") for one in epsilons]
+        found = [log_deltas_of(engine, exact) for engine in self.computed_by]
+        return (
+            tuple(found[0])
+            if len(found) == 1
+            else tuple(_largest(list(each)) for each in zip(*found, strict=True))
+        )
 
     def delta(self, epsilon: Number) -> Bounds:
         """The smallest delta that holds with this epsilon, which may be negative.
@@ -146,7 +174,7 @@ class Guarantee:
 
     def profile_curve(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
         """Delta at each epsilon."""
-        return tuple(self.delta(epsilon) for epsilon in epsilons)
+        return tuple(_exponential(logarithm) for logarithm in self.log_profile(epsilons))
 
     def tradeoff_curve(self, points: int) -> tuple[NDArray[np.float64], tuple[Bounds, ...]]:
         """The trade-off function at `points` levels alpha from 0 to 1 in ascending order, denser where it bends more.
@@ -169,6 +197,13 @@ class Guarantee:
         delta = self.delta(epsilon).upper
         slope = math.exp(min(float(epsilon), 700.0))
         return (1 - delta - slope * float(alpha)) - 1e-15 * (2 + slope * float(alpha))
+
+
+def _exceeds(engine: LossEngine, epsilon: float, delta: Fraction) -> bool:
+    """Whether delta at an epsilon may be above a delta. If it is not, the engine's own epsilon is no larger."""
+    if not 0 < delta < 1 or not math.isfinite(epsilon):
+        return True
+    return log_deltas_of(engine, [epsilon])[0].upper > log_bounds_of(delta).lower
 
 
 def _largest(bounds: list[Bounds]) -> Bounds:

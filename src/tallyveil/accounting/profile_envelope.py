@@ -25,7 +25,6 @@ delta at every epsilon for mu = sigma, and both ends lie close to it.
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -55,7 +54,7 @@ def profile_envelope(engine: Dithered) -> Bounds:
     rho = zcdp_cost(engine.factors)
     sigma = math.sqrt(2 * rho)
     epsilons: Floats = sigma * _GRID * np.arange(round(_END / _GRID) + 1, dtype=np.float64)
-    found = [engine.log_delta(Fraction(float(epsilon))) for epsilon in epsilons]
+    found = engine.log_deltas(epsilons.tolist())
     lower = np.array([one.lower for one in found])
     upper = np.array([one.upper for one in found])
 

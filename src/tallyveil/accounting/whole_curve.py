@@ -54,9 +54,10 @@ DIGITS = 10
 _CLOSE = 1e-11
 """Distance of the bound from the largest value found, at which a search over the curve ends."""
 _FIRST_PIECES = 32
-_MOST_PIECES = 20_000
+_MOST_PIECES = 3_000
 _ROUNDING = 2.0**-48
-"""Of the sum of the sizes of all terms of a bound: covers the rounding of about thirty operations in floats."""
+"""Of the sum of the sizes of all terms of a bound: covers the rounding of about thirty operations in floats. It is
+relative to these sizes, since both logarithms may be as small as exp(-rho) where both deltas are nearly 1."""
 _LARGEST_EXPONENT = 700.0
 """Of the width of an interval, and of the fall of ln delta over it: floats do not hold exponentials of much more."""
 _SLOPE = -30.0
@@ -101,15 +102,19 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
         upper = guarantee.log_delta(epsilon).upper
         return _Point(epsilon, upper, reference.log_delta_below(epsilon))
 
-    points = [point(end * (i / _FIRST_PIECES)) for i in range(_FIRST_PIECES)] + [point(end)]
+    first = [*(end * (i / _FIRST_PIECES) for i in range(_FIRST_PIECES)), end]
+    points = [
+        _Point(epsilon, known.upper, reference.log_delta_below(epsilon))
+        for epsilon, known in zip(first, guarantee.log_profile(first), strict=True)
+    ]
     best = max(points, key=lambda one: one.excess)
     heap = [(-_largest_between(a, b), a, b) for a, b in pairwise(points)]
     heapq.heapify(heap)
     for _ in range(_MOST_PIECES):
         bound, left, right = heap[0]
         middle = (left.epsilon + right.epsilon) / 2
-        # Where both deltas are 1, the excess is exactly 0. It is to be shown that it is nowhere above that.
-        close = _CLOSE if best.excess else 0.0
+        # Where both deltas are nearly 1, the excess is 0 or just below. It is to be shown that it is nowhere above.
+        close = min(_CLOSE, -best.excess) if best.excess <= 0 else _CLOSE
         if -bound <= best.excess + close or not left.epsilon < middle < right.epsilon:
             break
         between = point(middle)
@@ -166,7 +171,7 @@ def calibrate_to_curve(
     for nudge in range(MAX_STEPS):
         guarantee, above = found(factor)
         if above.bound <= 0:
-            return Calibration(factor, scaled(event, factor), guarantee)
+            return Calibration(factor, scaled(event, factor), guarantee, Fraction(end), least)
         factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**DIGITS), DIGITS)
     raise BudgetError(
         "the noise that keeps within the whole curve could not be certified. Give a larger smallest delta."
@@ -206,7 +211,9 @@ def _largest_between(left: _Point, right: _Point) -> float:
     at_left_tangent = left.upper + from_left * reach
     at_right_tangent = last + from_right * (reach - width)
     chord = left.reference + (right.reference - left.reference) / width * reach
-    sizes = abs(left.upper) + fall + abs(left.reference) + abs(right.reference) + 1
+    sizes = abs(left.upper) + fall + abs(left.reference) + abs(right.reference)
     sizes += (abs(from_left) + abs(from_right)) * width
+    # An exponential multiplies the relative error of its exponent by the exponent.
+    slack = _ROUNDING * (1 + fall + width) * sizes
     bound = max(left.excess, last - right.reference, at_left_tangent - chord, at_right_tangent - chord)
-    return min(bound + _ROUNDING * sizes, anywhere)
+    return min(bound + slack, anywhere)

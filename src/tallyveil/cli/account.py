@@ -65,6 +65,15 @@ Relation = Annotated[
 Proved = Annotated[
     bool, typer.Option("--proved", help="Compute in ball arithmetic, which is slow and proves every digit.")
 ]
+Width = Annotated[
+    str | None,
+    typer.Option(
+        "--width",
+        metavar="NUMBER",
+        help="How far apart the two bounds of epsilon may be where the losses share no lattice, such as 1e-11; 1e-9 if "
+        "not given. A smaller width takes longer.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[
     Path | None,
@@ -85,11 +94,12 @@ def epsilon(
     product: Product = None,
     neighbours: Relation = "unbounded",
     proved: Proved = False,
+    width: Width = None,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Compute bounds on epsilon at a delta from both sides, and the epsilon of the classical accountants."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
     print_answer({**exact_epsilon(guarantee, delta, exact_of(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
@@ -104,11 +114,12 @@ def delta(
     product: Product = None,
     neighbours: Relation = "unbounded",
     proved: Proved = False,
+    width: Width = None,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Compute bounds on delta at an epsilon from both sides, and on the logarithm of delta."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
     answer = {
         "delta": guarantee.delta(exact_of(epsilon, "--epsilon")).to_mapping(),
         "log_delta": guarantee.log_delta(exact_of(epsilon, "--epsilon")).to_mapping(),
@@ -129,11 +140,12 @@ def profile(
     points: Points = 21,
     largest: Annotated[str | None, typer.Option("--largest", help="Largest epsilon of the curve.")] = None,
     proved: Proved = False,
+    width: Width = None,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Compute the privacy profile, which is delta as a function of epsilon."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
     end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
     curve = [
@@ -154,11 +166,12 @@ def tradeoff(
     neighbours: Relation = "unbounded",
     points: Points = 21,
     proved: Proved = False,
+    width: Width = None,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
     """Compute the trade-off function: the least type II error beta of any test with type I error alpha."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved)
+    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
     alphas = _grid(Fraction(1), points)
     betas = [guarantee.beta(alpha) for alpha in alphas]
     answer = {
@@ -210,7 +223,7 @@ def calibrate(
     found, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
     answer = {
         **_factor(found.factor),
-        "epsilon": found.guarantee.epsilon(exact_of(delta)).to_mapping(),
+        "epsilon": dict(zip(("lower", "upper"), found.epsilon, strict=True)),
         "delta": delta,
         **target,
         "event": found.event.to_mapping(),
@@ -244,7 +257,7 @@ def savings(
         {
             "geolevel": geolevel,
             **_factor(item.factor),
-            "epsilon": item.guarantee.epsilon(exact_of(delta)).to_mapping(),
+            "epsilon": dict(zip(("lower", "upper"), item.epsilon, strict=True)),
         }
         for geolevel, item in geolevel_savings(strategy, exact_of(delta), by)
     ]

@@ -16,8 +16,11 @@ def guarantee_of(
     product: str | None,
     neighbours: str,
     proved: bool,
+    width: str | None = None,
 ) -> "Guarantee":
     """The guarantee of the noise that was given, of a release file or of a released product.
+
+    Without a width, epsilon's bounds are as wide as `compose` makes them.
 
     Raises:
         ConfigError: a flag that cannot be understood, or flags that do not go together.
@@ -25,7 +28,9 @@ def guarantee_of(
     from tallyveil.accounting import Neighbours, compose
     from tallyveil.errors import ConfigError
 
-    engine = "proved" if proved else "auto"
+    asked: dict[str, Any] = {"engine": "proved" if proved else "auto"}
+    if width is not None:
+        asked["width"] = float(exact_of(width, "--width"))
     if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
         raise ConfigError(
             "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
@@ -33,7 +38,7 @@ def guarantee_of(
     if product is not None:
         from tallyveil.budget.products import NEIGHBOURS, load_product
 
-        return compose(load_product(product).event, neighbours=NEIGHBOURS, engine=engine)
+        return compose(load_product(product).event, neighbours=NEIGHBOURS, **asked)
     if plan is not None:
         from tallyveil.config.load import load_plan
 
@@ -44,7 +49,7 @@ def guarantee_of(
 
             # What bypassing does follows from the geography, which is public.
             event = loaded.event(read_allocation(loaded).event())
-        return compose(event, neighbours=loaded.strategy.neighbours, engine=engine)
+        return compose(event, neighbours=loaded.strategy.neighbours, **asked)
     if neighbours not in list(Neighbours):
         raise ConfigError(
             f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
@@ -56,7 +61,7 @@ def guarantee_of(
             code="bad-flag",
         )
     relation = Neighbours(neighbours)
-    return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, engine=engine)
+    return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, **asked)
 
 
 def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[PrivacyEvent]":

@@ -11,8 +11,6 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `address`, `inversion` | specifications in the module |
 | `threshold_coverage` | specifications in the module |
 | `simplex` | oracles in the module: they sort instead of iterating |
-| `lattice_gaussian` | oracles in the module for `scaled_tail` and `coset_excess`: plain sums |
-| `contour` | an oracle in the module for `contour_sum` with Gaussian factors; for the rest, formulas in the tests |
 | `cholesky` | `numpy.linalg` (oracle) |
 | `vectors` | numpy's slices and sorting (specification) |
 | `family.answers` | specifications in the module; none for `number_answers`, which the others use |

@@ -48,6 +48,15 @@ def test_the_target_is_met_and_a_hair_less_noise_misses_it():
     assert compose(less, neighbours=ADD_REMOVE).log_delta(2).lower > math.log(1e-9)
 
 
+@pytest.mark.parametrize("epsilon", ["17.14", "2.3", "0.7"])
+def test_the_epsilon_of_the_result_is_not_above_the_target(epsilon):
+    event = SequentialEvent((DiscreteGaussian("3.1415926535"), DiscreteGaussian("9.1347", multiplicity=3)))
+    found = calibrate(event, epsilon=epsilon, delta="1e-10", neighbours=ADD_REMOVE)
+    lower, upper = found.epsilon
+    assert lower <= upper <= Fraction(epsilon)
+    assert upper - lower < 1e-8
+
+
 def test_proportions_and_statements_are_kept():
     event = SequentialEvent(
         (DiscreteGaussian(3), DiscreteLaplace(2, multiplicity=2), InvariantEvent("total"))

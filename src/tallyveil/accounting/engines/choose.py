@@ -8,14 +8,16 @@ The choice under "auto" is the first that applies:
 3. The tilted FFT, if the common lattice of all losses is not too fine.
 4. The dithered contour, for losses without a usable common lattice. Where few atoms of small variance carry the tail,
    its bounds are wide, and the rounded FFT is asked as well.
-5. The rounded FFT, which takes seconds, where the scan of the dithered contour looks at too many states: for a few
-   losses with close variances near 1 and a small width, and for losses without Gaussian noise.
+   Where its scan looks at too many states for the width asked for, it is tried with wider ones up to 1e-6.
+5. The rounded FFT, which takes seconds, where this is not enough: for a few losses whose lattice is nearly usable, and
+   for losses without Gaussian noise.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.closed_form import ClosedForm
@@ -24,13 +26,23 @@ from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_delta_of, narrower
-from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length, exact_epsilon
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    LossEngine,
+    Tails,
+    exact_epsilon,
+    log_deltas_of,
+    narrower,
+)
+from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
 from tallyveil.errors import BudgetError
 
 _WIDE = 1e-9
 _WIDE_OFF_LATTICE = 0.01
+_WIDEST = 1e-6
+"""Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
+1e-9. The rounded FFT may be closer, but takes a thousand times as long."""
 
 ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "dithered", "rounded_fft", "proved", "direct")
 """What may be asked for."""
@@ -63,15 +75,23 @@ class FallbackEngine:
 
     Attributes:
         fast: The engine that is asked first.
-        general: The engine that is asked too where the first one's bounds are wide. The answer is then the
-            intersection of both.
+        build: Makes the engine that is asked too where the first one's bounds are wide. The answer is then the
+            intersection of both. Most compositions never need it, and some take long to prepare.
         wide: Relative width of the bounds of delta or of Q above which they count as wide.
         name: Name of the fast engine.
     """
 
     fast: LossEngine
-    general: LossEngine
+    build: Callable[[], LossEngine]
     wide: float = _WIDE
+    _built: list[LossEngine] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def general(self) -> LossEngine:
+        """The second engine, built when it is first needed."""
+        if not self._built:
+            self._built.append(self.build())
+        return self._built[0]
 
     @property
     def name(self) -> str:
@@ -85,13 +105,15 @@ class FallbackEngine:
             return tails
         return narrower(tails, self.general.log_tails(epsilon))
 
-    def log_delta(self, epsilon: float | Fraction) -> Bounds:
-        """Certified ln delta at `epsilon`."""
-        found = log_delta_of(self.fast, epsilon)
-        if found.width <= self.wide:
-            return found
-        other = log_delta_of(self.general, epsilon)
-        return Bounds(max(found.lower, other.lower), min(found.upper, other.upper))
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+        """Certified ln delta at each epsilon."""
+        found = log_deltas_of(self.fast, epsilons)
+        wide = [i for i, bounds in enumerate(found) if bounds.width > self.wide]
+        if wide:
+            others = log_deltas_of(self.general, [epsilons[i] for i in wide])
+            for i, other in zip(wide, others, strict=True):
+                found[i] = Bounds(max(found[i].lower, other.lower), min(found[i].upper, other.upper))
+        return found
 
 
 def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: float = WIDTH) -> LossEngine:
@@ -142,17 +164,27 @@ def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
     quadrature = Quadrature.build(factors)
     if estimated_length(factors, lattice_of(factors)) > MAX_LENGTH:
         return _off_lattice(factors, width) if quadrature is None else quadrature
-    general = TiltedFFT(factors)
-    return general if quadrature is None else FallbackEngine(quadrature, general)
+    return (
+        TiltedFFT(factors) if quadrature is None else FallbackEngine(quadrature, partial(TiltedFFT, factors))
+    )
 
 
 def _off_lattice(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
-    dithered = Dithered.build(factors, width)
+    dithered = _dithered(factors, width)
     if dithered is None:
         return RoundedFFT(factors)
     if any(isinstance(factor, GaussianLoss) for factor in dithered.scan.others):
-        return FallbackEngine(dithered, RoundedFFT(factors), _WIDE_OFF_LATTICE)
+        return FallbackEngine(dithered, partial(RoundedFFT, factors), _WIDE_OFF_LATTICE)
     return dithered
+
+
+def _dithered(factors: tuple[LossFactor, ...], width: float) -> Dithered | None:
+    """The dithered contour at the width asked for, or at ten times that width, a hundred times, and so on."""
+    made = Dithered.build(factors, width)
+    while made is None and width < _WIDEST:
+        width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
+        made = Dithered.build(factors, width)
+    return made
 
 
 _BUILDERS: dict[str, Callable[[tuple[LossFactor, ...]], LossEngine | None]] = {

@@ -16,6 +16,7 @@ Example: for one answer of sensitivity 1, Z = X, V = v and C P(Z = z) = g(z) exa
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -23,22 +24,37 @@ from typing import Final
 import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.gaussian_sums import UNIT, log_excess, log_tail
+from tallyveil.accounting.engines.lattice_nodes import (
+    MOST_POINTS,
+    LatticeFactors,
+    find_places,
+    log_theta_constant,
+)
 from tallyveil.accounting.engines.tails import Tails
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of, merged
+from tallyveil.accounting.losses.factors import (
+    GaussianLoss,
+    LaplaceLoss,
+    Lattice,
+    LossFactor,
+    lattice_of,
+    merged,
+)
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest, log_sum
 from tallyveil.accounting.losses.points import LossPoints
-from tallyveil.kernels.lattice_gaussian import UNIT, coset_excess, log_excess, log_tail
+from tallyveil.arrays import Floats
 
 LARGEST_ETA: Final = 1e-10
 """Relative distance from one Gaussian above which another engine is the better choice."""
-
-LARGEST_SCAN: Final = 1 << 27
-"""Points of the scan that finds eta, times the number of factors; this many take about a second."""
 
 LEAST_SPREAD: Final = Fraction(1, 10**8)
 """Variance of the loss below which rounding would leave less than nine digits of delta."""
 
 _FARTHEST: Final = 1 << 52  # whole numbers are exact floats up to here
+_LARGEST_LOG_NORM: Final = 100.0
+_NEGLIGIBLE: Final = (
+    60.0  # minus the logarithm of what all points outside the scan's windows add to eta, about
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,44 +93,57 @@ class ClosedForm:
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Tails of the loss beyond epsilon, any real number."""
-        first, gap = self.points.above(epsilon)
+        first, _ = self.points.above(epsilon)
         return Tails(
             log_first=self._log_tail(first),
             log_second=self._log_tail(first + self.points.mirror),
-            log_delta=self._log_delta(epsilon, first, gap),
+            log_delta=self.log_deltas([epsilon])[0],
         )
 
-    def log_delta(self, epsilon: float | Fraction) -> Bounds:
-        """ln delta at epsilon, any real number."""
-        return self._log_delta(epsilon, *self.points.above(epsilon))
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+        """ln delta at many epsilons at once."""
+        least, places = -math.sqrt(self.variance), [self.points.above(epsilon) for epsilon in epsilons]
+        usual = [
+            i for i, epsilon in enumerate(epsilons) if epsilon >= 0 and least <= places[i][0] <= _FARTHEST
+        ]
+        found: dict[int, Bounds | None] = {}
+        if usual:
+            firsts, gaps = np.array([places[i] for i in usual], dtype=np.float64).T
+            sums = log_excess(firsts, float(self.points.mirror), self.variance, gaps)
+            found = dict(zip(usual, self._all_scaled(*sums), strict=True))
+        return [
+            found.get(i) or self._other_log_delta(epsilon, places[i][0]) for i, epsilon in enumerate(epsilons)
+        ]
+
+    def _other_log_delta(self, epsilon: float | Fraction, first: int) -> Bounds:
+        """The same where no close sum over the tail is known."""
+        if epsilon < 0:
+            return log_reflected(epsilon, self.log_deltas([-epsilon])[0])
+        if first > _FARTHEST:
+            return Bounds(-math.inf, self._log_tail(first).upper)
+        # delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon).
+        below, second = self._log_tail(1 - first), self._log_tail(first + self.points.mirror)
+        return log_rest(log_sum(below, second, float(epsilon)))
 
     def _log_tail(self, first: int) -> Bounds:
         """ln P(Z >= first); Q(Z >= z) is P(Z >= z + m)."""
         if first < 1:
             return log_rest(self._log_tail(1 - first))
-        value, error = log_tail(float(min(first, _FARTHEST)), self.variance)
-        known = self._scaled(value, error)
+        (known,) = self._all_scaled(*log_tail(np.array([float(min(first, _FARTHEST))]), self.variance))
+        assert known is not None
         return Bounds(-math.inf, known.upper) if first > _FARTHEST else known
 
-    def _log_delta(self, epsilon: float | Fraction, first: int, gap: float) -> Bounds:
-        if epsilon < 0:
-            return log_reflected(epsilon, self._log_delta(-epsilon, *self.points.above(-epsilon)))
-        if first > _FARTHEST:
-            return Bounds(-math.inf, self._log_tail(first).upper)
-        if first >= -math.sqrt(self.variance):
-            value, error = log_excess(float(first), float(self.points.mirror), self.variance, gap)
-            if error < math.inf:
-                return self._scaled(value, error)
-        # delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon).
-        below, second = self._log_tail(1 - first), self._log_tail(first + self.points.mirror)
-        return log_rest(log_sum(below, second, float(epsilon)))
-
-    def _scaled(self, value: float, error: float) -> Bounds:
-        """Bounds, under P, of a positive sum that is known under g."""
-        value -= self.log_norm
-        error += 1.01 * self.eta + UNIT * (4 * abs(value) + 8 * self.log_norm + 8)
-        upper = min(0.0, value + error)
-        return Bounds(min(value - error, upper), upper)
+    def _all_scaled(self, values: Floats, errors: Floats) -> list[Bounds | None]:
+        """Bounds, under P, of positive sums that are known under g; None where an error is infinite."""
+        known = np.isfinite(errors)
+        values = np.where(known, values - self.log_norm, 0.0)
+        errors = errors + (1.01 * self.eta + UNIT * (4 * np.abs(values) + 8 * self.log_norm + 8))
+        uppers = np.minimum(values + errors, 0.0)
+        lowers = np.minimum(values - errors, uppers)
+        return [
+            Bounds(lower, upper) if math.isfinite(lower) else None
+            for lower, upper in zip(lowers.tolist(), uppers.tolist(), strict=True)
+        ]
 
 
 def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
@@ -126,24 +155,59 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     lattice = lattice_of(gaussians)
     points = LossPoints.of(lattice)
     exact = points.mirror / lattice.step
-    scan = 10 * math.isqrt(math.ceil(exact)) + 21  # odd, and above 9.9 standard deviations
-    if scan * len(gaussians) > LARGEST_SCAN or max(lattice.weights) >= 1 << 31:
-        return f"the common lattice of the losses is too fine: {scan} points to scan"
-    variance = float(exact)
+    scan = 10 * math.isqrt(math.ceil(exact)) + 21 | 1  # odd, and above 9.9 standard deviations
+    if max(scan, *lattice.weights) >= MOST_POINTS:
+        return f"the common lattice of the losses is too fine: {scan} points"
     if points.mirror * lattice.step < LEAST_SPREAD:
         return "the losses are so small that the closed form would lose digits"
-    log_norm = sum(
-        factor.multiplicity
-        * math.log1p(2 * sum(math.exp(-2 * math.pi**2 * float(factor.variance) * k * k) for k in range(1, 6)))
-        for factor in gaussians
+    log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f in gaussians)
+    eta = coset_excess(gaussians, lattice, scan) if log_norm < _LARGEST_LOG_NORM else math.inf
+    if not isinstance(eta, str) and eta <= LARGEST_ETA:
+        return ClosedForm(points, float(exact), eta, log_norm)
+    much = eta if isinstance(eta, str) else f"up to {eta:.3g}"
+    return f"the composed law differs from one Gaussian by {much}, wanted {LARGEST_ETA:.3g}"
+
+
+def coset_excess(gaussians: tuple[GaussianLoss, ...], lattice: Lattice, n_points: int) -> float | str:
+    """Upper bound on C p(0) / g(0) - 1: how far the composed law is from one Gaussian on the lattice.
+
+    The trapezoid rule for p(0) errs upwards only, so there is no peak of the transform that could be missed.
+
+    Args:
+        gaussians: Factors of variance 1/4 or more.
+        lattice: Their lattice.
+        n_points: Points of the rule, odd, about 10 sqrt(V) or more. Below `MOST_POINTS`.
+
+    Returns:
+        The bound, or in words why it is not known.
+    """
+    depth = _NEGLIGIBLE + math.log(n_points)
+    j = find_places(list(gaussians), lattice.step, n_points, depth)
+    if isinstance(j, str):
+        return f"an unknown amount, because {j}"
+    parts = LatticeFactors.of(list(zip(gaussians, lattice.weights, strict=True)))
+    variance = float(
+        sum(f.multiplicity * a * a * f.variance for f, a in zip(gaussians, lattice.weights, strict=True))
     )
-    weights = np.array(lattice.weights, dtype=np.int64)
-    variances = np.array([float(factor.variance) for factor in gaussians])
-    powers = np.array([float(factor.multiplicity) for factor in gaussians])
-    order = np.argsort(-variances * powers)  # what makes most points negligible comes first
-    eta = math.inf
-    if log_norm < 100:
-        eta = coset_excess(weights[order], variances[order], powers[order], variance, scan | 1)
-    if not eta <= LARGEST_ETA:
-        return f"the composed law differs from one Gaussian by up to {eta:.3g}, wanted {LARGEST_ETA:.3g}"
-    return ClosedForm(points, variance, eta, log_norm)
+    x = np.abs(parts.angles(j, n_points))
+    gain = parts.powers @ np.log1p(_other_images(x, parts.variances[:, None]))
+    log_all = gain - (parts.powers * parts.variances / 2) @ (x * x)
+    log_main = -variance * (2 * math.pi / n_points * j) ** 2 / 2
+    # Where every angle is below pi, the nearest images make up the Gaussian; elsewhere only its nearest image is known.
+    central = (parts.weights[:, None] * j <= n_points // 2).all(axis=0)
+    near = np.where(gain > 40, np.exp(log_all), np.exp(log_main) * np.expm1(np.minimum(gain, 40.0)))
+    far = np.exp(log_all) * (1e-11 - np.expm1(np.minimum(log_main - log_all, 0.0)))
+    terms = np.where(central, near, far)
+    log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f in gaussians)
+    total = (2 * float(terms.sum()) - float(terms[0])) / n_points + math.exp(log_norm - depth)
+    aliases = 2.1 * math.exp(-(float(n_points) ** 2) / (2 * variance))
+    return (math.sqrt(2 * math.pi * variance) * total + aliases) * (1 + 1e-6) + 1e-300
+
+
+def _other_images(x: Floats, v: Floats) -> Floats:
+    """Sum over k != 0 of exp(-v ((x + 2 pi k)^2 - x^2) / 2), at least; for v >= 1/4 and 0 <= x <= pi."""
+    images = [
+        np.exp(-2 * np.pi * v * k * (np.pi * k - side * x)) for k in range(1, 6) for side in (1, -1)
+    ]  # the terms left out are below exp(-59), and below 1e-9 of the first
+    total: Floats = sum(images[1:], images[0]) * (1 + 1e-9)
+    return total

@@ -10,6 +10,7 @@ bounds are derived in docs/proofs/off-lattice.md.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -17,8 +18,8 @@ from typing import Final
 import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.loss_transform import UNIT, Atoms, atoms
-from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, Windows
+from tallyveil.accounting.engines.loss_transform import UNIT, Atoms, atoms, power_of
+from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, Windows, nodes_within
 from tallyveil.accounting.losses.factors import LossFactor
 from tallyveil.accounting.losses.moments import certified_log_moment
 from tallyveil.arrays import Complexes, Floats
@@ -73,14 +74,14 @@ class DitheredContour:
     log_unit: Bounds
     further: tuple[float, float]
 
-    def sum_at(self, epsilon: Fraction, wide: int) -> tuple[float, float]:
-        """The rule at epsilon and a bound on its error, without the wrap-around; `wide` is 1 for the wider dither."""
-        away = float(self.centre - epsilon)
-        turns = self.frequencies * (away / (2 * math.pi))
+    def sums_at(self, epsilons: Sequence[Fraction], wide: int) -> tuple[Floats, Floats]:
+        """The rule at epsilons and bounds on its errors, without the wrap-around; `wide` is 1 for the wider dither."""
+        away = np.array([float(self.centre - epsilon) for epsilon in epsilons])
+        turns = np.multiply.outer(away / (2 * math.pi), self.frequencies)
         angles = (2 * math.pi) * (turns - np.rint(turns))
-        value = float((self.terms[wide].real * np.cos(angles) - self.terms[wide].imag * np.sin(angles)).sum())
+        values: Floats = np.cos(angles) @ self.terms[wide].real - np.sin(angles) @ self.terms[wide].imag
         fixed, growth = self.roundings[wide]
-        return value, fixed + growth * abs(away) + self._left_out(wide + 1)
+        return values, fixed + growth * np.abs(away) + self._left_out(wide + 1)
 
     def _left_out(self, factor: int) -> float:
         """Bound on the sum over the nodes outside the windows and beyond their end."""
@@ -95,26 +96,30 @@ class DitheredContour:
         )
         return 1.001 * size * (math.exp(-depth.depth) * (first + later) + math.exp(beyond))
 
-    def wrap_around(self, epsilon: Fraction, factor: int) -> float:
-        """Bound on what whole periods from epsilon add to the rule, in units of the sums."""
+    def wrap_around(self, epsilons: Floats, factor: int) -> Floats:
+        """Bounds on what whole periods from epsilons add to the rule, in units of the sums."""
         there, log_moment = self.further
-        e = float(epsilon)
-        unit = self.log_unit.lower - self.tilt * e
+        units = self.log_unit.lower - self.tilt * epsilons
         near = -abs(self.tilt) * self.period
         apart = abs(there - self.tilt) * self.period
         wide = abs(there) * factor * self.scan.depth.half_width
-        far = log_moment - there * e + wide - apart
-        slack = 1e-9 + 64 * UNIT * (abs(unit) + abs(log_moment) + abs(there * e) + abs(self.tilt * e) + apart)
-        return sum(
-            math.exp(min(_LARGEST_EXPONENT, exponent - unit + slack)) / -math.expm1(-decay)
-            for exponent, decay in ((near, -near), (far, apart))
+        far = log_moment - there * epsilons + wide - apart
+        sizes = (
+            np.abs(units) + abs(log_moment) + np.abs(there * epsilons) + np.abs(self.tilt * epsilons) + apart
         )
+        slack = 1e-9 + 64 * UNIT * sizes
+        parts = [
+            np.exp(np.minimum(_LARGEST_EXPONENT, exponent - units + slack)) / -math.expm1(-decay)
+            for exponent, decay in ((near, -near), (far, apart))
+        ]
+        total: Floats = parts[0] + parts[1]
+        return total
 
-    def log_scale(self, epsilon: Fraction) -> Bounds:
-        """Logarithm of the unit of the sums at epsilon."""
-        less = self.tilt * float(epsilon)
-        slack = 8 * UNIT * (abs(less) + abs(self.log_unit.upper))
-        return Bounds(self.log_unit.lower - less - slack, self.log_unit.upper - less + slack)
+    def log_scales(self, epsilons: Floats) -> tuple[Floats, Floats]:
+        """Logarithms of the units of the sums at epsilons, from both sides."""
+        less = self.tilt * epsilons
+        slack = 8 * UNIT * (np.abs(less) + abs(self.log_unit.upper))
+        return self.log_unit.lower - less - slack, self.log_unit.upper - less + slack
 
 
 def contour_at(scan: Scan, tilt: float, period: float, further: float) -> DitheredContour:
@@ -127,7 +132,7 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
         further: Where Chernoff's bound on the wrap-around is taken.
     """
     step = 2 * math.pi / period
-    u = _nodes(scan.windows, step)
+    u = nodes_within(scan.windows.lows, scan.windows.highs, step).astype(np.float64) * step
     listed = [(factor, atoms(factor, Fraction(tilt))) for factor in scan.others]
     part = _gaussian_part(scan.gaussians, u, tilt)
     for one, law in listed:
@@ -193,20 +198,6 @@ def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
     return Bounds(total + others.lower - slack, total + others.upper + slack)
 
 
-def number_of_nodes(windows: Windows, period: float) -> float:
-    """About the number of nodes of a rule of this period."""
-    return windows.lows.size + float((windows.highs - windows.lows).sum()) * period / (2 * math.pi)
-
-
-def _nodes(windows: Windows, step: float) -> Floats:
-    """All nodes in the windows, each once; the first one is 0."""
-    first = np.ceil(windows.lows / step * (1 - 1e-13) - 1e-9).astype(np.int64)
-    last = np.floor(windows.highs / step * (1 + 1e-13) + 1e-9).astype(np.int64)
-    counts = np.maximum(last - first + 1, 0)
-    places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.unique(np.repeat(first, counts) + places) * step
-
-
 def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _Part:
     """The product of the Gaussian transforms, times C exp(-(s + s^2) V / 2) and without the phase of the centre."""
     periods = factors.periods[:, None]
@@ -226,7 +217,7 @@ def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _Part:
     for i in np.flatnonzero(2 * np.pi * closest < _NEGLIGIBLE_IMAGE + np.log(factors.powers)):
         m = int(factors.powers[i])
         ratio, size, error = _images(float(factors.variances[i]), float(factors.sensitivities[i]), d[i], u, s)
-        values *= _power(ratio, m)
+        values *= power_of(ratio, m)
         log_size += m * np.log(size)
         errors += m * (error + 100 + count) + 40
     sizes = np.exp(log_size)
@@ -252,7 +243,7 @@ def _listed_part(law: Atoms, step: float, power: int, u: Floats) -> tuple[Comple
     values = np.exp((2j * math.pi) * (turns - np.rint(turns))) @ law.weights
     mean_size = float(np.abs(places) @ law.weights)
     error = law.error / UNIT + 12 * step * mean_size * u + 60 + law.weights.size
-    return _power(values, power), power * (error + 8)
+    return power_of(values, power), power * (error + 8)
 
 
 def _dither(s: float, u: Floats, half_width: float, parts: int) -> tuple[Complexes, Floats, Floats]:
@@ -264,16 +255,4 @@ def _dither(s: float, u: Floats, half_width: float, parts: int) -> tuple[Complex
     cosh = (math.exp(a) + math.exp(-a)) / 2
     ratio = (sinh * np.cos(angle) + 1j * cosh * np.sin(angle)) / (a + 1j * b)
     modulus = np.abs(ratio) + 0.01
-    return _power(ratio, parts), modulus**parts, 100 * parts * (modulus + 1) * modulus ** (parts - 1)
-
-
-def _power(base: Complexes, exponent: int) -> Complexes:
-    """A power by repeated squaring: its relative error is at most 4 UNIT times the exponent."""
-    result, square = np.ones_like(base), base
-    while exponent:
-        if exponent & 1:
-            result = result * square
-        exponent >>= 1
-        if exponent:
-            square = square * square
-    return result
+    return power_of(ratio, parts), modulus**parts, 100 * parts * (modulus + 1) * modulus ** (parts - 1)

@@ -209,13 +209,14 @@ def centred(products: Integers, length: int) -> Floats:
 
 def _powered(values: Complexes, size: Floats, off: Floats, n: int) -> tuple[Complexes, Floats]:
     """values^n and a bound on its error; `size` are the moduli of the values, and `off` bounds their errors."""
-    powered, worst, least = _power(values, n), _real_power(size + off, n), _real_power(size, n)
+    powered, worst, least = power_of(values, n), _real_power(size + off, n), _real_power(size, n)
     slack = 8 * (n + 2) * UNIT
     # (|F| + e)^n - |F|^n, and the roundings of all three powers; where it cancels, the slack is the bound.
     return powered, np.maximum(worst * (1 + slack) - least * (1 - slack), 0.0) + 1e-300
 
 
-def _power(values: Complexes, n: int) -> Complexes:
+def power_of(values: Complexes, n: int) -> Complexes:
+    """Powers of one exponent, at least 1, by squaring: the relative error is at most 4 UNIT times the exponent."""
     result: Complexes | None = None
     while True:
         if n & 1:

@@ -24,6 +24,7 @@ rule then gives P(Z >= 1) = 1 / (1 + a), up to the wrap-around, which is of orde
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -31,13 +32,22 @@ from typing import Final
 import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.gaussian_sums import UNIT
+from tallyveil.accounting.engines.lattice_nodes import MOST_POINTS, log_theta_constant
+from tallyveil.accounting.engines.quadrature_contour import (
+    DELTA,
+    FIRST,
+    SECOND,
+    LatticeContour,
+    contour_at,
+)
 from tallyveil.accounting.engines.quadrature_nodes import (
     ContourNodes,
     LaplacePart,
     contour_nodes,
     laplace_part,
 )
-from tallyveil.accounting.engines.tails import Tails
+from tallyveil.accounting.engines.tails import NOTHING, Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
@@ -48,24 +58,13 @@ from tallyveil.accounting.losses.factors import (
 )
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest, log_sum
 from tallyveil.accounting.losses.points import LossPoints
-from tallyveil.arrays import Floats
-from tallyveil.kernels.contour import (
-    DELTA,
-    FIRST,
-    SECOND,
-    UNIT,
-    FirstLoss,
-    LaplaceFactors,
-    contour_sum,
-    saddle,
-    tilted_laplace,
-)
-
-MAX_SCAN: Final = 1 << 27
-"""Points of the rule times the number of factors; to look at this many once takes about two seconds."""
+from tallyveil.arrays import Floats, Integers
 
 _POINTS_PER_DEVIATION: Final = 24  # the wrap-around stays negligible down to delta = exp(-1100)
-_ASIDE: Final = 1.6  # standard deviations by which the contour passes the saddle
+_ASIDE: Final = 1.6  # standard deviations by which the contour passes the saddle, at least
+_TILTS: Final = 2  # contours for each standard deviation of the saddle
+_MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons
+_CACHED: Final = 16
 _LARGEST_LOG_NORM: Final = 5.0
 _LEAST: Final = Fraction(1, 10**6)
 _MOST: Final = Fraction(10**15)
@@ -97,6 +96,8 @@ class Quadrature:
     nodes: ContourNodes = field(repr=False)
     laplace: LaplacePart = field(repr=False)
     name: str = "quadrature"
+    _contours: dict[tuple[int, int], LatticeContour] = field(default_factory=dict, repr=False, compare=False)
+    _means: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def build(cls, factors: tuple[LossFactor, ...]) -> "Quadrature | None":
@@ -123,9 +124,22 @@ class Quadrature:
             log_delta=self._log_delta(epsilon, z, gap),
         )
 
-    def log_delta(self, epsilon: float | Fraction) -> Bounds:
-        """ln delta at epsilon, any real number."""
-        return self._log_delta(epsilon, *self.points.above(epsilon))
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+        """ln delta at many epsilons at once."""
+        least, places = self._least_excess, [self.points.above(epsilon) for epsilon in epsilons]
+        usual = [
+            i
+            for i, epsilon in enumerate(epsilons)
+            if epsilon >= 0 and least < places[i][0] <= _FARTHEST and places[i][0] != self.largest
+        ]
+        known = self._log_sums(DELTA, [places[i][0] for i in usual], [places[i][1] for i in usual])
+        found = dict(zip(usual, known, strict=True))
+        return [found.get(i) or self._log_delta(epsilon, *places[i]) for i, epsilon in enumerate(epsilons)]
+
+    @property
+    def _least_excess(self) -> float:
+        """The z above which delta is summed itself, and not one minus it."""
+        return self.mean - 1.5 * math.sqrt(self.variance + self.laplace.spread)
 
     def _log_first(self, z: int) -> Bounds:
         """ln P(Z >= z)."""
@@ -148,7 +162,7 @@ class Quadrature:
             slack = UNIT * (40 + 4 * abs(part))
             upper = first.upper + part + slack
             return Bounds(min(first.lower + part - slack, upper), min(0.0, upper))
-        if z > self.mean - 1.5 * math.sqrt(self.variance + self.laplace.spread):
+        if z > self._least_excess:
             return self._log_sum(DELTA, z, gap)
         # Nearly one: delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon).
         below = self._log_sum(SECOND, 1 - z - self.points.mirror, 0.0)
@@ -156,66 +170,129 @@ class Quadrature:
 
     def _log_sum(self, kind: int, z: int, gap: float) -> Bounds:
         """One of the sums over Z >= z, on a contour right of the pole."""
-        if self.largest is not None and z > self.largest:
-            return Bounds(-math.inf, -math.inf)
         if z > _FARTHEST:
             return Bounds(-math.inf, self._log_sum(FIRST, _FARTHEST, 0.0).upper)
-        weights, masses = self.laplace.weights.copy(), np.empty_like(self.laplace.log_masses)
-        tau = self._tilt(kind, z, weights, masses)
-        log_scale, roundings = self._log_scale(kind, tau, z, weights)
-        rule, images = self.nodes.rule, self.nodes.images
-        laplace = LaplaceFactors(self.laplace.angles, self.laplace.powers, masses)
-        first = FirstLoss(z % rule.n_points, gap)
-        value, error, largest = contour_sum(kind, tau, first, self.step, rule, images, laplace)
-        error += largest * self.nodes.left_out
-        upper = min(0.0, math.log(value + error) + log_scale + roundings) if value + error > 0 else -math.inf
+        return self._log_sums(kind, [z], [gap])[0]
+
+    def _log_sums(self, kind: int, places: list[int], gaps: list[float]) -> list[Bounds]:
+        """Sums over Z >= z for many z, each on a contour near its saddle."""
+        found: list[Bounds] = [Bounds(-math.inf, 0.0)] * len(places)
+        groups: dict[int, list[int]] = {}
+        most = max(1, _MOST_AT_ONCE // self.nodes.places.size)
+        for i, z in enumerate(places):
+            if self.largest is not None and z > self.largest:
+                found[i] = NOTHING
+            else:
+                groups.setdefault(self._tilt(kind, z), []).append(i)
+        for index, members in groups.items():
+            contour = self._contour(kind, index)
+            for begin in range(0, len(members), most):
+                chunk = members[begin : begin + most]
+                firsts = np.array([places[i] for i in chunk], dtype=np.int64)
+                bounds = self._on_contour(kind, contour, firsts, np.array([gaps[i] for i in chunk]))
+                for i, one in zip(chunk, bounds, strict=True):
+                    found[i] = one
+        return found
+
+    def _on_contour(self, kind: int, contour: LatticeContour, z: Integers, gaps: Floats) -> list[Bounds]:
+        """The same on one contour."""
+        coefficients = np.ones((1, z.size))
+        if kind == DELTA:
+            rest = -np.exp(-gaps) * np.expm1(np.minimum(gaps - self.step, 0.0))
+            coefficients = np.array([-np.expm1(-gaps), rest])
+        values, errors = contour.sums_at(z % contour.n_points, coefficients, self.nodes.left_out)
+        log_scales, roundings = self._log_scales(kind, contour, z)
         # The wrap-around only adds: it widens the lower side alone.
-        value -= error + self._wrap_around(kind, tau, z, log_scale, roundings, weights)
-        lower = math.log(value) + log_scale - roundings if value > 0 else -math.inf
-        return Bounds(min(lower, upper), upper)
+        less = errors + self._wrap_around(kind, contour, z, log_scales, roundings)
+        with np.errstate(divide="ignore"):
+            uppers = np.log(np.maximum(values + errors, 0.0)) + log_scales + roundings
+            lowers = np.log(np.maximum(values - less, 0.0)) + log_scales - roundings
+        uppers = np.minimum(uppers, 0.0)
+        return [
+            Bounds(lower, upper)
+            for lower, upper in zip(np.minimum(lowers, uppers).tolist(), uppers.tolist(), strict=True)
+        ]
 
-    def _tilt(self, kind: int, z: int, weights: Floats, masses: Floats) -> float:
-        """A contour just right of the saddle. `weights` and `masses` are left tilted by it."""
+    @property
+    def _spacing(self) -> float:
+        """Distance of the tilts of neighbouring contours."""
+        return _POINTS_PER_DEVIATION / (_TILTS * self.nodes.n_points)
+
+    def _contour(self, kind: int, index: int) -> LatticeContour:
+        """The contour of a tilt; kept for the next epsilon."""
+        found = self._contours.get((kind, index))
+        if found is None:
+            while len(self._contours) >= _CACHED:
+                self._contours.pop(next(iter(self._contours)))
+            # Far enough from the pole for the wrap-around, and no further: where the law has several scales,
+            # more than a whole deviation of the widest could lead to another part of it.
+            tau = index * self._spacing + _ASIDE * _POINTS_PER_DEVIATION / self.nodes.n_points
+            found = contour_at(kind, tau, self.step, self.nodes, self.laplace)
+            self._contours[kind, index] = found
+        return found
+
+    def _tilt(self, kind: int, z: int) -> int:
+        """The first place on the grid of tilts that is right of the saddle and of the pole."""
         target = float(z) if self.largest is None else min(float(z), self.largest - 0.5)
-        tau = saddle(target, self.variance, weights, self.laplace.log_masses, masses)
-        tau = max(tau, -self.step if kind == SECOND else 0.0)
-        # Far enough from the pole for the wrap-around, and no further: where the law has several scales,
-        # more than a whole deviation of the widest could lead to another part of it.
-        tau += _ASIDE * _POINTS_PER_DEVIATION / self.nodes.n_points
-        if weights.size:
-            tilted_laplace(tau, weights, self.laplace.log_masses, masses)
-        return tau
+        least = math.ceil((-self.step if kind == SECOND else 0.0) / self._spacing)
+        if not self.laplace.powers.size:
+            return max(math.ceil(target / self.variance / self._spacing), least)
+        return max(self._saddle(target), least)
 
-    def _log_scale(self, kind: int, tau: float, z: int, weights: Floats) -> tuple[float, float]:
-        """Logarithm of the factor that the kernel's sums are to be multiplied by, and its rounding error."""
-        parts = [self.variance * tau * tau / 2, -tau * z, -self.log_norm]
-        parts.extend((weights[:, 1] * weights[:, 2]).tolist())
-        roundings = 8 * sum(abs(part) for part in parts) + 16
-        if weights.size:
-            roundings += 8 * self.laplace.largest_log + 8 * abs(tau) * self.laplace.reach
+    def _saddle(self, target: float) -> int:
+        """The first place on the grid of tilts at which the tilted Z has a mean of at least the target."""
+        low, high = -1, 1
+        while self._mean_at(high) < target:
+            low, high = high, 2 * high
+        while self._mean_at(low) >= target:
+            low, high = 2 * low, low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._mean_at(middle) >= target else (middle, high)
+        return high
+
+    def _mean_at(self, index: int) -> float:
+        if index not in self._means:
+            tau = index * self._spacing
+            self._means[index] = self.variance * tau + self.laplace.tilted(tau)[2]
+        return self._means[index]
+
+    def _log_scales(self, kind: int, contour: LatticeContour, z: Integers) -> tuple[Floats, Floats]:
+        """Logarithms of the factors that the sums are to be multiplied by, and their rounding errors."""
+        tau, moments = contour.tau, contour.log_moments
+        fixed = self.variance * tau * tau / 2 - self.log_norm + moments
+        scales = fixed - tau * z.astype(np.float64)
+        roundings: Floats = 16 + 8 * (
+            self.variance * tau * tau / 2 + self.log_norm + abs(moments) + np.abs(tau * z) + np.abs(scales)
+        )
+        if self.laplace.powers.size:
+            # The logarithm of each transform is at most the largest mass's and |tau| a k.
+            roundings += 16 * (self.laplace.largest_log + abs(tau) * self.laplace.reach)
         if kind == SECOND:
-            parts.append(-(self.points.offset + self.points.step * z) / self.points.unit)
-            roundings += 8 * abs(parts[-1])
-        return math.fsum(parts), UNIT * roundings
+            losses = np.array(
+                [(self.points.offset + self.points.step * one) / self.points.unit for one in z.tolist()]
+            )
+            scales = scales - losses
+            roundings += 8 * np.abs(losses) + 8 * np.abs(scales)
+        return scales, UNIT * roundings
 
     def _wrap_around(
-        self, kind: int, tau: float, z: int, log_scale: float, roundings: float, weights: Floats
-    ) -> float:
-        """Bound on the mass at whole periods from the tail, which the rule counts too, in units of the scale."""
-        period = self.nodes.n_points
+        self, kind: int, contour: LatticeContour, z: Integers, log_scales: Floats, roundings: Floats
+    ) -> Floats:
+        """Bounds on the mass at whole periods from the tail, which the rule counts too, in units of the scale."""
+        tau, period = contour.tau, self.nodes.n_points
         decay = (tau + self.step if kind == SECOND else tau) * period
-        below = math.exp(min(700.0, roundings - decay - log_scale)) / -math.expm1(-decay)
-        if self.largest is not None and z + period > self.largest:
-            return below * 1.001
+        below = np.exp(np.minimum(700.0, roundings - decay - log_scales)) / -math.expm1(-decay)
         # Chernoff's bound half a period further out.
         further = tau + _POINTS_PER_DEVIATION**2 / (2.0 * period)
-        exponent = 2 * roundings + self.log_norm + self.variance * (further**2 - tau**2) / 2
-        if weights.size:
-            there = weights.copy()
-            tilted_laplace(further, there, self.laplace.log_masses, np.empty_like(self.laplace.log_masses))
-            exponent += float((there[:, 1] * (there[:, 2] - weights[:, 2])).sum())
-        exponent -= (further - tau) * (z + period)
-        above = math.exp(min(700.0, exponent)) / -math.expm1(-(further - tau) * period)
+        exponents = 2 * roundings + self.log_norm + self.variance * (further**2 - tau**2) / 2
+        if self.laplace.powers.size:
+            there = float(self.laplace.powers @ self.laplace.tilted(further)[1])
+            exponents += there - contour.log_moments
+        exponents = exponents - (further - tau) * (z + float(period))
+        above = np.exp(np.minimum(700.0, exponents)) / -math.expm1(-(further - tau) * period)
+        if self.largest is not None:
+            above = np.where(z + period > self.largest, 0.0, above)
         return (below + above) * 1.001
 
 
@@ -233,13 +310,15 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
     exact = sum((f.multiplicity * a**2 * f.variance for f, a in gaussians), Fraction(0))
     widest = sum(f.multiplicity * (a * f.sensitivity) ** 2 for f, a in laplaces)
     n_points = _POINTS_PER_DEVIATION * (math.isqrt(math.ceil(exact + Fraction(widest, 4))) + 1) | 1
-    if n_points * len(factors) > MAX_SCAN:
+    if n_points >= MOST_POINTS:
         return f"the common lattice of the losses is too fine: {n_points} points"
-    log_norm = sum(f.multiplicity * _log_theta_constant(float(f.variance)) for f, _ in gaussians)
-    nodes = contour_nodes(gaussians, laplaces, n_points)
-    if isinstance(nodes, str) or log_norm > _LARGEST_LOG_NORM:
-        return nodes if isinstance(nodes, str) else "the variances are too small for so many answers"
-    laplace = laplace_part(laplaces, nodes.rule.nodes, n_points)
+    log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f, _ in gaussians)
+    if log_norm > _LARGEST_LOG_NORM:
+        return "the variances are too small for so many answers"
+    nodes = contour_nodes(gaussians, laplaces, lattice.step, n_points)
+    if isinstance(nodes, str):
+        return nodes
+    laplace = laplace_part(laplaces, nodes.places, n_points)
     return Quadrature(
         LossPoints.of(lattice),
         float(lattice.step),
@@ -265,7 +344,3 @@ def _out_of_range(factors: tuple[LossFactor, ...], lattice: Lattice) -> str | No
     if max(*lattice.weights, *(max(f.multiplicity, f.sensitivity) for f in factors)) >= 1 << 31:
         return "the common lattice of the losses is too fine, or an answer is repeated too often"
     return None
-
-
-def _log_theta_constant(variance: float) -> float:
-    return math.log1p(2 * sum(math.exp(-2 * math.pi**2 * variance * k * k) for k in range(1, 6)))

@@ -1,7 +1,7 @@
 """What the quadrature computes about a composition once, before any epsilon: its nodes, and the transform there.
 
-The nodes are theta = 2 pi k / N. At a node, the transform of a Gaussian factor is exp(-v x^2 / 2) times one plus its
-*images*: the terms exp(-2 pi v j (pi j + x)) of Poisson's summation formula at whole turns j from x. Nodes and images
+The nodes are theta = 2 pi j / N. At a node, the transform of a Gaussian factor is exp(-v x^2 / 2) times one plus its
+*images*: the terms exp(-2 pi v k (pi k + x)) of Poisson's summation formula at whole turns k from x. Nodes and images
 whose size is negligible are left out, and their sum is bounded.
 """
 
@@ -12,16 +12,31 @@ from typing import Final
 
 import numpy as np
 
+from tallyveil.accounting.engines.gaussian_sums import UNIT
+from tallyveil.accounting.engines.lattice_nodes import LatticeFactors, find_places, log_theta_constant
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.arrays import Floats, Integers
-from tallyveil.kernels.contour import UNIT, Images, Rule, log_magnitudes
+from tallyveil.arrays import Complexes, Floats, Integers
 
-MAX_NODES: Final = 4096
-"""Number of nodes that matter above which the quadrature is refused. Side peaks or a slow decay cause many."""
-
-_NEGLIGIBLE: Final = -46.0  # logarithm; with it everything left out is below 1e-18 of the sum
-_NEGLIGIBLE_IMAGE: Final = -42.0
+_NEGLIGIBLE: Final = 46.0  # minus a logarithm; with it everything left out is below 1e-18 of the sum
+_NEGLIGIBLE_IMAGE: Final = 42.0
 _IMAGES: Final = (-1, 1, -2, 2, -3, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesOfFactor:
+    """The images of one Gaussian factor that count at some node.
+
+    Attributes:
+        power: m.
+        nodes: Where in the list of nodes they count.
+        sizes: Their sizes relative to the main term, [images, nodes].
+        rates: Their phases for each unit of tau, [images].
+    """
+
+    power: int
+    nodes: Integers
+    sizes: Floats
+    rates: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,147 +44,177 @@ class ContourNodes:
     """The nodes of the trapezoid rule at which the transform is not negligible.
 
     Attributes:
-        rule: The nodes.
-        images: The images that count there.
-        left_out: Upper bound on the sum of |transform| over all other nodes, divided by N.
+        n_points: N, odd.
+        places: j of the nodes kept, 0 first, [nodes]; each but 0 stands for -j too.
+        versines: 1 - cos(theta), [nodes].
+        sines: sin(theta), [nodes].
+        decays: Sum of m v x^2 / 2, [nodes].
+        phase_rates: Sum of m v a x, [nodes].
+        sizes: Bound on C |Gaussian transform| in units of exp(V tau^2 / 2), [nodes].
+        error_bases: Roundings of a node's term, in UNIT of its size, [nodes].
+        error_rates: The same for each unit of |tau|, [nodes].
+        images: The images that count.
+        left_out: Bound on the sum of C |Gaussian transform| over all other nodes, in the same unit, divided by N.
     """
 
-    rule: Rule
-    images: Images
+    n_points: int
+    places: Integers
+    versines: Floats
+    sines: Floats
+    decays: Floats
+    phase_rates: Floats
+    sizes: Floats
+    error_bases: Floats
+    error_rates: Floats
+    images: tuple[ImagesOfFactor, ...]
     left_out: float
-
-    @property
-    def n_points(self) -> int:
-        """N, odd."""
-        return self.rule.n_points
 
 
 @dataclass(frozen=True, slots=True)
 class LaplacePart:
-    """Laplace factors at the nodes.
+    """Laplace factors, and their transforms' phases at the nodes.
 
     Attributes:
-        weights: [factors, 3]: a, n, and a column that the kernel fills.
-        log_masses: [factors, most k + 1].
-        angles: a theta brought to [-pi, pi], [nodes, factors].
-        powers: n, [factors].
+        weights: a, [factors].
+        powers: m, [factors].
+        log_masses: Logarithms of the probabilities of i = 0..k, -inf beyond, [factors, most k + 1].
+        phases: For each factor exp(i theta a), ..., exp(i theta a k) and 1 before them, [k + 1, nodes].
         mean: Mean under P of the Laplace part of Z.
         spread: Variance under P of the same part.
-        largest_log: Sum of n times the largest |log mass|; it bounds the rounding of the masses.
-        reach: Sum of n a k, the largest value of the Laplace part.
+        largest_log: Sum of m times the largest |log mass|; it bounds the rounding of the masses.
+        reach: Sum of m a k, the largest value of the Laplace part.
     """
 
     weights: Floats
-    log_masses: Floats
-    angles: Floats
     powers: Integers
+    log_masses: Floats
+    phases: tuple[Complexes, ...]
     mean: float
     spread: float
     largest_log: float
     reach: float
 
+    def tilted(self, tau: float) -> tuple[Floats, Floats, float, float]:
+        """The law tilted by tau.
+
+        Returns:
+            Probabilities, [factors, most k + 1]; logarithms of the transforms at tau, [factors]; mean and variance of
+            the Laplace part of Z.
+        """
+        values = np.arange(self.log_masses.shape[1])
+        exponents = self.log_masses + tau * self.weights[:, None] * values
+        top = exponents.max(axis=1)
+        masses = np.exp(exponents - top[:, None])
+        totals = masses.sum(axis=1)
+        masses /= totals[:, None]
+        means = masses @ values
+        variances = (masses * (values - means[:, None]) ** 2).sum(axis=1)
+        mean = float((self.powers * self.weights) @ means)
+        return masses, top + np.log(totals), mean, float((self.powers * self.weights**2) @ variances)
+
 
 def contour_nodes(
-    gaussians: list[tuple[GaussianLoss, int]], laplaces: list[tuple[LaplaceLoss, int]], n_points: int
+    gaussians: list[tuple[GaussianLoss, int]],
+    laplaces: list[tuple[LaplaceLoss, int]],
+    step: Fraction,
+    n_points: int,
 ) -> ContourNodes | str:
     """The nodes at which the transform is not negligible, or in words why there are too many.
 
     Args:
         gaussians: Factors and their weights.
         laplaces: Factors and their weights. Their transforms are only bounded by 1 here.
+        step: h.
         n_points: N, odd.
     """
-    weights = np.array([weight for _, weight in gaussians], dtype=np.int64)
-    variances = np.array([float(factor.variance) for factor, _ in gaussians], dtype=np.float64)
-    powers = np.array([factor.multiplicity for factor, _ in gaussians], dtype=np.int64)
-    threshold = _NEGLIGIBLE - math.log(n_points)
-    order = np.argsort(-powers * variances, kind="stable")
-    logs = log_magnitudes(
-        weights[order], variances[order], powers[order].astype(np.float64), n_points, threshold
+    depth = _NEGLIGIBLE + math.log(n_points)
+    found = find_places([factor for factor, _ in gaussians], step, n_points, depth)
+    if isinstance(found, str):
+        return found
+    parts = LatticeFactors.of(gaussians)
+    logs = _log_sizes(parts, np.abs(parts.angles(found, n_points)))
+    kept = logs >= -depth
+    log_norm = sum(
+        factor.multiplicity * log_theta_constant(float(factor.variance)) for factor, _ in gaussians
     )
-    kept = np.flatnonzero(logs >= threshold)
-    if kept.size > MAX_NODES:
-        return f"the transform counts at {kept.size} nodes, wanted at most {MAX_NODES}"
-    left_out = 2.001 * float(np.sum(np.exp(logs[logs < threshold]))) / n_points + 1e-300
-
-    places = kept[:, None] * (weights % n_points) % n_points
-    places = np.where(2 * places > n_points, places - n_points, places)
-    x = 2 * np.pi * places / n_points
-    rates = powers * variances * weights * x
-    decays = (powers * variances * x**2 / 2).sum(axis=1)
-    theta = 2 * np.pi * kept / n_points
-    bases = 200.0 + kept.size + 8 * decays
-    slopes = 8 * np.abs(rates).sum(axis=1)
+    left_out = 2.001 * float(np.exp(logs[~kept]).sum()) / n_points + math.exp(log_norm - depth) + 1e-300
+    places, x = found[kept], parts.angles(found[kept], n_points)
+    rates = (parts.powers * parts.variances * parts.weights)[:, None] * x
+    decays = (parts.powers * parts.variances / 2) @ (x * x)
+    theta = (2 * np.pi / n_points) * places
+    count = len(gaussians)
+    bases, slopes = 200.0 + places.size + (8 + count) * decays, (8 + count) * np.abs(rates).sum(axis=0)
     for factor, weight in laplaces:
         n, k = factor.multiplicity, factor.sensitivity
         bases += n * (60 + 8 * k + 8 * _largest_log(factor))
         slopes += n * 8.0 * weight * k
-    images, image_bases, image_slopes = _images(x, weights, variances, powers)
-    rule = Rule(
+    images = []
+    for factor, weight, own in zip(parts.powers.tolist(), parts.weights.tolist(), range(count), strict=True):
+        one, image_bases, image_slopes = _images(factor, weight, float(parts.variances[own]), x[own])
+        images += one
+        bases += image_bases
+        slopes += image_slopes
+    return ContourNodes(
         n_points=n_points,
-        nodes=kept,
+        places=places,
         versines=2 * np.sin(theta / 2) ** 2,
         sines=np.sin(theta),
         decays=decays,
-        phase_rates=rates.sum(axis=1),
+        phase_rates=rates.sum(axis=0),
         sizes=np.exp(logs[kept]) * (1 + 1e-9),
-        error_bases=bases + image_bases,
-        error_rates=slopes + image_slopes,
+        error_bases=bases,
+        error_rates=slopes,
+        images=tuple(images),
+        left_out=left_out,
     )
-    return ContourNodes(rule, images, left_out)
 
 
-def _images(
-    x: Floats, weights: Integers, variances: Floats, powers: Integers
-) -> tuple[Images, Floats, Floats]:
-    """The images that matter; the roundings they add to each node's term, and those for each unit of |tau|."""
+def _log_sizes(factors: LatticeFactors, x: Floats) -> Floats:
+    """ln of C |transform of the Gaussian part| on the imaginary axis; it bounds it on every shifted contour too."""
+    v = factors.variances[:, None]
+    images = 1e-17 + sum(
+        np.exp(-2 * np.pi * v * k * (np.pi * k - side * x)) for k in (1, 2, 3) for side in (1, -1)
+    )
+    found: Floats = factors.powers @ (np.log1p(images) - v * x * x / 2)
+    return found
+
+
+def _images(power: int, weight: int, v: float, x: Floats) -> tuple[list[ImagesOfFactor], Floats, Floats]:
+    """The images that count; the roundings they add to each node's term, and those for each unit of |tau|."""
     k = np.array(_IMAGES)
-    log_sizes = -2 * np.pi * variances[:, None] * k * (np.pi * k + x[:, :, None])  # [nodes, factors, images]
-    counts = log_sizes >= _NEGLIGIBLE_IMAGE - np.log(powers)[:, None]
-    found = counts.any(axis=2)
-    rates = np.broadcast_to((2 * np.pi * variances * weights)[:, None] * k, log_sizes.shape)
-    small = np.where(counts, 0.0, np.exp(np.minimum(log_sizes, 0.0)))
-    slopes = np.where(counts, np.abs(rates) * np.exp(np.minimum(log_sizes, 0.0)), 0.0)
-    bases = 1.1 * small.sum(axis=2) / UNIT + np.where(variances > 0.5, 0.01, 1.0)  # images from the fourth on
-    images = Images(
-        pair_starts=_starts(found.sum(axis=1)),
-        pair_powers=np.broadcast_to(powers, found.shape)[found],
-        starts=_starts(counts.sum(axis=2)[found]),
-        logs=log_sizes[counts],
-        rates=rates[counts],
-    )
-    return (
-        images,
-        ((bases + 60 * found) * powers).sum(axis=1),
-        (8 * powers * slopes.sum(axis=2)).sum(axis=1),
-    )
+    logs = -2 * np.pi * v * k[:, None] * (np.pi * k[:, None] + x)
+    counts = logs >= -_NEGLIGIBLE_IMAGE - math.log(power)
+    sizes, found, rates = np.exp(logs), counts.any(axis=0), 2 * np.pi * v * weight * k
+    bases = 1.1 * np.where(counts, 0.0, sizes).sum(axis=0) / UNIT
+    bases += (0.01 if v > 0.5 else 1.0) + 60 * found  # images from the fourth on, and those that count
+    slopes = 8 * np.abs(rates) @ np.where(counts, sizes, 0.0)
+    nodes, rows = np.flatnonzero(found), counts.any(axis=1)
+    one = ImagesOfFactor(power, nodes, np.where(counts, sizes, 0.0)[np.ix_(rows, nodes)], rates[rows])
+    return [one] if nodes.size else [], power * bases, power * slopes
 
 
-def _starts(sizes: Integers) -> Integers:
-    """Where each of consecutive pieces of these sizes begins, and where the last ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
-
-
-def laplace_part(laplaces: list[tuple[LaplaceLoss, int]], nodes: Integers, n_points: int) -> LaplacePart:
+def laplace_part(laplaces: list[tuple[LaplaceLoss, int]], places: Integers, n_points: int) -> LaplacePart:
     """The Laplace factors at given nodes."""
     widest = max((factor.sensitivity for factor, _ in laplaces), default=0) + 1
     log_masses = np.full((len(laplaces), widest), -np.inf)
-    angles = np.zeros((nodes.size, len(laplaces)))
+    phases = []
     mean = spread = 0.0
     for i, (factor, weight) in enumerate(laplaces):
         logs = _log_masses(factor)
         log_masses[i, : len(logs)] = logs
-        places = nodes * (weight % n_points) % n_points
-        angles[:, i] = 2 * np.pi * np.where(2 * places > n_points, places - n_points, places) / n_points
+        turns = np.multiply.outer(np.arange(len(logs)) * (weight % n_points) % n_points, places) % n_points
+        phases.append(
+            np.exp((2j * np.pi / n_points) * np.where(2 * turns > n_points, turns - n_points, turns))
+        )
         masses, values = np.exp(logs), weight * np.arange(len(logs))
         centre = float(masses @ values)
         mean += factor.multiplicity * centre
         spread += factor.multiplicity * float(masses @ (values - centre) ** 2)
     return LaplacePart(
-        weights=np.array([(weight, factor.multiplicity, 0.0) for factor, weight in laplaces]).reshape(-1, 3),
-        log_masses=log_masses,
-        angles=angles,
+        weights=np.array([float(weight) for _, weight in laplaces]),
         powers=np.array([factor.multiplicity for factor, _ in laplaces], dtype=np.int64),
+        log_masses=log_masses,
+        phases=tuple(phases),
         mean=mean,
         spread=spread,
         largest_log=sum(factor.multiplicity * _largest_log(factor) for factor, _ in laplaces),

@@ -33,7 +33,7 @@ import numpy as np
 
 from tallyveil.accounting.engines.loss_transform import UNIT
 from tallyveil.accounting.losses.factors import GaussianLoss
-from tallyveil.arrays import Bools, Floats
+from tallyveil.arrays import Bools, Floats, Integers
 
 MOST_STATES: Final = 4_000_000
 """Largest number of states that a scan may look at. This many take about a second on one core."""
@@ -159,6 +159,32 @@ def find_windows(factors: GaussianFactors, depth: Depth) -> Windows | None:
             return None
         begin, end, bound = end, 2 * end, depth.at(end)
     return Windows(np.concatenate(lows), np.concatenate(highs), first, begin, segments)
+
+
+def windows_up_to(factors: GaussianFactors, bound: float, end: float) -> tuple[Floats, Floats] | None:
+    """Intervals of [0, end] outside which minus the logarithm of the transform's size exceeds a bound, or None.
+
+    The size is that of the product of the sums of all images, without the constant: at most C at u = 0. The intervals
+    may overlap, and reach a little beyond the end.
+    """
+    found = _segment(factors, bound + factors.loss, (0.0, end), MOST_STATES)
+    return None if found is None else found[:2]
+
+
+def number_of_nodes(lows: Floats, highs: Floats, step: float) -> float:
+    """About how many nodes at this distance lie in some intervals."""
+    return lows.size + float((highs - lows).sum()) / step
+
+
+def nodes_within(lows: Floats, highs: Floats, step: float) -> Integers:
+    """All whole j with j step in some interval, each once and in order."""
+    first = np.ceil(lows / step * (1 - 1e-13) - 1e-9).astype(np.int64)
+    last = np.floor(highs / step * (1 + 1e-13) + 1e-9).astype(np.int64)
+    counts = np.maximum(last - first + 1, 0)
+    found = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    found.sort()
+    distinct: Integers = found[np.diff(found, prepend=-1) > 0]
+    return distinct
 
 
 @dataclass(frozen=True, slots=True)

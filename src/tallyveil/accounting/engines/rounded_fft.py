@@ -38,13 +38,12 @@ import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import UNIT, fft_error
-from tallyveil.accounting.engines.tails import NOTHING, Tails, log_of, probability
+from tallyveil.accounting.engines.tails import NOTHING, Tails, exact_epsilon, log_of, probability
 from tallyveil.accounting.engines.tilted_fft import (
     MAX_LENGTH,
     TiltedFFT,
     TiltedLaw,
     estimated_length,
-    exact_epsilon,
     tilt_grid,
     window,
 )

@@ -8,6 +8,7 @@ Logarithms keep their precision where the probabilities are too small for a floa
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
@@ -15,6 +16,8 @@ from typing import Protocol, runtime_checkable
 from flint import arb
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,34 @@ class LossEngine(Protocol):
 
 @runtime_checkable
 class DeltaEngine(Protocol):
-    """An engine that computes delta alone in less time than all tails."""
+    """An engine that computes delta alone in less time than all tails, and many deltas together in less time still."""
 
-    def log_delta(self, epsilon: float | Fraction) -> Bounds:
-        """Certified ln delta(epsilon), any real number. A float stands for its exact value."""
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+        """Certified ln delta at each epsilon, any real number. A float stands for its exact value."""
+
+
+def exact_epsilon(epsilon: float | Fraction) -> Fraction:
+    """The epsilon as an exact number.
+
+    Raises:
+        BudgetError: it is not finite.
+    """
+    try:
+        return Fraction(epsilon)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.") from error
+
+
+def log_deltas_of(engine: LossEngine, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+    """ln delta at each epsilon by the quickest way that an engine has."""
+    if isinstance(engine, DeltaEngine):
+        return engine.log_deltas(epsilons)
+    return [engine.log_tails(epsilon).log_delta for epsilon in epsilons]
 
 
 def log_delta_of(engine: LossEngine, epsilon: float | Fraction) -> Bounds:
     """ln delta(epsilon) by the quickest way that an engine has."""
-    if isinstance(engine, DeltaEngine):
-        return engine.log_delta(epsilon)
-    return engine.log_tails(epsilon).log_delta
+    return log_deltas_of(engine, [epsilon])[0]
 
 
 NOTHING = Bounds(-math.inf, -math.inf)

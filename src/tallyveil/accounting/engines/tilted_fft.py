@@ -46,18 +46,20 @@ from tallyveil.accounting.engines.loss_transform import (
     wide_exponents,
     wide_power,
 )
-from tallyveil.accounting.engines.tails import NOTHING, Tails, log_of, narrower, probability
+from tallyveil.accounting.engines.tails import NOTHING, Tails, exact_epsilon, log_of, narrower, probability
 from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.largest_loss import greatest_loss
+from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
 from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
-from tallyveil.errors import BudgetError, SolverError
-from tallyveil.exact import as_given
+from tallyveil.errors import SolverError
 
 MAX_LENGTH = 1 << 21
 """Longest cyclic lattice worked on."""
 
 _OUTSIDE = 50.0  # minus the logarithm of the mass left outside the window on either side
 _CACHED = 6
+_NEARLY_ONE = math.log(0.9)
+_FARTHEST = 10**6  # an epsilon that protects nobody
 _WIDE = 1e-9  # relative width above which another tilt is tried
 
 
@@ -126,7 +128,15 @@ class TiltedFFT:
                 tails = narrower(tails, self._tails_at(exact, tilt_grid(self.factors, aim)))
                 if not _is_wide(tails):
                     break
-        return tails
+        near_one = exact >= 0 and tails.log_delta.upper > _NEARLY_ONE and self._next_point(exact) < _FARTHEST
+        return self._with_rest(exact, tails) if near_one else tails
+
+    def _with_rest(self, epsilon: Fraction, tails: Tails) -> Tails:
+        """The tails, with delta also from 1 - delta = P(L <= epsilon) + exp(epsilon) Q(L > epsilon)."""
+        # Under Q the loss has the law of minus the loss under P, and no loss lies between epsilon and the next point.
+        below = self.log_tails(-self._next_point(epsilon)).log_second
+        delta = log_rest(log_sum(below, tails.log_second, float(epsilon)))
+        return narrower(tails, Tails(tails.log_first, tails.log_second, delta))
 
     def _carried(self, epsilon: Fraction, tilt: Fraction) -> float:
         """Mean of the losses above epsilon, weighted by their shares of delta; in floats."""
@@ -255,18 +265,6 @@ class TiltedFFT:
 
 def _is_wide(tails: Tails) -> bool:
     return tails.log_delta.width > _WIDE or tails.log_second.width > _WIDE
-
-
-def exact_epsilon(epsilon: float | Fraction) -> Fraction:
-    """The epsilon as an exact number.
-
-    Raises:
-        BudgetError: it is not finite.
-    """
-    try:
-        return Fraction(epsilon)
-    except (ValueError, OverflowError, TypeError) as error:
-        raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.") from error
 
 
 def tilt_grid(factors: tuple[LossFactor, ...], epsilon: float, coarseness: float = 0.25) -> Fraction:

@@ -30,9 +30,12 @@ def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[s
 
 def about(guarantee: "Guarantee") -> dict[str, Any]:
     """The neighbours that a guarantee covers, and how it was computed."""
+    reached = guarantee.width_reached
+    wider = {} if reached is None or reached <= guarantee.width else {"width_reached": Fraction(str(reached))}
     return {
         "neighbours": guarantee.neighbours.value,
         "engines": list(guarantee.engines),
+        **wider,
         "invariants": list(guarantee.invariants),
     }
 

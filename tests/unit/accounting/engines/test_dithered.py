@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting import compose
+from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
 from tallyveil.accounting.conversion import epsilon_at
 from tallyveil.accounting.engines import choose, dithered, revivals
 from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
@@ -143,6 +143,43 @@ def test_close_variances_near_one_and_other_noise_are_left_to_the_rounded_fft(mo
     assert isinstance(choose_engine(laplaces), RoundedFFT)
 
 
+def test_a_width_out_of_reach_is_widened_and_said() -> None:
+    events = [DiscreteGaussian(factor.variance) for factor in incommensurable(1, 1.2, 5, 12)]
+    guarantee = compose(*events, neighbours=Neighbours.UNBOUNDED)
+    assert "too often" in str(Dithered.why_not(guarantee.alternatives[0]))
+    assert guarantee.engines == ("dithered",)
+    assert guarantee.width_reached in {1e-8, 1e-7, 1e-6}
+    assert guarantee.epsilon(DELTA).width <= 1.1 * guarantee.width_reached
+    assert compose(DiscreteGaussian(5), neighbours=Neighbours.UNBOUNDED).width_reached is None
+
+
+def test_many_epsilons_at_once_are_those_of_each_alone() -> None:
+    laplace = (GaussianLoss(Fraction(60), 2, 3), LaplaceLoss(Fraction(6), 2, 2))
+    for engine in (
+        built(incommensurable(1, 100, 4), 1e-7),
+        Quadrature.build(merged(laplace)),
+        ClosedForm.build((GaussianLoss(Fraction(5), 1, 10),)),
+    ):
+        assert engine is not None
+        epsilons = [
+            Fraction(-3, 2),
+            -0.1,
+            0.0,
+            0.3,
+            Fraction(1, 3),
+            0.3,
+            2.5,
+            7.0,
+            60.0,
+            1e9,
+            Fraction(10**400),
+        ]
+        for epsilon, found in zip(epsilons, engine.log_deltas(epsilons), strict=True):
+            alone = engine.log_tails(epsilon).log_delta
+            assert meet(found, alone)
+            assert found.upper == pytest.approx(alone.upper, rel=1e-9, abs=1e-12)
+
+
 def test_a_small_variance_off_the_lattice_has_both_engines(monkeypatch) -> None:
     factors = merged((GaussianLoss(Fraction(1, 5), 1, 1), GaussianLoss(Fraction(977, 31), 1, 2)))
     monkeypatch.setattr(choose, "MAX_LENGTH", 10)
@@ -162,7 +199,7 @@ def test_far_out_the_bounds_stay_in_order() -> None:
             tails = one.log_tails(epsilon)
             for bounds in (tails.log_first, tails.log_second, tails.log_delta):
                 assert bounds.lower <= bounds.upper <= 0
-            assert one.log_delta(epsilon) == tails.log_delta
+            assert one.log_deltas([epsilon]) == [tails.log_delta]
 
 
 def test_one_variance_has_the_closed_form_of_its_lattice() -> None:

@@ -121,7 +121,7 @@ def test_the_last_loss_of_bounded_losses() -> None:
             (GaussianLoss(Fraction(10**9 + 7, 10**6), 1, 1), GaussianLoss(Fraction(10**9 + 9, 10**6), 1, 1)),
             "too fine",
         ),
-        ((LaplaceLoss(Fraction(1), 1, 10**6),), "nodes"),
+        ((LaplaceLoss(Fraction(1), 1, 10**8),), "nodes"),
         ((GaussianLoss(Fraction(1, 4), 1, 1000),), "so many answers"),
     ],
 )

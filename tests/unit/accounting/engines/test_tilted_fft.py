@@ -6,8 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import ctx
 from scipy import fft
 
+from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.loss_transform import atoms, fft_error, listed_power, wide_power
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT, smooth_length
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
@@ -107,6 +109,18 @@ def test_few_atoms(variance) -> None:
     log_p = -1 / (2 * float(variance)) - math.log1p(2 * math.exp(-1 / (2 * float(variance))))
     assert tails.log_first.upper == pytest.approx(log_p, rel=1e-12, abs=1e-12)
     assert tails.log_delta.upper == pytest.approx(log_p + math.log(1 - math.exp(-1)), rel=1e-12)
+
+
+def test_a_delta_close_to_one_is_known_as_closely_as_one_minus_it() -> None:
+    factors = (GaussianLoss(Fraction(1, 10), 1, 10),)
+    engine, proved = TiltedFFT(factors), Proved.build(factors, least_delta=Fraction(1, 10**60))
+    with ctx.workprec(400):
+        for epsilon in (0.0, 3.0, 11.0):
+            found, minus = engine.log_tails(epsilon).log_delta, -proved.balls(Fraction(epsilon))[2].log()
+            assert minus < 0.01
+            assert -found.upper <= minus.upper()
+            assert -found.lower >= minus.lower()
+            assert found.width < -1e-9 * found.upper
 
 
 def test_widths_of_the_census_profile() -> None:

@@ -1,0 +1,130 @@
+"""One contour of the quadrature: what the trapezoid rule sums there, for all lattice points near the saddle.
+
+Key: Z = sum of a S over the factors, s = tau + i theta, theta_j = 2 pi j / N; h lattice step; f gap between epsilon and
+the first loss; z the first lattice point of a sum.
+
+Each sum is in units of exp(V tau^2 / 2 - tau z) M_L(tau) / C (and exp(-W - h z) for `SECOND`), V the Gaussian part's
+variance, M_L the transform of the Laplace part, C the product of the theta constants. Delta is a combination of two
+sums, whose coefficients 1 - exp(-f) and exp(-f) (1 - exp(f - h)) depend on the gap.
+
+Error bounds hold where exp, expm1, log, log1p, sin and cos of the platform are right to 16 units in the last place.
+Every formula and bound is derived in docs/proofs/quadrature.md.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tallyveil.accounting.engines.gaussian_sums import UNIT
+from tallyveil.accounting.engines.loss_transform import power_of
+from tallyveil.accounting.engines.quadrature_nodes import ContourNodes, LaplacePart
+from tallyveil.arrays import Complexes, Floats, Integers
+
+FIRST: Final = 0
+SECOND: Final = 1
+DELTA: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeContour:
+    """The rule on one contour.
+
+    Attributes:
+        tau: Shift of the contour; above 0, or above -h for SECOND.
+        log_moments: Sum of m ln E exp(tau a S) over the Laplace factors.
+        n_points: N.
+        places: j of the nodes.
+        terms: What each sum adds up but for the phase exp(-i theta z), [sums, nodes]: one for FIRST and SECOND, and two
+            for DELTA.
+        roundings: Bounds on the rounding errors of the sums, [sums].
+        largest: The largest factors of a node left out, [sums].
+    """
+
+    tau: float
+    log_moments: float
+    n_points: int
+    places: Integers
+    terms: Complexes
+    roundings: Floats
+    largest: Floats
+
+    def sums_at(self, residues: Integers, coefficients: Floats, left_out: float) -> tuple[Floats, Floats]:
+        """The rule for many z, and bounds on its errors without the wrap-around.
+
+        Args:
+            residues: z modulo N, [z].
+            coefficients: Of the sums, none negative, [sums, z].
+            left_out: Bound on the transform at all nodes left out.
+        """
+        angles = self.places[:, None] * residues % self.n_points
+        turns = np.where(2 * angles > self.n_points, angles - self.n_points, angles)
+        phases = np.exp((-2j * math.pi / self.n_points) * turns)
+        values: Floats = (coefficients * (self.terms @ phases).real).sum(axis=0)
+        errors: Floats = (self.roundings + self.largest * left_out) @ coefficients
+        return values, errors
+
+
+def contour_at(
+    kind: int, tau: float, step: float, nodes: ContourNodes, laplace: LaplacePart
+) -> LatticeContour:
+    """The rule on one contour.
+
+    Args:
+        kind: FIRST (P(Z >= z)), SECOND (Q(Z >= z)) or DELTA.
+        tau: Shift of the contour.
+        step: h.
+        nodes: The nodes kept.
+        laplace: The Laplace factors there.
+    """
+    masses, log_moments, _, _ = laplace.tilted(tau)
+    term = _transform(tau, nodes, laplace, masses)
+    term[1:] *= 2
+    sizes = nodes.sizes * (nodes.error_bases + abs(tau) * nodes.error_rates)
+    sizes[1:] *= 2
+    below = [_geometric(shift, nodes) for shift in ((tau + step,) if kind == SECOND else (tau,))]
+    largest = -1 / math.expm1(-tau - (step if kind == SECOND else 0.0))
+    if kind == DELTA:
+        shifted = math.exp(-tau) * (1 - nodes.versines - 1j * nodes.sines)
+        divisor = below[0] * _geometric(tau + step, nodes)
+        largest *= -1 / math.expm1(-tau - step)
+        factors, largests = [1 / divisor, shifted / divisor], [largest, largest * math.exp(-tau)]
+    else:
+        factors, largests = [1 / below[0]], [largest]
+    terms = np.array([term * factor for factor in factors], dtype=np.complex128) / nodes.n_points
+    return LatticeContour(
+        tau=tau,
+        log_moments=float(laplace.powers @ log_moments),
+        n_points=nodes.n_points,
+        places=nodes.places,
+        terms=terms,
+        roundings=np.array([float(sizes @ np.abs(factor)) for factor in factors])
+        * (UNIT * 1.002 / nodes.n_points),
+        largest=np.array(largests) * (1 + 1e-12),
+    )
+
+
+def _geometric(tau: float, nodes: ContourNodes) -> Complexes:
+    """1 - exp(-tau - i theta) without cancellation, from 1 - cos(theta) and sin(theta)."""
+    decay = math.exp(-tau)
+    found: Complexes = -math.expm1(-tau) + decay * nodes.versines + 1j * (decay * nodes.sines)
+    return found
+
+
+def _transform(tau: float, nodes: ContourNodes, laplace: LaplacePart, masses: Floats) -> Complexes:
+    """The transform of Z at the nodes, in its unit."""
+    values = np.exp(-nodes.decays) * _turned(tau * nodes.phase_rates)
+    for one in nodes.images:
+        images = 1 + _turned(tau * one.rates) @ one.sizes
+        values[one.nodes] *= power_of(images, one.power)
+    for law, phases, power in zip(masses, laplace.phases, laplace.powers.tolist(), strict=True):
+        values *= power_of(law[: len(phases)] @ phases, power)
+    return values
+
+
+def _turned(angles: Floats) -> Complexes:
+    """exp(i angle), of angles reduced to [-pi, pi]."""
+    turns = angles / (2 * math.pi)
+    found: Complexes = np.exp((2j * math.pi) * (turns - np.rint(turns)))
+    return found

@@ -1,0 +1,75 @@
+"""Sums of a Gaussian over the integers, and the distance from one Gaussian, against plain sums."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.accounting.engines.closed_form import coset_excess
+from tallyveil.accounting.engines.gaussian_sums import scaled_tail
+from tallyveil.accounting.losses.factors import GaussianLoss, lattice_of
+
+DEVIATIONS = (-1.0, -0.4, 0.0, 0.3, 2.0, 8.0, 12.0, 37.0)
+
+
+def plain_tail(first: float, variance: float) -> float:
+    """The sum term by term."""
+    k = np.arange(math.ceil(10 * math.sqrt(variance)) + 50, dtype=np.float64)
+    return math.fsum(np.exp(-(2 * first + k) * k / (2 * variance)))
+
+
+@pytest.mark.parametrize("variance", [0.25, 3.0, 999.0, 1001.0, 5e4, 1e6])
+def test_scaled_tail(variance: float) -> None:
+    firsts = np.ceil(np.array(DEVIATIONS * 3) * math.sqrt(variance))
+    values, errors = scaled_tail(firsts, variance)
+    for first, value, error in zip(firsts.tolist(), values.tolist(), errors.tolist(), strict=True):
+        plain = plain_tail(first, variance)
+        assert abs(value - plain) <= error + 1e-14 * plain
+        assert error < 2e-13 * value + 1e-15
+        alone = scaled_tail(np.array([first]), variance)[0][0]
+        assert alone == pytest.approx(value, rel=1e-13)
+
+
+def plain_excess(factors: tuple[GaussianLoss, ...], n_points: int) -> float:
+    """C p(0) / g(0) - 1 by subtraction, at every point of the rule: good to about 1e-13 only."""
+    theta = 2 * np.pi * np.arange(n_points) / n_points
+    images = 2 * np.pi * np.arange(-8, 9)
+    product, total = np.ones(n_points), 0.0
+    for factor, a in zip(factors, lattice_of(factors).weights, strict=True):
+        x = np.remainder(a * theta + np.pi, 2 * np.pi) - np.pi
+        sums = np.exp(-float(factor.variance) * (x[:, None] + images) ** 2 / 2).sum(axis=1)
+        product *= sums**factor.multiplicity
+        total += factor.multiplicity * a * a * float(factor.variance)
+    return float(np.sqrt(2 * np.pi * total) * product.mean() - 1)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        (GaussianLoss(Fraction(3, 2), 1, 9),),
+        (GaussianLoss(Fraction(3), 1, 2), GaussianLoss(Fraction(9, 2), 2, 3)),
+        (GaussianLoss(Fraction(20), 1, 1), GaussianLoss(Fraction(2), 1, 2)),
+        (
+            GaussianLoss(Fraction(3, 10), 1, 3),
+            GaussianLoss(Fraction(5), 1, 1),
+            GaussianLoss(Fraction(1), 1, 2),
+        ),
+        (GaussianLoss(Fraction(1, 4), 1, 30), GaussianLoss(Fraction(3, 8), 1, 30)),
+    ],
+)
+def test_coset_excess_is_that_of_all_points(factors: tuple[GaussianLoss, ...]) -> None:
+    lattice = lattice_of(factors)
+    variance = sum(f.multiplicity * a * a * f.variance for f, a in zip(factors, lattice.weights, strict=True))
+    points = 2 * math.ceil(5 * math.sqrt(variance)) + 21
+    found, plain = coset_excess(factors, lattice, points), plain_excess(factors, points)
+    assert isinstance(found, float)
+    assert found >= plain - 1e-12
+    assert found == pytest.approx(plain, rel=1e-4, abs=1e-11)
+
+
+def test_one_answer_is_a_gaussian_on_the_lattice() -> None:
+    factors = (GaussianLoss(Fraction(9), 1, 1),)
+    found = coset_excess(factors, lattice_of(factors), 51)
+    assert isinstance(found, float)
+    assert 0 < found < 1e-18

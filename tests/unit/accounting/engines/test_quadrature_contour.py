@@ -1,0 +1,99 @@
+"""One contour of the quadrature against the rule at all points, and the nodes that it keeps."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tallyveil.accounting.engines.lattice_nodes import LatticeFactors, find_places
+from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND, contour_at
+from tallyveil.accounting.engines.quadrature_nodes import contour_nodes, laplace_part
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
+
+GAP, STEP = 0.07, 0.2
+
+
+def plain_sum(
+    kind: int, tau: float, first: int, n_points: int, pairs: list[tuple[GaussianLoss, int]]
+) -> float:
+    """All points of the rule, the transform from its definition, in the unit of the contour's sums."""
+    s = tau + 2j * np.pi * (np.arange(n_points) - n_points // 2) / n_points
+    transform = np.ones(n_points, dtype=complex)
+    for factor, a in pairs:
+        v, n = float(factor.variance), factor.multiplicity
+        reach = math.ceil(12 * math.sqrt(v) + abs(v * a * tau)) + 5
+        x = np.arange(-reach, reach + 1)
+        mass = np.exp(-((x - v * a * tau) ** 2) / (2 * v))
+        transform *= (mass @ np.exp(1j * np.outer(x, a * s.imag)) / math.sqrt(2 * math.pi * v)) ** n
+    first_factor, second_factor = 1 / (1 - np.exp(-s)), 1 / (1 - np.exp(-s - STEP))
+    factor = (first_factor, second_factor, first_factor - math.exp(-GAP) * second_factor)[kind]
+    return float(np.mean((transform * np.exp(-1j * s.imag * first) * factor).real))
+
+
+@pytest.mark.parametrize("kind", [FIRST, SECOND, DELTA])
+@pytest.mark.parametrize(
+    "factors",
+    [
+        (GaussianLoss(Fraction(5), 1, 10),),
+        (GaussianLoss(Fraction(4), 1, 2), GaussianLoss(Fraction(3), 1, 3)),
+        (GaussianLoss(Fraction(1, 4), 1, 3), GaussianLoss(Fraction(5, 8), 1, 1)),
+    ],
+)
+@pytest.mark.parametrize("deviations", [0.5, 4.0, 9.0])
+def test_the_rule_is_that_of_all_points(
+    kind: int, factors: tuple[GaussianLoss, ...], deviations: float
+) -> None:
+    lattice = lattice_of(factors)
+    pairs = list(zip(factors, lattice.weights, strict=True))
+    variance = float(sum(a * a * f.multiplicity * f.variance for f, a in pairs))
+    n_points = 24 * math.ceil(math.sqrt(variance)) | 1
+    nodes = contour_nodes(pairs, [], lattice.step, n_points)
+    assert not isinstance(nodes, str)
+    tau = (deviations + 1.6) / math.sqrt(variance)
+    contour = contour_at(kind, tau, STEP, nodes, laplace_part([], nodes.places, n_points))
+    first = round(deviations * math.sqrt(variance))
+    coefficients = np.ones((1, 2))
+    if kind == DELTA:
+        coefficients = np.outer([-math.expm1(-GAP), -math.exp(-GAP) * math.expm1(GAP - STEP)], [1.0, 1.0])
+    residues = np.array([first, first + 1]) % n_points
+    values, errors = contour.sums_at(residues, coefficients, nodes.left_out)
+    for place, value, error in zip((first, first + 1), values.tolist(), errors.tolist(), strict=True):
+        plain = plain_sum(kind, tau, place, n_points, pairs)
+        assert value == pytest.approx(plain, rel=1e-11, abs=error)
+        assert error < 1e-9 * abs(plain)
+
+
+@pytest.mark.parametrize("variances", [("1/4", "3/8", "5/2"), ("2", "9/10", "20"), ("7", "68/25", "1/3")])
+def test_every_point_that_is_not_found_is_below_the_bound(variances: tuple[str, ...]) -> None:
+    factors = [GaussianLoss(Fraction(v), k, 2 + k) for v, k in zip(variances, (1, 1, 2), strict=True)]
+    lattice = lattice_of(tuple(factors))
+    parts, n_points, depth = LatticeFactors.of(list(zip(factors, lattice.weights, strict=True))), 40_001, 9.0
+    found = find_places(factors, lattice.step, n_points, depth)
+    assert not isinstance(found, str)
+    everywhere = np.arange(n_points // 2 + 1)
+    x = parts.angles(everywhere, n_points)
+    images = 2 * np.pi * np.arange(-6, 7)
+    logs = np.zeros(everywhere.size)
+    for v, m, row in zip(parts.variances, parts.powers, x, strict=True):
+        at_zero = np.log(np.exp(-v * images**2 / 2).sum())
+        logs += m * (np.log(np.exp(-v * (row[:, None] + images) ** 2 / 2).sum(axis=1)) - at_zero)
+    missed = np.ones(everywhere.size, dtype=bool)
+    missed[found] = False
+    assert missed.any()
+    assert logs[missed].max() <= -depth
+    assert np.all(np.diff(found) > 0)
+
+
+def test_tilted_laplace_moments() -> None:
+    part = laplace_part([(LaplaceLoss(Fraction(3, 2), 3, 2), 5)], np.arange(3), 11)
+    masses, logs, mean, variance = part.tilted(0.1)
+    values = np.arange(4)
+    tilted = np.exp(part.log_masses[0] + 0.5 * values)
+    assert logs[0] == pytest.approx(math.log(tilted.sum()))
+    tilted /= tilted.sum()
+    np.testing.assert_allclose(masses[0], tilted)
+    centre = tilted @ values
+    assert mean == pytest.approx(2 * 5 * centre)
+    assert variance == pytest.approx(2 * 25 * (tilted @ (values - centre) ** 2))
+    np.testing.assert_allclose(part.phases[0][2], np.exp(2j * np.pi * 10 * np.arange(3) / 11))
