@@ -15,11 +15,14 @@ from tallyveil.budget.optimal.solve import solve
 from tallyveil.budget.strategy import Strategy
 from tallyveil.budget.target import rho_for_target
 from tallyveil.errors import BudgetError
+from tallyveil.noise.laws import LARGEST_VARIANCE
 
 DIGITS = 9
 """Significant digits of the least rho, which is rounded up."""
 MARGIN = 2e-3
 """Targets are met with this fraction of the variance to spare before shares are rounded and the total is calibrated."""
+DRAWN = 1e-2
+"""Every share is above the least one whose noise can be drawn by this fraction, where it is not below already."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,9 +168,12 @@ def _program(strategy: Strategy, aims: Aims, reference: Floats, given: Floats) -
 
 
 def _least(strategy: Strategy, aims: Aims, given: Floats) -> Floats:
-    """The smallest value of every share: a part of the denominator, or what is to be kept."""
-    least = np.minimum(1.0 / (PARTS_OF_A_SHARE * len(given)), given / 2)
+    """The smallest value of every share: a part of the denominator, what can be drawn, or what is to be kept."""
     names = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
+    moved = np.array([strategy.answers_moved(query) for _, query in names])
+    drawn = moved / (2 * float(strategy.total) * float(LARGEST_VARIANCE)) * (1 + DRAWN)
+    least = np.minimum(1.0 / (PARTS_OF_A_SHARE * len(given)), given / 2)
+    least = np.maximum(least, np.minimum(drawn, given / (1 + DRAWN)))
     for geolevel, query, share in aims.keep:
         if (geolevel, query) not in names:
             raise BudgetError(
