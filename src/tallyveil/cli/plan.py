@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import split_names
+from tallyveil.cli.optimise import optimise
 from tallyveil.cli.show.area_changes import show_changes
 from tallyveil.cli.show.plan_advice import show_advice
 from tallyveil.cli.show.plan_entities import show_deviations
@@ -71,11 +72,24 @@ def plan(
             "--queries", metavar="QUERY,...", help="Queries for --families. Default: the release's tables."
         ),
     ] = None,
+    aims: Annotated[
+        Path | None,
+        typer.Option(
+            "--optimise",
+            metavar="AIMS.TOML",
+            help="Find better shares of the same budget for the aims in this file, and show what every aim gets. Opens "
+            "the (public) geography and entities; no data.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="For --optimise: file for the resulting tables (TOML)."),
+    ] = None,
 ) -> None:
     """Show what a release will cost and how exact every query will be.
 
     The command opens the release file and nothing else: no records, and no public geography, bounds or entities unless
-    --read-geography or --families asks for it.
+    --read-geography, --families or --optimise asks for it.
     """
     from tallyveil.cli.products import require_input
     from tallyveil.config.load import load_plan, release_file_schema
@@ -87,16 +101,17 @@ def plan(
         return
     if release_file is None:
         raise ConfigError("name a release file, or ask for --json-schema.", code="bad-flag")
-    if blocks is not None and geography:
-        raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
-    if people is not None and blocks is None and not geography:
-        raise ConfigError("--people needs --blocks N or --read-geography as well.", code="bad-flag")
-    if families is None and (entities is not None or queries is not None):
-        raise ConfigError(
-            "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
-            code="bad-flag",
-        )
+    _refuse_flags(
+        aims,
+        out,
+        other=blocks is not None or people is not None or geography or families is not None,
+        sizes=(blocks is not None, people is not None, geography),
+        areas=(families is not None, entities is not None, queries is not None),
+    )
     require_input(release_file, ReleaseKind.TOPDOWN)
+    if aims is not None:
+        optimise(release_file, aims, out, as_json=as_json)
+        return
     loaded = load_plan(release_file)
     if families is not None and entities is None and loaded.spine is None:
         raise ConfigError(
@@ -131,6 +146,48 @@ def plan(
     if resources is not None:
         _show_resources(loaded, resources)
     show_advice(loaded)
+
+
+def _refuse_flags(
+    aims: Path | None,
+    out: Path | None,
+    *,
+    other: bool,
+    sizes: tuple[bool, bool, bool],
+    areas: tuple[bool, bool, bool],
+) -> None:
+    """Refuse flags that do not go together.
+
+    Args:
+        aims: --optimise.
+        out: --out.
+        other: Whether a flag was given that --optimise does without.
+        sizes: Whether --blocks, --people and --read-geography were given.
+        areas: Whether --families, --entities and --queries were given.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    from tallyveil.errors import ConfigError
+
+    blocks, people, geography = sizes
+    families, entities, queries = areas
+    if blocks and geography:
+        raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
+    if people and not blocks and not geography:
+        raise ConfigError("--people needs --blocks N or --read-geography as well.", code="bad-flag")
+    if aims is None and out is not None:
+        raise ConfigError("--out needs --optimise AIMS.TOML.", code="bad-flag")
+    if aims is not None and other:
+        raise ConfigError(
+            "--optimise shows other shares, not this plan. Give it with no other flag than --out and --json.",
+            code="bad-flag",
+        )
+    if not families and (entities or queries):
+        raise ConfigError(
+            "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
+            code="bad-flag",
+        )
 
 
 def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":

@@ -46,7 +46,7 @@ def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         "standard_deviation_factor": saving.deviation,
         "sentences": _sentences(saving, strategy.budget_unit),
         "better": None if better is None else _shares(better),
-        "toml": None if better is None else _toml(better, plan["estimation"]),
+        "toml": None if better is None else strategy_tables(better, plan["estimation"]),
     }
 
 
@@ -162,7 +162,7 @@ def _shares(strategy: Strategy) -> dict[str, Any]:
     }
 
 
-def _toml(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
+def strategy_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
     """The complete tables [strategy] and [estimation] of a release file, so that they can replace a preset."""
     shares, first = _shares(strategy), estimation[strategy.geolevels[0]]
     passes = {

@@ -130,7 +130,7 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
         release.spine,
         release.strategy,
         shares=hierarchies.shares,
-        invariants=_by_geolevel(stated, hierarchies),
+        invariants=invariants_by_geolevel(stated, hierarchies),
         zeros=zeros,
         besides=drawn_queries(release.schema, release.strategy, drawn_items(plan)),
     )
@@ -144,7 +144,7 @@ def plan_model(plan: ReleasePlan, hierarchies: Hierarchies) -> TreeModel:
         hierarchies.spine,
         plan.strategy,
         shares=hierarchies.shares,
-        invariants=_by_geolevel(stated, hierarchies),
+        invariants=invariants_by_geolevel(stated, hierarchies),
         zeros=public_zeros(plan, hierarchies),
         besides=drawn_queries(plan.schema, plan.strategy, plan.subspace),
     )
@@ -157,7 +157,7 @@ def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
     return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
 
 
-def _by_geolevel(
+def invariants_by_geolevel(
     stated: Sequence[tuple[str, Sequence[str]]], hierarchies: Hierarchies
 ) -> Mapping[str, list[str]]:
     """Each invariant at the finest geolevel of which every geounit's answers are exact; coarser ones are sums of these.

@@ -1,0 +1,156 @@
+"""What a user wants of the shares of a budget: small variances of some answers, or accuracy that must be reached."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+
+from tallyveil.errors import BudgetError
+
+
+class VarianceModel(StrEnum):
+    """How estimates are made, whose variances are minimised."""
+
+    TOP_DOWN = "topdown"
+    LEAST_SQUARES = "least_squares"
+
+
+class Goal(StrEnum):
+    """What is made as small as possible."""
+
+    SUM = "sum"
+    MAXIMUM = "maximum"
+    RHO = "rho"
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """A mean variance that should be small: of a query's answers, over the geounits of a geolevel or over entities.
+
+    Attributes:
+        area: A geolevel, or a family of entities.
+        query: The query.
+        weight: Factor of the variance, above 0.
+    """
+
+    area: str
+    query: str
+    weight: Fraction = Fraction(1)
+
+    @property
+    def text(self) -> str:
+        """The aim in words."""
+        return f"'{self.query}' at {self.area}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The largest standard deviation that answers may have: the root of their mean variance.
+
+    Attributes:
+        area: A geolevel, or a family of entities.
+        query: The query.
+        standard_deviation: In records, above 0.
+    """
+
+    area: str
+    query: str
+    standard_deviation: Fraction
+
+    @property
+    def text(self) -> str:
+        """What the target is about, in words."""
+        return f"'{self.query}' at {self.area}"
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    """Everything that the shares are chosen by.
+
+    Attributes:
+        model: How estimates are made.
+        goal: What is made as small as possible.
+        relative: Whether variances are divided by those that the present shares give.
+        spare: Whether no aim may become worse than with the present shares.
+        aims: Variances that should be small.
+        targets: Accuracy that must be reached.
+        keep: Least part of the budget for a geolevel and a query.
+        entities: Public table of further families of entities; None for those of the release file alone.
+
+    Raises:
+        BudgetError: nothing is aimed at, something is named twice, or a number is out of range.
+    """
+
+    model: VarianceModel
+    goal: Goal = Goal.SUM
+    relative: bool = True
+    spare: bool = True
+    aims: tuple[Aim, ...] = ()
+    targets: tuple[Target, ...] = ()
+    keep: tuple[tuple[str, str, Fraction], ...] = ()
+    entities: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.goal is Goal.RHO and not self.targets:
+            raise BudgetError(
+                'minimise is "rho", and no accuracy is asked for. Give at least one [[target]], or minimise "sum" or '
+                '"maximum".',
+                code="bad-aim",
+            )
+        if self.goal is not Goal.RHO and not self.aims:
+            raise BudgetError(
+                f'minimise is "{self.goal.value}", and there is no [[aim]] whose variances could be minimised. Give at '
+                'least one, or minimise "rho", which asks for [[target]] alone.',
+                code="bad-aim",
+            )
+        _refuse_repeated("[[aim]]", [(aim.area, aim.query) for aim in self.aims])
+        _refuse_repeated("[[target]]", [(target.area, target.query) for target in self.targets])
+        for aim in self.aims:
+            if aim.weight <= 0:
+                raise BudgetError(
+                    f"the aim {aim.text} has weight {float(aim.weight):g}; wanted a number above 0. Leave out an aim "
+                    "that does not count.",
+                    code="bad-aim",
+                )
+        for target in self.targets:
+            if target.standard_deviation <= 0:
+                raise BudgetError(
+                    f"the target {target.text} is {float(target.standard_deviation):g}; wanted a number above 0. A "
+                    "count without error is an invariant, not a target.",
+                    code="bad-aim",
+                )
+        self._check_keep()
+
+    def _check_keep(self) -> None:
+        for geolevel, query, share in self.keep:
+            if not 0 < share < 1:
+                raise BudgetError(
+                    f"[keep] gives '{query}' at {geolevel} at least {float(share):g} of the budget; wanted a number "
+                    "between 0 and 1, both excluded.",
+                    code="bad-aim",
+                )
+        together = sum((share for _, _, share in self.keep), Fraction(0))
+        if together > Fraction(9, 10):
+            raise BudgetError(
+                f"[keep] takes {float(together):g} of the budget; wanted at most 9/10, so that something is left to "
+                "divide. Keep less.",
+                code="bad-aim",
+            )
+
+    @property
+    def named(self) -> tuple[tuple[str, str], ...]:
+        """Area and query of every aim, then of every target that is not also an aim."""
+        aims = [(aim.area, aim.query) for aim in self.aims]
+        return tuple(dict.fromkeys([*aims, *((target.area, target.query) for target in self.targets)]))
+
+
+def _refuse_repeated(where: str, named: Sequence[tuple[str, str]]) -> None:
+    repeated = sorted({one for one in named if named.count(one) > 1})
+    if repeated:
+        area, query = repeated[0]
+        raise BudgetError(
+            f"{where} names '{query}' at {area} more than once. Name it once, with the weight or the accuracy that you "
+            "want.",
+            code="bad-aim",
+        )

@@ -1,0 +1,244 @@
+"""From aims to shares: the program of the aims, its solution, and the strategy with the resulting shares."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from tallyveil.accounting.composition import compose
+from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.arrays import Floats
+from tallyveil.budget.optimal.aims import Aims, Goal
+from tallyveil.budget.optimal.fractions import LOSS, PARTS_OF_A_SHARE, rounded_shares, with_shares
+from tallyveil.budget.optimal.program import SLACK, Program, Variances
+from tallyveil.budget.optimal.solve import solve
+from tallyveil.budget.strategy import Strategy
+from tallyveil.budget.target import rho_for_target
+from tallyveil.errors import BudgetError
+from tallyveil.noise.laws import LARGEST_VARIANCE
+
+DIGITS = 9
+"""Significant digits of the least rho, which is rounded up."""
+MARGIN = 2e-3
+"""Targets are met with this fraction of the variance to spare before shares are rounded and the total is calibrated."""
+DRAWN = 1e-2
+"""Every share is above the least one whose noise can be drawn by this fraction, where it is not below already."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What one aim or target gets.
+
+    Attributes:
+        area: The geolevel or the family.
+        query: The query.
+        weight: Weight of the aim; None for a target that is no aim.
+        wanted: Standard deviation of the target, in records; None for an aim without a target.
+        before: Root of the mean variance with the present strategy.
+        after: The same with the resulting strategy.
+    """
+
+    area: str
+    query: str
+    weight: Fraction | None
+    wanted: Fraction | None
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """`after` divided by `before`."""
+        return self.after / self.before
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimalShares:
+    """A strategy with better shares, and how good they are.
+
+    Attributes:
+        aims: What was asked.
+        before: The present strategy.
+        strategy: The same measurements with the resulting shares and total.
+        outcomes: One for each aim and target.
+        gap: No shares can make the objective smaller by more than this fraction. It includes the rounding of shares.
+        epsilon_before: Upper bound of the present strategy's exact epsilon at `delta`.
+        epsilon: The same of the resulting strategy.
+        delta: Delta of both.
+    """
+
+    aims: Aims
+    before: Strategy
+    strategy: Strategy
+    outcomes: tuple[Outcome, ...]
+    gap: float
+    epsilon_before: float
+    epsilon: float
+    delta: Fraction
+
+    @property
+    def mean_ratio(self) -> float:
+        """Root mean square of the ratios of all aims, or of all targets where there are no aims."""
+        chosen = [one for one in self.outcomes if one.weight is not None] or self.outcomes
+        return float(np.sqrt(np.mean([one.ratio**2 for one in chosen])))
+
+
+def choose_shares(
+    strategy: Strategy, aims: Aims, variances: Variances, delta: Fraction, most: Fraction
+) -> OptimalShares:
+    """The shares that the aims ask for, and the strategy with them.
+
+    Args:
+        strategy: The present strategy, with Gaussian noise.
+        aims: What is wanted.
+        variances: Variances of `aims.named`, in this order, for shares in the order of the strategy and at its total.
+        delta: Delta at which the exact epsilon is kept.
+        most: The largest rho that the release has declared for the strategy. It is not exceeded, unless the least rho
+            of targets is asked for.
+    Raises:
+        BudgetError: targets cannot be reached, or [keep] names what is not measured.
+        SolverError: the gap was not reached.
+    Privacy: the exact epsilon of the result is at most that of the present strategy, unless the least rho is asked for.
+        Only public inputs are used.
+    """
+    given = present_shares(strategy)
+    reference = variances(given).values
+    program = _program(strategy, aims, reference, given)
+    start = program.least + (1.0 - program.least.sum()) * given
+    if not program.within_limits(variances(start).values):
+        start = _feasible(program, variances, start, strategy, aims)
+    solved = solve(program, variances, start)
+    shares = rounded_shares(solved.shares)
+    made = with_shares(strategy, shares)
+    values = variances(np.array([float(one) for one in shares])).values
+    reached = program.objective(values)
+    epsilon_before = epsilon_of(strategy, delta)
+    if aims.goal is Goal.RHO:
+        made = replace(made, total=_rounded_up(strategy.total * Fraction(reached)))
+    else:
+        made = replace(made, total=min(most, rho_for_target(made, Fraction(epsilon_before), delta)))
+    after = values * float(strategy.total / made.total)
+    _check_targets(aims, after)
+    return OptimalShares(
+        aims=aims,
+        before=strategy,
+        strategy=made,
+        outcomes=_outcomes(aims, reference, after),
+        gap=max(0.0, 1.0 - solved.bound / reached),
+        epsilon_before=epsilon_before,
+        epsilon=epsilon_of(made, delta),
+        delta=delta,
+    )
+
+
+def present_shares(strategy: Strategy) -> Floats:
+    """The part of the budget of every geolevel and query, in the strategy's order."""
+    return np.array(
+        [
+            float(share * own)
+            for (_, share), (_, queries) in zip(strategy.geolevel_shares, strategy.query_shares, strict=True)
+            for _, own in queries
+        ]
+    )
+
+
+def epsilon_of(strategy: Strategy, delta: Fraction) -> float:
+    """Upper bound of the exact epsilon."""
+    return compose(strategy.event(), neighbours=strategy.neighbours).epsilon(delta).upper
+
+
+def _program(strategy: Strategy, aims: Aims, reference: Floats, given: Floats) -> Program:
+    """The program of the aims, with all variances at the present total."""
+    named = aims.named
+    wanted = {(one.area, one.query): float(one.standard_deviation) ** 2 for one in aims.targets}
+    weight = {(one.area, one.query): float(one.weight) for one in aims.aims}
+    limit = np.array([wanted.get(one, np.inf) for one in named])
+    is_aim = np.array([one in weight for one in named])
+    spared = np.where(is_aim & aims.spare, reference, np.inf)
+    least = _least(strategy, aims, given)
+    if aims.goal is Goal.RHO:
+        # A variance v at the present total needs v / limit times this total.
+        return Program(1.0 / np.minimum(limit, spared), True, np.full(len(named), np.inf), least)
+    weights = np.array([weight.get(one, 0.0) for one in named])
+    if aims.relative:
+        weights = weights / reference
+    if aims.goal is Goal.SUM:
+        weights = weights / sum(weight.values())
+    # Neither the rounding of the shares nor a smaller total may break a target.
+    return Program(weights, aims.goal is Goal.MAXIMUM, np.minimum(limit / (1 + MARGIN), spared), least)
+
+
+def _least(strategy: Strategy, aims: Aims, given: Floats) -> Floats:
+    """The smallest value of every share: a part of the denominator, what can be drawn, or what is to be kept."""
+    names = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
+    moved = np.array([strategy.answers_moved(query) for _, query in names])
+    drawn = moved / (2 * float(strategy.total) * float(LARGEST_VARIANCE)) * (1 + DRAWN)
+    least = np.minimum(1.0 / (PARTS_OF_A_SHARE * len(given)), given / 2)
+    least = np.maximum(least, np.minimum(drawn, given / (1 + DRAWN)))
+    for geolevel, query, share in aims.keep:
+        if (geolevel, query) not in names:
+            raise BudgetError(
+                f"[keep] names '{query}' at {geolevel}, which the strategy does not measure. Measured there: "
+                f"{', '.join(own for level, own in names if level == geolevel) or 'nothing'}.",
+                code="bad-aim",
+            )
+        least[names.index((geolevel, query))] = float(share) * (1 + 2 * LOSS)
+    return least
+
+
+def _feasible(
+    program: Program, variances: Variances, start: Floats, strategy: Strategy, aims: Aims
+) -> Floats:
+    """Shares within the limits of a program.
+
+    Raises:
+        BudgetError: there are none.
+    """
+    limited = np.isfinite(program.limits)
+    weights = np.where(limited, 1.0 / program.limits, 0.0)
+    nothing = np.full(len(weights), np.inf)
+    closest = Program(weights, of_maximum=True, limits=nothing, least=program.least)
+    found = solve(closest, variances, start, enough=1.0 + SLACK / 2)
+    if found.objective < 1.0 + SLACK:
+        return found.shares
+    worst = int(np.argmax(weights * found.found.values))
+    area, query = aims.named[worst]
+    needed = float(strategy.total) * found.bound
+    kept = " while no aim becomes worse than it is (spare = true)" if aims.spare else ""
+    raise BudgetError(
+        f"no shares reach all targets with rho = {at_most(strategy.total)}{kept}: at least rho = {at_least(needed)} is "
+        f"needed, and '{query}' at {area} is one that binds. Allow larger standard deviations, keep less, or ask "
+        'for the least rho with minimise = "rho".',
+        code="target-out-of-reach",
+    )
+
+
+def _check_targets(aims: Aims, after: Floats) -> None:
+    """Check that rounding and calibration have broken no target.
+
+    Raises:
+        BudgetError: they have.
+    """
+    for target in aims.targets:
+        reached = float(np.sqrt(after[aims.named.index((target.area, target.query))]))
+        if reached > float(target.standard_deviation) * (1 + 1e-9):
+            raise BudgetError(
+                f"with the epsilon of the present strategy, the shares that reach {target.text} have a smaller rho, "
+                f"and its standard deviation becomes {at_most(reached)}; wanted "
+                f"{float(target.standard_deviation):g}. Allow a slightly larger one.",
+                code="target-out-of-reach",
+            )
+
+
+def _outcomes(aims: Aims, before: Floats, after: Floats) -> tuple[Outcome, ...]:
+    weights = {(one.area, one.query): one.weight for one in aims.aims}
+    wanted = {(one.area, one.query): one.standard_deviation for one in aims.targets}
+    return tuple(
+        Outcome(*name, weights.get(name), wanted.get(name), float(np.sqrt(old)), float(np.sqrt(new)))
+        for name, old, new in zip(aims.named, before, after, strict=True)
+    )
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    """The value rounded up to nine significant digits."""
+    unit = Fraction(10) ** (int(np.floor(np.log10(float(value)))) - DIGITS + 1)
+    return -(-value // unit) * unit

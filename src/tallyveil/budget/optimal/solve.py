@@ -1,0 +1,103 @@
+"""Search for the best shares, until a lower bound certifies that no others are much better."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil.accounting.decimals import at_most
+from tallyveil.arrays import Floats
+from tallyveil.budget.optimal.program import Evaluated, Program, Variances
+from tallyveil.budget.optimal.step import step_from
+from tallyveil.errors import SolverError
+
+GAP = 5e-4
+"""Relative gap between the objective and its lower bound at which the search stops."""
+MOST_ROUNDS = 400
+FIRST_EXPONENT = 0.5
+LEAST_EXPONENT = -0.5
+LEAST_SIZE = 0.01
+"""Smallest size of an exponent, because the model divides by it."""
+LEAST_MOVE = 1e-9
+"""A share whose logarithm moves by less shows nothing of its exponent."""
+CAUTIOUS = 0.9
+"""An exponent above this becomes 1 after a step that failed. If all are 1, the next step cannot fail."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """Shares, and a certificate of how good they are.
+
+    Attributes:
+        shares: They sum to 1; shape (shares,).
+        found: The variances there.
+        objective: The program's objective there.
+        bound: Lower bound of the objective of any shares.
+        rounds: Number of evaluations of the variances.
+    """
+
+    shares: Floats
+    found: Evaluated
+    objective: float
+    bound: float
+    rounds: int
+
+    @property
+    def gap(self) -> float:
+        """By which fraction of the objective other shares could at most be better."""
+        return max(0.0, 1.0 - self.bound / self.objective)
+
+
+def solve(
+    program: Program, variances: Variances, start: Floats, *, gap: float = GAP, enough: float = 0.0
+) -> Solution:
+    """The best shares, to within a relative gap.
+
+    Args:
+        program: What is minimised.
+        variances: The variances and their derivatives at any shares.
+        start: Shares within the program's limits, and above its least shares.
+        gap: Relative gap at which the search stops.
+        enough: An objective at which the search stops as well.
+    Raises:
+        SolverError: the gap was not reached.
+    """
+    shares, found = start, variances(start)
+    exponents, bound = np.full(len(start), FIRST_EXPONENT), 0.0
+    for rounds in range(1, MOST_ROUNDS + 1):
+        here = program.objective(found.values)
+        bound = max(bound, program.best_bound(found, shares))
+        if bound >= here * (1 - gap) or here <= enough:
+            return Solution(shares, found, here, bound, rounds)
+        step = step_from(program, shares, found, exponents)
+        tried = variances(step.shares)
+        if program.objective(tried.values) < here and program.within_limits(tried.values):
+            weights = program.together(step.multipliers, step.prices)
+            exponents = _seen(weights, (shares, found), (step.shares, tried), exponents)
+            shares, found = step.shares, tried
+        elif exponents.min() == 1.0:
+            break  # only rounding errors can hide that a cautious step improves
+        else:
+            exponents = np.where(exponents > CAUTIOUS, 1.0, _off_zero(0.5 * (exponents + 1.0)))
+    raise SolverError(
+        f"the best shares were not found to within a relative gap of {gap:g}: the aims cannot have less than "
+        f"{bound:.6g}, and the shares found have {at_most(program.objective(found.values))}. Name fewer aims or "
+        "targets, or such as lie less far apart."
+    )
+
+
+def _seen(
+    weights: Floats, before: tuple[Floats, Evaluated], after: tuple[Floats, Evaluated], exponents: Floats
+) -> Floats:
+    """The exponents for the next step: halfway to those that would have foreseen the slopes after the last one."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = np.log(after[0] / before[0])
+        fallen = np.log((weights @ before[1].slopes) / (weights @ after[1].slopes))
+        seen = fallen / moved - 1.0
+    known = np.isfinite(seen) & (np.abs(moved) > LEAST_MOVE)
+    halfway = np.clip(0.5 * (seen + exponents), LEAST_EXPONENT, 1.0)
+    return _off_zero(np.where(known, halfway, exponents))
+
+
+def _off_zero(exponents: Floats) -> Floats:
+    found: Floats = np.where(np.abs(exponents) < LEAST_SIZE, LEAST_SIZE, exponents)
+    return found

@@ -1,0 +1,179 @@
+"""Better shares for a plan: the variances of its geography as functions of the shares, and the choice among shares."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tallyveil.arrays import Floats
+from tallyveil.budget.optimal.aims import Aims, VarianceModel
+from tallyveil.budget.optimal.choose import OptimalShares, choose_shares, present_shares
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.intervals.by_share.kinds import kinds_of, touched_by
+from tallyveil.intervals.by_share.least_squares import LeastSquares
+from tallyveil.intervals.by_share.measured import measured_queries
+from tallyveil.intervals.by_share.top_down import top_down_of
+from tallyveil.intervals.by_share.variances import Asked, Estimator, VariancesByShare
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
+from tallyveil.postprocess.interval_model import invariants_by_geolevel
+from tallyveil.postprocess.lattice_measurements import drawn_queries
+
+FACTOR = 10.0
+"""Factor on the precision of what is exact, or of what is unknown, to see whether a variance rests on it."""
+MOVED = 2.0
+"""A variance that changes by more than this factor rests on it."""
+
+
+def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
+    """The shares that the aims ask for. Opens the public geography and entity tables; no records.
+
+    Raises:
+        BudgetError: the noise is Laplace, geounits are bypassed, an aim cannot be computed or a target not be reached.
+        GeographyError, StoreError, ConfigError: the geography or the entities cannot be read, or an area is unknown.
+        SchemaError: a query is unknown, or the covariances would have too large blocks.
+        SolverError: the gap was not reached.
+    """
+    _refuse_plan(plan)
+    variances = variances_by_share(plan, aims)
+    _refuse_extremes(variances, aims, present_shares(plan.strategy))
+    most = plan.declared - (plan.spent - plan.strategy.total)
+    return choose_shares(plan.strategy, aims, variances.at, plan.delta, most)
+
+
+def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
+    """The files of a plan that an output must not replace, and the entity table of the aims."""
+    spine = plan.spine
+    entities = () if spine is None else (spine.entities, *(path for _, path in spine.overlapping))
+    found = [
+        plan.records.path,
+        plan.geography.path,
+        *(item.path for item in plan.bounds),
+        *entities,
+        aims.entities,
+    ]
+    return tuple(path for path in found if path is not None)
+
+
+def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare:
+    """The variances of everything that aims and targets name, for any shares; raises as `optimal_shares` does."""
+    hierarchies = read_hierarchies(plan)
+    if hierarchies.shares is not None:
+        raise BudgetError(
+            "the spine bypasses geounits, so that geounits of a geolevel have different shares; shares by geolevel "
+            "alone cannot be chosen for it. Set bypass = false under [spine], or keep the present shares.",
+            code="bad-aim",
+        )
+    areas = _areas(hierarchies, aims)
+    asked = tuple(Asked(_place(areas[area]), query) for area, query in aims.named)
+    families = [one for one in areas.values() if isinstance(one, EntityFamily)]
+    for query in dict.fromkeys(query for _, query in aims.named):
+        plan.query(query)
+    stated = [(item.query, item.geolevels) for item in plan.invariants]
+    exact = {name: list(own) for name, own in invariants_by_geolevel(stated, hierarchies).items()}
+    spine, by_itself = hierarchies.spine, aims.model is VarianceModel.TOP_DOWN
+    if by_itself:
+        exact = _with_sums(exact, spine.geolevels)
+    queries = measured_queries(
+        plan.schema,
+        plan.strategy,
+        spine.geolevels,
+        exact=exact,
+        drawn=drawn_queries(plan.schema, plan.strategy, plan.subspace),
+        asked=[query for _, query in asked],
+        passes={name: item.passes for name, item in plan.estimation} if by_itself else None,
+    )
+    estimator: Estimator
+    if by_itself:
+        levels = {place for place, _ in asked if isinstance(place, int)}
+        estimator = top_down_of(spine, levels, families)
+    else:
+        kinds = kinds_of(spine)
+        estimator = LeastSquares(kinds, {one.name: touched_by(spine, kinds, one) for one in families})
+    return VariancesByShare(queries, estimator, asked)
+
+
+def _refuse_plan(plan: ReleasePlan) -> None:
+    if plan.strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        raise BudgetError(
+            "shares can be optimised for Gaussian noise only. Under Laplace noise a precision grows with the square of "
+            "a share, so that the best shares are no convex problem, and no gap could be certified. Use a strategy "
+            "whose budget is rho, or divide epsilon by hand.",
+            code="bad-aim",
+        )
+
+
+def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, int | EntityFamily]:
+    """Every area that is named: the position of a geolevel, or a family.
+
+    Raises:
+        GeographyError: an area is unknown, or no entity of it has a geounit.
+    """
+    spine = hierarchies.spine
+    known: dict[str, int | EntityFamily] = {
+        spine.geolevels[level]: level for level in hierarchies.known_levels
+    }
+    known |= {family.name: family for family in (*hierarchies.replaced, *hierarchies.families)}
+    named = list(dict.fromkeys(area for area, _ in aims.named))
+    if aims.entities is not None:
+        more = [name for name in named if name not in known]
+        if more:
+            table = read_entity_table(aims.entities, more)
+            known |= {family.name: family for family in entity_families(spine, table, more)}
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        raise GeographyError(
+            f"aims or targets name {', '.join(unknown)}, which is neither a geolevel nor a family of entities. Known "
+            f"are {', '.join(known)}. Name one of these, or give a public table with such a column as `entities`.",
+            code="unknown-entity",
+        )
+    found = {name: known[name] for name in named}
+    for name, family in found.items():
+        if isinstance(family, EntityFamily) and len(family.members) == 0:
+            raise GeographyError(
+                f"the family '{name}' has no entity with a finest geounit, so that it has no variances. Leave it out, "
+                "or mend its column.",
+                code="entity-table",
+            )
+    return found
+
+
+def _place(area: int | EntityFamily) -> int | str:
+    return area.name if isinstance(area, EntityFamily) else area
+
+
+def _with_sums(exact: dict[str, list[str]], geolevels: Sequence[str]) -> dict[str, list[str]]:
+    """What is exact at a geolevel is exact at all coarser ones, as sums."""
+    found: dict[str, list[str]] = {}
+    below: list[str] = []
+    for name in reversed(geolevels):
+        below = list(dict.fromkeys([*below, *exact.get(name, ())]))
+        found[name] = below
+    return found
+
+
+def _refuse_extremes(variances: VariancesByShare, aims: Aims, shares: Floats) -> None:
+    """Refuse aims that no measurement determines, and aims that are published exactly.
+
+    Raises:
+        BudgetError: there is such an aim.
+    """
+    plain = variances.at(shares).values
+    fainter = variances.at(shares, unknown=1 / FACTOR).values
+    surer = variances.at(shares, known=FACTOR).values
+    for (area, query), value, unmeasured, exact in zip(aims.named, plain, fainter, surer, strict=True):
+        if unmeasured > MOVED * value:
+            at_level = " from the geolevel's own measurements" if aims.model is VarianceModel.TOP_DOWN else ""
+            raise BudgetError(
+                f"nothing that the strategy measures determines '{query}' at {area}{at_level}, so that its variance is "
+                "infinite. Give a query that determines it a share, or leave out the aim.",
+                code="bad-aim",
+            )
+        if exact < value / MOVED:
+            raise BudgetError(
+                f"'{query}' at {area} is published exactly, by an invariant, so that it has no variance. Leave out the "
+                "aim.",
+                code="bad-aim",
+            )

@@ -1,0 +1,1 @@
+"""Variances as functions of the shares of a budget, with their derivatives."""

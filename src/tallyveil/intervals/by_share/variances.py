@@ -1,0 +1,71 @@
+"""Mean variances of answers over geolevels and families of entities, for any shares, with their derivatives."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.budget.optimal.program import Evaluated
+from tallyveil.intervals.by_share.dual import Dual
+from tallyveil.intervals.by_share.measured import MeasuredQueries
+
+
+class Asked(NamedTuple):
+    """One mean variance: of a query's answers, over a geolevel (its position) or a family of entities (its name)."""
+
+    area: int | str
+    query: str
+
+
+class Estimator(Protocol):
+    """How estimates are made from measurements."""
+
+    def means(self, information: list[Dual], areas: Iterable[int | str]) -> dict[int | str, Dual]:
+        """The mean covariance of every area, from the precision of one geounit of each geolevel."""
+
+
+@dataclass(frozen=True, eq=False)
+class VariancesByShare:
+    """Mean variances of what is asked, for any shares.
+
+    Attributes:
+        queries: What is measured.
+        estimator: How estimates are made.
+        asked: What is asked.
+    """
+
+    queries: MeasuredQueries
+    estimator: Estimator
+    asked: Sequence[Asked]
+
+    def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
+        """The variances at some shares.
+
+        Args:
+            shares: Above 0; shape (shares,).
+            known: Factor on the precision of exact answers.
+            unknown: Factor on the least precision of directions that nothing may inform about.
+        """
+        n_levels, areas = self.queries.n_levels, dict.fromkeys(area for area, _ in self.asked)
+        values = np.zeros(len(self.asked))
+        slopes = np.zeros((len(self.asked), len(shares)))
+        for number, (part, grams) in enumerate(zip(self.queries.parts, self._grams, strict=True)):
+            means = self.estimator.means(self.queries.information(number, shares, known, unknown), areas)
+            classes, rank = part.directions.shape[:2]
+            for place, (area, _) in enumerate(self.asked):
+                found = means[area]
+                values[place] += float(np.sum(found.value[0] * grams[place]))
+                slope = np.einsum("tcij,cij->tc", found.slope[0], grams[place])
+                along = slope.reshape(n_levels, rank, classes)[self.queries.level]
+                slopes[place] += np.einsum("scr,src->s", part.weights, along)
+        return Evaluated(values, slopes)
+
+    @cached_property
+    def _grams(self) -> list[list[Floats]]:
+        """For each part, the Gram blocks of everything asked."""
+        schema = self.queries.algebra.schema
+        by_query = {query: self.queries.grams(schema.query(query)) for _, query in self.asked}
+        return [[by_query[query][part] for _, query in self.asked] for part in range(len(self.queries.parts))]

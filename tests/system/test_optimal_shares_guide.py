@@ -1,0 +1,41 @@
+"""The worked example of docs/optimal-shares.md gives what the page says."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.config.aims import AimsFile
+
+PROJECT = Path(__file__).parents[2]
+PAGE = (PROJECT / "docs" / "optimal-shares.md").read_text()
+
+
+def test_the_example_gives_what_the_page_shows(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (release,) = re.findall(r"```toml\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    Path("release.toml").write_text(release)
+    aims = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
+    Path("aims.toml").write_text(aims)
+    blocks = [
+        f"{state:02d}{county:03d}{block:010d}" for state in (1, 2) for county in (1, 2) for block in range(9)
+    ]
+    pl.DataFrame({"block": blocks}).write_parquet("blocks.parquet")
+    line = re.search(r"```\ntallyveil (plan release.toml --optimise .*?)\n```", PAGE)[1]
+    said = " ".join(command(*line.split()).split())
+    shown = re.search(r"```\n(gap .*?)```", PAGE, re.DOTALL)[1].strip().splitlines()
+    assert len(shown) == 8
+    assert [one for one in shown if " ".join(one.split()) not in said] == []
+    strategy = release[: release.index("[strategy]")] + release[release.index("[[invariants]]") :]
+    Path("better.toml").write_text(strategy + "\n" + Path("shares.toml").read_text())
+    assert "Plan of release my-release" in command("plan", "better.toml")
+
+
+def test_every_key_is_on_the_page():
+    keys = {name: field.alias or name for name, field in AimsFile.model_fields.items()}
+    table = PAGE.split("| key | meaning |")[1].split("\n\n")[0]
+    assert [key for key in keys.values() if f"`{key}`" not in table and f"[{key}" not in table] == []
+    target = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
+    file = AimsFile.model_validate({"model": "topdown", "minimise": "rho", **tomllib.loads(target)})
+    assert float(file.target[0].deviation()) < 10 / 1.95

@@ -1,0 +1,120 @@
+"""The program of the best shares: against closed forms, and its bound against any other shares."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallyveil.budget.optimal.fractions import LOSS, rounded_shares
+from tallyveil.budget.optimal.program import Evaluated, Program
+from tallyveil.budget.optimal.solve import solve
+
+
+def separate(*factors):
+    """Each share buys one unrelated count: f_k = factor_k / w_k."""
+    sizes = np.array(factors, float)
+
+    def variances(w):
+        return Evaluated(sizes / w, np.diag(-sizes / w**2))
+
+    return variances
+
+
+def shared(seed, aims=6, shares=9, dim=4):
+    """Variances of random answers, from random queries of a few cells."""
+    rng = np.random.default_rng(seed)
+    queries = rng.normal(size=(shares, dim)) * 10.0 ** rng.uniform(-2, 2, (shares, 1))
+    answers = rng.normal(size=(aims, dim))
+
+    def variances(w):
+        information = np.einsum("s,si,sj->ij", w, queries, queries)
+        solved = np.linalg.solve(information, answers.T)  # dim x aims
+        values = np.einsum("ki,ik->k", answers, solved)
+        return Evaluated(values, -((queries @ solved) ** 2).T)
+
+    return variances
+
+
+def free(n):
+    return np.full(n, np.inf)
+
+
+def test_the_smallest_sum_is_that_of_square_roots():
+    found = solve(
+        Program(np.ones(3), False, free(3), np.full(3, 1e-9)), separate(1, 4, 9), np.full(3, 1 / 3), gap=1e-6
+    )
+    assert found.objective == pytest.approx(36, rel=1e-6)
+    assert found.shares == pytest.approx(np.array([1, 2, 3]) / 6, rel=1e-4)
+    assert 36 * (1 - 1e-6) <= found.bound <= 36
+
+
+def test_the_smallest_maximum_makes_all_equal():
+    found = solve(
+        Program(np.ones(3), True, free(3), np.full(3, 1e-9)), separate(1, 4, 9), np.full(3, 1 / 3), gap=1e-7
+    )
+    assert found.objective == pytest.approx(14, rel=1e-6)
+    assert found.found.values == pytest.approx(np.full(3, 14.0), rel=1e-5)
+
+
+def test_limits_hold():
+    limits = np.array([4.0, np.inf, np.inf])
+    program = Program(np.ones(3), False, limits, np.full(3, 1e-9))
+    found = solve(program, separate(1, 4, 9), np.array([0.3, 0.3, 0.4]), gap=1e-6)
+    # A quarter is needed for the limit; the rest is divided as 2 to 3.
+    assert found.shares == pytest.approx([0.25, 0.3, 0.45], rel=1e-3)
+    assert program.within_limits(found.found.values)
+
+
+def test_what_is_kept_is_kept_and_the_gap_still_closes():
+    least = np.array([0.5, 1e-6, 1e-6])
+    found = solve(Program(np.ones(3), False, free(3), least), separate(1, 4, 9), np.array([0.6, 0.2, 0.2]))
+    assert found.shares[0] >= 0.5
+    assert found.shares == pytest.approx([0.5, 0.2, 0.3], rel=2e-2)
+    assert found.gap <= 5e-4
+
+
+def test_shares_of_very_different_sizes():
+    factors = 10.0 ** np.arange(-8, 9, 2)
+    program = Program(np.ones(9), False, free(9), np.full(9, 1e-12))
+    found = solve(program, separate(*factors), np.full(9, 1 / 9), gap=1e-6)
+    assert found.objective == pytest.approx(np.sqrt(factors).sum() ** 2, rel=1e-6)
+
+
+@pytest.mark.parametrize("of_maximum", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_other_shares_are_below_the_bound(seed, of_maximum):
+    variances, rng = shared(seed), np.random.default_rng(seed + 100)
+    start = np.full(9, 1 / 9)
+    reference = variances(start).values
+    limits = np.where(rng.random(6) < 0.5, reference, np.inf)
+    program = Program(1 / reference, of_maximum, limits, np.full(9, 1e-7))
+    found = solve(program, variances, start)
+    assert program.within_limits(found.found.values)
+    assert found.gap <= 5e-4
+    for _ in range(200):
+        other = rng.dirichlet(np.full(9, 0.5)) * 0.999 + 0.001 / 9
+        other = 0.9 * found.shares + 0.1 * other if rng.random() < 0.5 else other
+        values = variances(other).values
+        assert not program.within_limits(values) or program.objective(values) >= found.bound
+
+
+def test_a_bound_holds_for_any_weights_of_the_limits():
+    variances = shared(1)
+    start = np.full(9, 1 / 9)
+    at_start = variances(start)
+    program = Program(np.ones(6), False, at_start.values, np.full(9, 1e-7))
+    best = solve(program, variances, start, gap=1e-3)
+    for seed in range(20):
+        prices = np.random.default_rng(seed).exponential(size=6)
+        bound = program.lower_bound(at_start, start, np.ones(6), prices)
+        assert bound <= best.objective
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=60))
+def test_rounding_loses_little_of_any_share(sizes):
+    shares = np.array(sizes) / sum(sizes)
+    found = rounded_shares(shares)
+    assert sum(found) == 1
+    assert all(float(new) * (1 + LOSS) >= old * (1 - 1e-12) for new, old in zip(found, shares, strict=True))
+    assert len({(one.denominator and 2500 * len(shares) + len(shares)) for one in found}) == 1
