@@ -109,7 +109,7 @@ def smallest_chunk() -> tuple[Rules, Chunk]:
         columns=wanted.columns,
         widths=wanted.widths,
         value_begin=wanted.value_begin,
-        values=values,
+        values=values.astype(np.float64),
         weights=np.array([[1.0, 1.0], [0.5, 0.5]]),
         lower=np.array([[1], [0]]),
         upper=np.array([[9], [UNBOUNDED]]),
