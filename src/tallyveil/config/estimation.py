@@ -68,14 +68,14 @@ def require_tree_blocks(plan: ReleasePlan) -> None:
     if not plan.estimating.uses_tree:
         return
     # A plan without these values does not wait for compiled code to be imported.
-    from tallyveil.intervals.algebra import derive_algebra
+    from tallyveil.intervals import algebra
 
     strategy, schema = plan.strategy, plan.schema
     names = {name for level in plan.geolevels for name in strategy.queries(level)}
     groups = [layer for name in sorted(names) for layer in schema.query(name).layers]
     groups += [schema.query(item.query) for item in plan.invariants]
     try:
-        derive_algebra(schema, groups)
+        algebra.derive_algebra(schema, groups, largest_block=algebra.LARGEST_BLOCK)
     except SchemaError as error:
         raise ConfigError(
             f'[estimation] values = "tree" cannot be computed: {error} Or write values = "own".',

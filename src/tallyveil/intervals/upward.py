@@ -40,11 +40,11 @@ from tallyveil.kernels.tree.upward import (
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.universe.query_group import QueryGroup
 
-GEOUNITS_AT_ONCE = 256
-"""Geounits of each geolevel above the finest whose blocks are in memory at once."""
+GEOUNITS_AT_ONCE, CELLS_AT_ONCE = 256, 1 << 20
+"""Most geounits of each geolevel above the finest, and most of their cells, whose estimates are in memory at once."""
 
-FINEST_AT_ONCE = 2048
-"""Finest geounits whose noisy answers a thread has in memory at once."""
+FINEST_AT_ONCE, ANSWERS_AT_ONCE = 2048, 1 << 23
+"""Most finest geounits, and most of their noisy answers, that a thread has in memory at once."""
 
 GEOUNITS_PER_CALL = 32
 
@@ -179,7 +179,7 @@ def sweep_up(
     """
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         sweep = _Sweep(upward, source, exact, receive, pool, max(1, workers))
-        for first, last in _pieces(0, upward.model.spine.n_geounits(0), GEOUNITS_AT_ONCE):
+        for first, last in _pieces(0, upward.model.spine.n_geounits(0), sweep.at_once):
             if upward.model.spine.n_levels > 1:
                 sweep.rise(0, first, last)
 
@@ -199,6 +199,11 @@ class _Sweep:
     pool: ThreadPoolExecutor
     workers: int
 
+    @property
+    def at_once(self) -> int:
+        """Number of geounits of a geolevel above the finest that are done together."""
+        return max(1, min(GEOUNITS_AT_ONCE, CELLS_AT_ONCE // self.upward.algebra.n_cells))
+
     def rise(self, level: int, first: int, last: int) -> Sums:
         """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
         spine = self.upward.model.spine
@@ -208,7 +213,7 @@ class _Sweep:
         if level + 1 == spine.finest:
             self._add_finest(begin, end, parent, sums)
         else:
-            for start, stop in _pieces(begin, end, GEOUNITS_AT_ONCE):
+            for start, stop in _pieces(begin, end, self.at_once):
                 add_children(self.rise(level + 1, start, stop), parent[start - begin : stop - begin], sums)
         self._learn(level, first, last, sums)
         return sums
@@ -246,7 +251,7 @@ class _Sweep:
         own, basis = model.levels[level], self.upward.algebra.basis
         precisions = own.precisions if len(own.precisions) == 1 else own.precisions[first:last]
         measured = np.broadcast_to(precisions.any(axis=1).astype(np.int64), (n,))
-        free = ~model.zero_patterns.all(axis=0)
+        free: NDArray[np.bool_] = np.logical_not(model.zero_patterns.all(axis=0))
         asked = tuple(_asked(own.measured, free, np.array([used])) for used in (0.0, 1.0))
         values = self._summed(level, first, measured, asked, np.arange(n))
         exact = self._exact_sums(level, first, last, np.arange(n), n)
@@ -292,7 +297,8 @@ class _Sweep:
             add_answers(wanted.answers, wanted.begin, runs, rows, values, begin[:-1], found)
             return least, found
 
-        pieces = _pieces(0, len(kind), FINEST_AT_ONCE)
+        at_once = max(1, min(FINEST_AT_ONCE, ANSWERS_AT_ONCE // max(1, out.shape[1])))
+        pieces = _pieces(0, len(kind), at_once)
         for some in (pieces[k : k + self.workers] for k in range(0, len(pieces), self.workers)):
             for least, found in self.pool.map(work, some):
                 out[least : least + len(found)] += found
@@ -318,7 +324,7 @@ def _wanted(
     starts = np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))
     child_begin = first + np.append(starts, len(kind)).astype(np.int64)
     kinds = kind[starts]
-    widths = np.array([[len(own) for own in one] for one in asked], np.int64)[kinds].T
+    widths = np.ascontiguousarray(np.array([[len(own) for own in one] for one in asked], np.int64)[kinds].T)
     ends = np.cumsum(widths.reshape(-1)).reshape(widths.shape)
     n_values = widths * np.diff(child_begin)
     value_ends = np.cumsum(n_values.reshape(-1)).reshape(widths.shape)

@@ -16,10 +16,11 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.measurements.store import measurement_name, write_measurements, write_support_measurements
 from tallyveil.plan.estimating import TREE_VALUES, EstimationPlan
+from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.implied_bounds import with_implied_bounds
-from tallyveil.postprocess.level import KeepMeasurements, LevelOutcome, estimate_level, n_families
+from tallyveil.postprocess.level import LevelOutcome, estimate_level, n_families
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Integers, Numbers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.geography.spine import Spine
@@ -208,9 +208,9 @@ class FamilyBuilder:
     ) -> MeasuredQuery:
         labels, answers = _labels(group, support)
         asked = start, start + len(variances), answers
-        values: Numbers
         if self.tree is None:
-            values = self.source.measure(self.geolevel, group.name, *asked).values
+            noisy = self.source.measure(self.geolevel, group.name, *asked)
+            values = noisy.values.astype(np.float64)
         else:
             values = self.tree.answers(self.geolevel, group, *asked)
         return MeasuredQuery(group.name, labels, values, variances, layer)

@@ -15,8 +15,10 @@ from typing import Final
 import numpy as np
 
 from tallyveil.arrays import Floats, Integers, NarrowArray
+from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
+from tallyveil.intervals.algebra import LARGEST_BLOCK
 from tallyveil.intervals.model import model_of_strategy
 from tallyveil.intervals.upward import Upward, sweep_up, upward_of
 from tallyveil.kernels.tree.upward import family_answers
@@ -71,8 +73,7 @@ def prepared_sweep(
         hierarchies: The spine, and the share of the budget of each geounit.
         constraints: Invariants and public bounds.
     Raises:
-        SchemaError: the measured queries need larger blocks than are allowed.
-        ConstraintError: the public zeros need larger blocks than are allowed.
+        ConstraintError: the public zeros, or the measured queries, need larger blocks than are allowed.
     """
     if not plan.uses_tree:
         return None
@@ -82,14 +83,23 @@ def prepared_sweep(
         level = table.of_geounits
         if table.is_exact and level >= 0:
             invariants.setdefault(spine.geolevels[level], []).append(table)
-    model = model_of_strategy(
-        plan.schema,
-        spine,
-        plan.strategy,
-        shares=hierarchies.shares,
-        invariants={name: [table.query.name for table in tables] for name, tables in invariants.items()},
-        zeros=[zeros_of(table, spine) for table in constraints if not table.is_exact],
-    )
+    zeros = [zeros_of(table, spine) for table in constraints if not table.is_exact]
+    named = {name: [table.query.name for table in tables] for name, tables in invariants.items()}
+    try:
+        model = model_of_strategy(
+            plan.schema,
+            spine,
+            plan.strategy,
+            shares=hierarchies.shares,
+            invariants=named,
+            zeros=zeros,
+            largest_block=LARGEST_BLOCK,
+        )
+    except (SchemaError, ConstraintError) as error:
+        raise ConstraintError(
+            f'[estimation] values = "tree" cannot be computed: {error} Or write values = "own".',
+            code="zeros-not-kept",
+        ) from None
     exact = {
         name: np.concatenate(
             [

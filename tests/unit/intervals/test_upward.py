@@ -1,6 +1,7 @@
 """The sweep up the tree against dense generalised least squares of each geounit's subtree, on random trees."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from tallyveil.universe import Attribute, Recode, Schema
 class Source:
     """Noisy answers held in memory: by geolevel, one table for each measured query."""
 
-    model: object
+    model: Any
     tables: dict
 
     def measure(self, geolevel, query, start, stop, answers):
@@ -79,8 +80,8 @@ def of_subtree(model, source, exact, level, geounit):
     members = np.flatnonzero(spine.ancestors(level) == geounit)
     normal = np.zeros((len(members) * n_cells,) * 2)
     right = np.zeros(len(normal))
-    rows = [np.eye(len(normal))[model.zero_patterns[model.zero_pattern[members]].reshape(-1)]]
-    values = [np.zeros(len(rows[0]))]
+    exact_rows = [np.eye(len(normal))[model.zero_patterns[model.zero_pattern[members]].reshape(-1)]]
+    exact_values = [np.zeros(len(exact_rows[0]))]
     for finer in range(level, spine.n_levels):
         own, above = model.levels[finer], spine.ancestors(finer)[members]
         for g in np.unique(above):
@@ -91,9 +92,9 @@ def of_subtree(model, source, exact, level, geounit):
                 normal += precisions[q] * asked.T @ asked
                 right += precisions[q] * asked.T @ source.tables[own.geolevel][q][g]
             if own.invariants:
-                rows += [np.kron(inside, matrix(group)) for group in own.invariants]
-                values.append(exact[own.geolevel][g])
-    rows, values = np.concatenate(rows), np.concatenate(values)
+                exact_rows += [np.kron(inside, matrix(group)) for group in own.invariants]
+                exact_values.append(exact[own.geolevel][g])
+    rows, values = np.concatenate(exact_rows), np.concatenate(exact_values)
     particular = np.linalg.lstsq(rows, values, rcond=1e-10)[0] if len(rows) else np.zeros(len(normal))
     sizes, vectors = np.linalg.eigh(rows.T @ rows)
     free = vectors[:, sizes < 1e-8]
@@ -184,7 +185,7 @@ def test_rows_are_factors_of_the_information(seed):
     for q, group in enumerate(groups):
         blocks = []
         for k, d in enumerate(model.algebra.basis.dims):
-            begin, count = rows.begin[q, k], rows.count[q, k]
+            begin, count = rows.begin[q, k], rows.counts[q, k]
             own = rows.entries[begin : begin + count * d].reshape(count, d)
             blocks.append((own.T @ own).ravel())
         np.testing.assert_allclose(np.concatenate(blocks), information(model.algebra, group), atol=1e-12)

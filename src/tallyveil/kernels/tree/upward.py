@@ -49,12 +49,12 @@ class BlockRows(NamedTuple):
 
     Attributes:
         begin: Where the rows of each query and class begin in `entries`; shape (Q, K).
-        count: Number of these rows; shape (Q, K).
+        counts: Number of these rows; shape (Q, K).
         entries: Row after row, each as long as the block is wide.
     """
 
     begin: Integers
-    count: Integers
+    counts: Integers
     entries: Floats
 
 
@@ -149,7 +149,7 @@ def learn_measured(basis: Basis, learned: Learned, precisions: Floats, spread: F
         free = loose[place:end] if loose.size else loose
         for q in range(precisions.size):
             if precisions[q] > 0.0:
-                for r in range(rows.count[q, k]):
+                for r in range(rows.counts[q, k]):
                     at = rows.begin[q, k] + r * d
                     _learn(own, free, d, rows.entries[at : at + d], 1.0 / precisions[q], 0.0, m, u)
 
@@ -188,7 +188,7 @@ def learn_exact(
             own = spread[place:end]
             free = loose[place:end] if loose.size else loose
             first, mult = basis.coefficients[k], basis.mults[k]
-            for r in range(rows.count[q, k]):
+            for r in range(rows.counts[q, k]):
                 row = rows.entries[rows.begin[q, k] + r * d : rows.begin[q, k] + (r + 1) * d]
                 source, total = _learn(own, free, d, row, 0.0, learned.least, m, u)
                 if source != KNOWN:

@@ -1,0 +1,184 @@
+"""Releases whose families are fitted to what is measured in or below each geounit: `[estimation] values = "tree"`."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tallyveil.config.load import load_estimation, load_plan
+from tallyveil.errors import ConfigError, ConstraintError
+from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.intervals import upward
+from tallyveil.measurements.store import StoredMeasurements
+from tallyveil.noise.key import insecure_key
+from tallyveil.plan.release import ReleasePlan
+from tallyveil.plan.resources import predict, sizes_of_blocks
+from tallyveil.postprocess import chunks
+from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.measured import open_measurements
+from tallyveil.release.histograms import read_histogram
+
+from .test_measure_estimate import SUBSPACE, assert_same_numbers
+from .test_release_spine import SHARES, SPINE, write_entities
+
+KEY = insecure_key("tree")
+TREE = '[estimation]\nvalues = "tree"\n\n[estimation.passes]'
+
+
+@pytest.fixture
+def tree_release(edit) -> Path:
+    """The small release with values of the tree."""
+    return edit("[estimation.passes]", TREE)
+
+
+def estimation_in(root: Path) -> Any:
+    """How the plan of a release says that it is estimated."""
+    return json.loads((root / "plan.json").read_text())["estimation"]
+
+
+def test_no_number_depends_on_threads_chunks_or_files(tree_release, tmp_path, monkeypatch):
+    plan = load_plan(tree_release)
+    run_release(plan, tmp_path / "usual", test_key=KEY, workers=1)
+    for place, name, value in (
+        (upward, "GEOUNITS_AT_ONCE", 1),
+        (upward, "FINEST_AT_ONCE", 5),
+        (chunks, "SMALLEST", 1),
+        (chunks, "LARGEST", 40),
+    ):
+        monkeypatch.setattr(place, name, value)
+    run_release(plan, tmp_path / "other", test_key=KEY, workers=2)
+    assert_same_numbers(tmp_path / "usual", tmp_path / "other")
+    measured = measure_release(plan, tmp_path / "measured", test_key=KEY).path
+    estimate_release(open_measurements(measured), tmp_path / "estimated", workers=2)
+    assert_same_numbers(tmp_path / "usual", tmp_path / "estimated")
+    for folder in ("usual", "estimated"):
+        stated = estimation_in(tmp_path / folder)
+        assert {level: item.get("values") for level, item in stated.items()} == {
+            "Region": "tree",
+            "Town": "tree",
+            "Block": None,
+        }
+        manifest = json.loads((tmp_path / folder / "manifest.json").read_text())
+        assert "values of the tree" in [one["stage"] for one in manifest["performance"]]
+
+
+def test_measurements_of_a_plan_without_it_can_be_estimated_with_it(small_release, tmp_path):
+    """Noise on the support alone, and the constraints, are as before; only counts above the finest geolevel change."""
+    measured = measure_release(load_plan(small_release), tmp_path / "measured", test_key=KEY).path
+    own = run_release(load_plan(small_release), tmp_path / "run", test_key=KEY).path
+    opened = open_measurements(measured)
+    settings = tmp_path / "estimation.toml"
+    settings.write_text(
+        f'{TREE}\n"*" = [["total"], ["*"]]\n[estimation.rounding]\n"*" = [["total"], ["home", "age*home"]]\n'
+    )
+    estimation = load_estimation(settings, opened.plan)
+    assert [item.values for _, item in estimation] == ["tree", "tree", "own"]
+    tree = estimate_release(opened, tmp_path / "tree", estimation).path
+    same = estimate_release(opened, tmp_path / "own").path
+    assert_same_numbers(own, same)
+    schema, spine = opened.plan.schema, opened.hierarchies.spine
+    totals = [read_histogram(root, "Region", schema, spine).counts.sum() for root in (own, tree)]
+    assert totals[0] == totals[1]  # the exact total
+    changed = [(one / "histogram" / "Town.parquet").read_bytes() for one in (own, tree)]
+    assert changed[0] != changed[1]
+    assert "values" not in estimation_in(own)["Town"]
+
+
+def test_support_measurements_are_the_noisy_answers(tree_release, tmp_path):
+    """What is published as measured is what was drawn, whatever the families are fitted to."""
+    plan = load_plan(tree_release)
+    full = run_release(plan, tmp_path / "full", test_key=KEY).path
+    some = run_release(replace(plan, measurements="support"), tmp_path / "support", test_key=KEY).path
+    spine = read_hierarchies(plan).spine
+    one, other = (StoredMeasurements(root, spine) for root in (full, some))
+    asked = ("Town", "total", 0, spine.n_geounits(1), np.zeros(1, np.int64))
+    assert np.array_equal(one.measure(*asked).values, other.measure(*asked).values)
+
+
+def test_bypassed_geounits_and_a_changed_spine(tree_release, tmp_path):
+    write_entities(tree_release.parent)
+    text = tree_release.read_text()
+    start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
+    tree_release.write_text(text[:start] + SHARES + text[stop:] + 'entities = ["place"]\n' + SPINE)
+    outcome = run_release(load_plan(tree_release), tmp_path / "out", test_key=KEY)
+    statuses = {name for level in outcome.manifest.body["solver"].values() for name in level["estimate"]}
+    assert statuses <= {"certified", "certified_by_more_sweeps", "copied", "empty"}
+
+
+def test_counts_drawn_on_a_lattice_are_refused(tree_release, edit, tmp_path):
+    edit(
+        'neighbours = "bounded"\nmechanism = "discrete_gaussian"\nrho = "2"',
+        'neighbours = "bounded"\nmechanism = "discrete_gaussian"\nrho = "3"',
+    )
+    with pytest.raises(ConfigError, match="drawn on a lattice") as refused:
+        load_plan(edit("[[bounds]]", SUBSPACE.replace("1/4", "1/100")))
+    assert refused.value.code == "tree-values"
+
+
+def test_queries_that_need_large_blocks_are_refused_by_the_plan(tree_release, monkeypatch):
+    monkeypatch.setattr("tallyveil.intervals.algebra.LARGEST_BLOCK", 1)
+    with pytest.raises(ConfigError, match='Or write values = "own"') as refused:
+        load_plan(tree_release)
+    assert refused.value.code == "tree-values"
+
+
+def test_a_country_fits_into_eight_gibibytes(tree_release):
+    plan = load_plan(tree_release)
+    own = replace(
+        plan, estimation=tuple((name, replace(item, values="own")) for name, item in plan.estimation)
+    )
+    sizes = sizes_of_blocks(3, 8_000_000, 330_000_000)
+    tree, usual = predict(plan, sizes), predict(own, sizes)
+    above = sum(sizes.geounits[:-1])
+    assert tree.memory - usual.memory == 4 * above * plan.schema.size
+    assert [name for name, _ in tree.seconds if name not in dict(usual.seconds)] == ["values of the tree"]
+
+
+def errors(plan: ReleasePlan, out: Path, key: bytes) -> dict[str, float]:
+    """Mean absolute error of cells and totals of towns."""
+    run_release(replace(plan, microdata=False, tables=("total",)), out, test_key=key)
+    hierarchies = read_hierarchies(plan)
+    truth = read_histograms(plan, hierarchies.spine)[1]
+    found = read_histogram(out, "Town", plan.schema, hierarchies.spine)
+    tables = []
+    for counts in (truth, found):
+        table = np.zeros((counts.n_geounits, plan.schema.size))
+        rows, cells, persons = counts.rows(0, counts.n_geounits)
+        table[rows, cells] = persons
+        tables.append(table)
+    wrong = tables[1] - tables[0]
+    return {"cells": float(abs(wrong).mean()), "total": float(abs(wrong.sum(axis=1)).mean())}
+
+
+def test_errors_of_the_middle_geolevel_fall(small_release, tmp_path, monkeypatch):
+    """The keys are fixed, so the outcome is: the ratios are 0.65 for cells and 0.55 for totals."""
+    own, keys = load_plan(small_release), range(8)
+    tree = replace(
+        own,
+        estimation=tuple(
+            (name, item if name == "Block" else replace(item, values="tree")) for name, item in own.estimation
+        ),
+    )
+    shared = own.measuring_digest()
+    monkeypatch.setattr(ReleasePlan, "measuring_digest", lambda plan: shared)  # the same noise for both
+    found = {
+        name: [errors(plan, tmp_path / f"{name}{k}", insecure_key(f"middle {k}")) for k in keys]
+        for name, plan in (("own", own), ("tree", tree))
+    }
+    ratios = {
+        what: sum(one[what] for one in found["tree"]) / sum(one[what] for one in found["own"])
+        for what in ("cells", "total")
+    }
+    assert ratios["cells"] < 0.75
+    assert ratios["total"] < 0.75
+
+
+def test_zeros_that_are_too_fine_are_refused(tree_release, tmp_path, monkeypatch):
+    monkeypatch.setattr("tallyveil.postprocess.tree_values.LARGEST_BLOCK", 1)
+    with pytest.raises(ConstraintError, match='values = "tree"'):
+        run_release(load_plan(tree_release), tmp_path / "out", test_key=KEY)
+    assert not (tmp_path / "out" / "ledger.jsonl").exists()
