@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tallyveil.config.load import load_estimation, load_plan
-from tallyveil.errors import ConfigError, ConstraintError
+from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.intervals import upward
@@ -17,7 +17,7 @@ from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.resources import predict, sizes_of_blocks
-from tallyveil.postprocess import chunks
+from tallyveil.postprocess import chunks, tree_values
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.histograms import read_histogram
@@ -119,11 +119,20 @@ def test_counts_drawn_on_a_lattice_are_refused(tree_release, edit, tmp_path):
     assert refused.value.code == "tree-values"
 
 
-def test_queries_that_need_large_blocks_are_refused_by_the_plan(tree_release, monkeypatch):
-    monkeypatch.setattr("tallyveil.intervals.algebra.LARGEST_BLOCK", 1)
-    with pytest.raises(ConfigError, match='Or write values = "own"') as refused:
-        load_plan(tree_release)
-    assert refused.value.code == "tree-values"
+def test_where_blocks_are_too_large_the_sweep_goes_query_by_query(tree_release, tmp_path, monkeypatch):
+    plan = load_plan(tree_release)
+    full = run_release(plan, tmp_path / "full", test_key=KEY)
+    monkeypatch.setattr(tree_values, "LARGEST_BLOCK", 1)
+    alone = run_release(plan, tmp_path / "alone", test_key=KEY, workers=1)
+    for outcome, name in ((full, "full"), (alone, "query by query")):
+        stated = {level: one.get("values") for level, one in outcome.manifest.body["solver"].items()}
+        assert stated == {"Region": name, "Town": name, "Block": None}
+    monkeypatch.setattr(upward, "GEOUNITS_AT_ONCE", 1)
+    monkeypatch.setattr(upward, "FINEST_AT_ONCE", 5)
+    run_release(plan, tmp_path / "again", test_key=KEY, workers=2)
+    assert_same_numbers(tmp_path / "alone", tmp_path / "again")
+    changed = [(tmp_path / name / "histogram" / "Town.parquet").read_bytes() for name in ("full", "alone")]
+    assert changed[0] != changed[1]
 
 
 def test_a_country_fits_into_eight_gibibytes(tree_release):
@@ -175,10 +184,3 @@ def test_errors_of_the_middle_geolevel_fall(small_release, tmp_path, monkeypatch
     }
     assert ratios["cells"] < 0.75
     assert ratios["total"] < 0.75
-
-
-def test_zeros_that_are_too_fine_are_refused(tree_release, tmp_path, monkeypatch):
-    monkeypatch.setattr("tallyveil.postprocess.tree_values.LARGEST_BLOCK", 1)
-    with pytest.raises(ConstraintError, match='values = "tree"'):
-        run_release(load_plan(tree_release), tmp_path / "out", test_key=KEY)
-    assert not (tmp_path / "out" / "ledger.jsonl").exists()

@@ -11,7 +11,7 @@ from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
 from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.budget.target import rho_for_target
-from tallyveil.config.estimation import estimation_of, require_tree_blocks
+from tallyveil.config.estimation import estimation_of
 from tallyveil.config.lookups import by_geolevel, known_query, partition_query
 from tallyveil.config.models import (
     BoundsTable,
@@ -79,7 +79,6 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
     )
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
-    require_tree_blocks(plan)
     return plan
 
 

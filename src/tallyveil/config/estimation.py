@@ -7,9 +7,8 @@ from tallyveil.budget.presets import StrategyPreset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import by_geolevel, partition_query
 from tallyveil.config.models import EstimationTable
-from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.errors import ConfigError
 from tallyveil.plan.estimating import GeolevelEstimation
-from tallyveil.plan.release import ReleasePlan
 from tallyveil.universe.schema import Schema
 
 DEFAULT_PASSES = [["*"]]
@@ -57,30 +56,6 @@ def estimation_of(
         )
         for name in geolevels
     )
-
-
-def require_tree_blocks(plan: ReleasePlan) -> None:
-    """Refuse values of the tree for queries whose covariances are too large. Public zeros are checked with the data.
-
-    Raises:
-        ConfigError: the queries together need blocks that are larger than the limit.
-    """
-    if not plan.estimating.uses_tree:
-        return
-    # A plan without these values does not wait for compiled code to be imported.
-    from tallyveil.intervals import algebra
-
-    strategy, schema = plan.strategy, plan.schema
-    names = {name for level in plan.geolevels for name in strategy.queries(level)}
-    groups = [layer for name in sorted(names) for layer in schema.query(name).layers]
-    groups += [schema.query(item.query) for item in plan.invariants]
-    try:
-        algebra.derive_algebra(schema, groups, largest_block=algebra.LARGEST_BLOCK)
-    except SchemaError as error:
-        raise ConfigError(
-            f'[estimation] values = "tree" cannot be computed: {error} Or write values = "own".',
-            code="tree-values",
-        ) from None
 
 
 def _lists(steps: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]) -> dict[str, list[list[str]]]:

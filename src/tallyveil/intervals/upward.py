@@ -12,31 +12,15 @@ Worked case. A parent is measured as 5 and its children as 1 and 2, all with var
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Floats, Integers
-from tallyveil.intervals.algebra import BlockAlgebra, information, zero_blocks
-from tallyveil.intervals.axis import factor_rows
-from tallyveil.intervals.cascade import cascade_of
+from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.intervals.fit import share
-from tallyveil.intervals.model import LevelModel, TreeModel
-from tallyveil.kernels.tree.upward import (
-    LOOSE,
-    Alike,
-    BlockRows,
-    Learned,
-    Signatures,
-    Sums,
-    add_answers,
-    add_children,
-    add_finest,
-    cell_estimates,
-    learn_exact,
-    learn_level,
-    learn_measured,
-)
+from tallyveil.intervals.model import TreeModel
+from tallyveil.kernels.tree.upward import Alike, Sums, add_answers, add_children
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.universe.query_group import QueryGroup
 
@@ -48,109 +32,90 @@ FINEST_AT_ONCE, ANSWERS_AT_ONCE = 2048, 1 << 23
 
 GEOUNITS_PER_CALL = 32
 
-LEAST_VARIANCE = 1e-7
-"""Part of the smallest variance of a measurement below which a variance is a rounding error of zero."""
-
 Receive = Callable[[int, int, Floats], None]
-"""Takes the number of a geolevel, a first geounit, and the estimated cells of it and of those that follow it."""
+"""Takes the number of a geolevel, a first geounit, and the results of it and of those that follow it."""
+
+
+class Told(NamedTuple):
+    """What the geounits of one geolevel are told; one row a geounit.
+
+    Attributes:
+        values: Noisy answers, one query after the other.
+        precisions: 1 / variance of each query, or one row for all geounits.
+        exact: Answers of the invariants, one query after the other.
+    """
+
+    values: Integers
+    precisions: Floats
+    exact: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Upward:
-    """What the sweep needs besides the measurements.
+class FinestKinds:
+    """Kinds of finest geounits. Those of a kind have the same precisions and zeros.
 
     Attributes:
-        model: Spine, precisions, zeros and invariants.
-        levels: What the geounits of each geolevel are told, root first.
-        signatures: What finest geounits with the same precisions and zeros have in common.
-        signature: Signature of each finest geounit.
-        asked: For each signature, the numbers of the answers of each query that are not known to be zero.
-        has_loose: Whether the finest measurements leave a direction of a finest geounit undetermined.
+        kind: Kind of each finest geounit.
+        precisions: 1 / variance of each query, one row a kind.
+        zeros: Cells that are zero, one row a kind.
+        asked: For each kind, the numbers of the answers of each query that are not known to be zero.
     """
 
-    model: TreeModel
-    levels: tuple[Learned, ...]
-    signatures: Signatures
-    signature: Integers
+    kind: Integers
+    precisions: Floats
+    zeros: NDArray[np.bool_]
     asked: tuple[tuple[Integers, ...], ...]
-    has_loose: bool
+
+
+class Sweep(Protocol):
+    """A way of sweeping up a spine, prepared for a model."""
 
     @property
-    def algebra(self) -> BlockAlgebra:
-        """The algebra of the blocks."""
-        return self.model.algebra
+    def name(self) -> str:
+        """What manifests call it."""
+        ...
+
+    @property
+    def model(self) -> TreeModel:
+        """Spine, precisions, zeros and invariants."""
+        ...
+
+    @property
+    def finest(self) -> FinestKinds:
+        """The kinds of finest geounits."""
+        ...
+
+    def width(self, level: int) -> int:
+        """Number of results that a geounit of a geolevel has."""
+        ...
+
+    def table(self, level: int, group: QueryGroup) -> Int32s:
+        """The answer of a measured query in which each result counts; -1 for none."""
+        ...
+
+    def nothing(self, n: int) -> Sums:
+        """Sums over no children, of n geounits."""
+        ...
+
+    def add_finest(self, alike: Alike, sums: Sums, first: int, last: int) -> None:
+        """Add the finest geounits of parents first..last."""
+        ...
+
+    def learn(self, level: int, told: Told, sums: Sums, span: tuple[int, int], out: Floats) -> None:
+        """Turn sums over the children of the geounits of a span into their own, and write their results."""
+        ...
 
 
-def upward_of(model: TreeModel) -> Upward:
-    """Prepare the sweep of a model. No measurement is read."""
-    highest = max(float(level.precisions.max(initial=0.0)) for level in model.levels)
-    least = LEAST_VARIANCE / highest if highest else 0.0
-    levels = tuple(_learned(model.algebra, level, least) for level in model.levels)
+def finest_kinds(model: TreeModel) -> FinestKinds:
+    """The kinds of a model's finest geounits."""
     finest = model.levels[-1]
     rows, row = np.unique(finest.precisions, axis=0, return_inverse=True)
     row = np.broadcast_to(row.reshape(-1), (len(model.zero_pattern),)) if len(rows) == 1 else row.reshape(-1)
-    pairs, signature = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
-    precisions = rows[pairs // len(model.zero_patterns)]
+    pairs, kind = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
+    precisions = np.ascontiguousarray(rows[pairs // len(model.zero_patterns)])
     zeros = model.zero_patterns[pairs % len(model.zero_patterns)]
-    signatures = _signatures(model.algebra, levels[-1], precisions, zeros)
-    return Upward(
-        model,
-        levels,
-        signatures,
-        signature.reshape(-1).astype(np.int64),
-        tuple(_asked(finest.measured, ~own, used) for own, used in zip(zeros, precisions, strict=True)),
-        bool(np.abs(signatures.left).max(initial=0.0) > LOOSE),
-    )
-
-
-def _learned(algebra: BlockAlgebra, level: LevelModel, least: float) -> Learned:
-    blocks = [information(algebra, group) for group in level.measured]
-    return Learned(
-        cascade_of(level.measured, algebra.n_cells),
-        block_rows(algebra, level.measured),
-        np.array(blocks, dtype=np.float64).reshape(-1, algebra.n_block_entries),
-        cascade_of(level.invariants, algebra.n_cells, averaged=True),
-        block_rows(algebra, level.invariants),
-        least,
-    )
-
-
-def block_rows(algebra: BlockAlgebra, groups: Sequence[QueryGroup]) -> BlockRows:
-    """The rows of queries in each class: products over attributes of the rows of their factors."""
-    begin, count, entries, place = [], [], [], 0
-    for group in groups:
-        factors = [
-            factor_rows(axis, factor) for axis, factor in zip(algebra.axes, group.factors, strict=True)
-        ]
-        for kinds in algebra.classes:
-            rows: Floats = np.ones((1, 1))
-            for own, kind in zip(factors, kinds, strict=True):
-                rows = np.asarray(np.kron(rows, own[kind]), np.float64)
-            begin.append(place)
-            count.append(len(rows))
-            entries.append(rows.ravel())
-            place += rows.size
-    shape = len(groups), len(algebra.classes)
-    return BlockRows(
-        np.array(begin, np.int64).reshape(shape),
-        np.array(count, np.int64).reshape(shape),
-        np.concatenate([np.zeros(0), *entries]),
-    )
-
-
-def _signatures(
-    algebra: BlockAlgebra, learned: Learned, precisions: Floats, zeros: NDArray[np.bool_]
-) -> Signatures:
-    loose = algebra.identity(len(zeros)) - zero_blocks(algebra, zeros)
-    spread = np.zeros(loose.shape)
-    for own, blocks, free in zip(precisions, spread, loose, strict=True):
-        learn_measured(algebra.basis, learned, own, blocks, free)
-    settled, left = spread.copy(), loose.copy()
-    nothing = np.zeros(len(learned.exact.scale), np.int64)
-    if nothing.size:
-        for blocks, free in zip(settled, left, strict=True):
-            learn_exact(algebra.basis, learned, nothing, blocks, free, np.zeros(algebra.n_cells))
-    return Signatures(np.ascontiguousarray(precisions), spread, loose, settled, left)
+    asked = tuple(_asked(finest.measured, ~own, used) for own, used in zip(zeros, precisions, strict=True))
+    return FinestKinds(kind.reshape(-1).astype(np.int64), precisions, zeros, asked)
 
 
 def _asked(groups: Sequence[QueryGroup], free: NDArray[np.bool_], precisions: Floats) -> tuple[Integers, ...]:
@@ -161,7 +126,7 @@ def _asked(groups: Sequence[QueryGroup], free: NDArray[np.bool_], precisions: Fl
 
 
 def sweep_up(
-    upward: Upward,
+    sweep: Sweep,
     source: MeasurementSource,
     exact: Mapping[str, Integers],
     receive: Receive,
@@ -171,17 +136,17 @@ def sweep_up(
     """Estimate every geounit above the finest geolevel from what is measured in or below it.
 
     Args:
-        upward: The prepared sweep.
+        sweep: The prepared sweep.
         source: The noisy answers. Each is asked for once.
         exact: For each geolevel with invariants, their answers, one query after the other.
         receive: Takes the estimates, subtree by subtree. The geounits of a geolevel come in order.
         workers: Number of threads. The estimates do not depend on it.
     """
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        sweep = _Sweep(upward, source, exact, receive, pool, max(1, workers))
-        for first, last in _pieces(0, upward.model.spine.n_geounits(0), sweep.at_once):
-            if upward.model.spine.n_levels > 1:
-                sweep.rise(0, first, last)
+        ascent = _Ascent(sweep, source, exact, receive, pool, max(1, workers))
+        for first, last in _pieces(0, sweep.model.spine.n_geounits(0), ascent.at_once):
+            if sweep.model.spine.n_levels > 1:
+                ascent.rise(0, first, last)
 
 
 def _pieces(first: int, last: int, size: int) -> list[tuple[int, int]]:
@@ -189,10 +154,10 @@ def _pieces(first: int, last: int, size: int) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sweep:
-    """One sweep up a spine."""
+class _Ascent:
+    """One sweep up a spine, under way."""
 
-    upward: Upward
+    sweep: Sweep
     source: MeasurementSource
     exact: Mapping[str, Integers]
     receive: Receive
@@ -202,12 +167,12 @@ class _Sweep:
     @property
     def at_once(self) -> int:
         """Number of geounits of a geolevel above the finest that are done together."""
-        return max(1, min(GEOUNITS_AT_ONCE, CELLS_AT_ONCE // self.upward.algebra.n_cells))
+        return max(1, min(GEOUNITS_AT_ONCE, CELLS_AT_ONCE // len(self.sweep.nothing(1).estimates[0])))
 
     def rise(self, level: int, first: int, last: int) -> Sums:
         """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
-        spine = self.upward.model.spine
-        sums, offsets = self._nothing(last - first), spine.child_offsets[level]
+        spine = self.sweep.model.spine
+        sums, offsets = self.sweep.nothing(last - first), spine.child_offsets[level]
         begin, end = int(offsets[first]), int(offsets[last])
         parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
         if level + 1 == spine.finest:
@@ -218,51 +183,43 @@ class _Sweep:
         self._learn(level, first, last, sums)
         return sums
 
-    def _nothing(self, n: int) -> Sums:
-        algebra = self.upward.algebra
-        loose = np.zeros((n if self.upward.has_loose else 0, algebra.n_block_entries))
-        return Sums(np.zeros((n, algebra.n_cells)), np.zeros((n, algebra.n_block_entries)), loose)
-
     def _add_finest(self, begin: int, end: int, parent: Integers, sums: Sums) -> None:
         """Add the finest geounits begin..end to the sums of their parents."""
-        upward, n_signatures = self.upward, len(self.upward.asked)
-        finest = upward.model.spine.finest
-        signature = upward.signature[begin:end]
-        pairs, group, number = np.unique(
-            parent * n_signatures + signature, return_inverse=True, return_counts=True
-        )
+        finest, level = self.sweep.finest, self.sweep.model.spine.finest
+        kind, n_kinds = finest.kind[begin:end], len(finest.asked)
+        pairs, group, number = np.unique(parent * n_kinds + kind, return_inverse=True, return_counts=True)
         group = group.reshape(-1)
         alike = Alike(
-            np.searchsorted(pairs, np.arange(len(sums.estimates) + 1) * n_signatures),
-            pairs % n_signatures,
+            np.searchsorted(pairs, np.arange(len(sums.estimates) + 1) * n_kinds),
+            pairs % n_kinds,
             number.astype(np.int64),
-            self._summed(finest, begin, signature, upward.asked, group),
-            self._exact_sums(finest, begin, end, group, len(pairs)),
+            self._summed(level, begin, kind, finest.asked, group),
+            self._exact_sums(level, begin, end, group, len(pairs)),
         )
 
         def work(first: int, last: int) -> None:
-            add_finest(upward.algebra.basis, upward.levels[-1], upward.signatures, alike, sums, first, last)
+            self.sweep.add_finest(alike, sums, first, last)
 
         share(self.pool, len(sums.estimates), GEOUNITS_PER_CALL, work)
 
     def _learn(self, level: int, first: int, last: int, sums: Sums) -> None:
-        """Turn sums over children into the estimates of geounits first..last, and hand their cells on."""
-        model, n = self.upward.model, last - first
-        own, basis = model.levels[level], self.upward.algebra.basis
+        """Turn sums over children into the estimates of geounits first..last, and hand the results on."""
+        model, n = self.sweep.model, last - first
+        own = model.levels[level]
         precisions = own.precisions if len(own.precisions) == 1 else own.precisions[first:last]
         measured = np.broadcast_to(precisions.any(axis=1).astype(np.int64), (n,))
         free: NDArray[np.bool_] = np.logical_not(model.zero_patterns.all(axis=0))
         asked = tuple(_asked(own.measured, free, np.array([used])) for used in (0.0, 1.0))
-        values = self._summed(level, first, measured, asked, np.arange(n))
-        exact = self._exact_sums(level, first, last, np.arange(n), n)
-        cells = np.empty(sums.estimates.shape)
+        each = np.arange(n)
+        values = self._summed(level, first, measured, asked, each)
+        told = Told(values, precisions, self._exact_sums(level, first, last, each, n))
+        out = np.empty((n, self.sweep.width(level)))
 
         def work(start: int, stop: int) -> None:
-            learn_level(basis, self.upward.levels[level], values, precisions, exact, sums, start, stop)
-            cell_estimates(basis, sums.estimates, start, stop, cells)
+            self.sweep.learn(level, told, sums, (start, stop), out)
 
         share(self.pool, n, GEOUNITS_PER_CALL, work)
-        self.receive(level, first, cells)
+        self.receive(level, first, out)
 
     def _summed(
         self,
@@ -281,7 +238,7 @@ class _Sweep:
             asked: Numbers of the answers of each query.
             group: Group of each geounit; rising within what a thread does.
         """
-        model = self.upward.model
+        model = self.sweep.model
         own, geolevel = model.levels[level].measured, model.spine.geolevels[level]
         begin = np.cumsum([0, *(query.size for query in own)]).astype(np.int64)
         out = np.zeros((int(group.max(initial=-1)) + 1, int(begin[-1])), np.int64)
@@ -306,7 +263,7 @@ class _Sweep:
 
     def _exact_sums(self, level: int, first: int, last: int, group: Integers, n_groups: int) -> Integers:
         """Exact answers, summed over the geounits of each group."""
-        own = self.upward.model.levels[level]
+        own = self.sweep.model.levels[level]
         out = np.zeros((n_groups, sum(query.size for query in own.invariants)), np.int64)
         if out.shape[1]:
             np.add.at(out, group, self.exact[own.geolevel][first:last])

@@ -175,11 +175,13 @@ class Estimation:
         made: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
 
         def estimate() -> dict[str, Any]:
-            outcome = self._estimated(run, replace(builder, tree=self._tree_values(geolevel)), above)
+            tree = self._tree_values(geolevel)
+            outcome = self._estimated(run, replace(builder, tree=tree), above)
             made.append(outcome.counts)
             if self._values is not None and level < self.spine.finest:
                 self._values.forget(level)
-            return {"performance": self.watch.stages[-1], "solver": outcome.solver}
+            values = {} if tree is None else {"values": tree.sweep.name}
+            return {"performance": self.watch.stages[-1], "solver": {**outcome.solver, **values}}
 
         name = f"estimate {geolevel}"
         self.records[name] = run.stage(name, places, estimate)

@@ -5,11 +5,14 @@ answers of their best linear unbiased estimates from all that is measured in or 
 (`tallyveil.intervals.upward`). Everything else about a family stays as it is.
 
 Each estimated cell is rounded to a multiple of 2^-16 persons. The answers are sums of these multiples, so they are
-exact, and the values do not depend on what else is asked for.
+exact, and the values do not depend on what else is asked for. Where the sweep goes query by query, answers are rounded
+in the place of cells.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,12 +20,13 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers, NarrowArray
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import LARGEST_BLOCK
 from tallyveil.intervals.model import model_of_strategy
-from tallyveil.intervals.upward import Upward, sweep_up, upward_of
+from tallyveil.intervals.upward import Sweep, sweep_up
+from tallyveil.intervals.upward_blocks import block_sweep
+from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.kernels.tree.upward import family_answers
-from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, answer_tables
+from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.plan.estimating import EstimationPlan
 from tallyveil.postprocess.constraints import ConstraintTable, zeros_of
 from tallyveil.run.observer import Observer
@@ -38,11 +42,11 @@ class TreeSweep:
     """A prepared sweep up the spine.
 
     Attributes:
-        upward: The model of all measurements and public zeros.
+        sweep: The way of sweeping, with the model of all measurements and public zeros.
         exact: For each geolevel with invariants in the model, their answers, one query after the other.
     """
 
-    upward: Upward
+    sweep: Sweep
     exact: Mapping[str, Integers]
 
     def values(self, source: MeasurementSource, observer: Observer, workers: int) -> "TreeValues":
@@ -53,13 +57,13 @@ class TreeSweep:
             observer: Is told how many geounits above the finest are done.
             workers: Number of threads. The values do not depend on it.
         """
-        values = TreeValues(self.upward.model.spine)
+        values = TreeValues(self.sweep)
 
-        def receive(level: int, first: int, cells: Floats) -> None:
-            values.keep(level, first, cells)
-            observer.advanced(len(cells))
+        def receive(level: int, first: int, results: Floats) -> None:
+            values.keep(level, first, results)
+            observer.advanced(len(results))
 
-        sweep_up(self.upward, source, self.exact, receive, workers=workers)
+        sweep_up(self.sweep, source, self.exact, receive, workers=workers)
         return values
 
 
@@ -68,12 +72,12 @@ def prepared_sweep(
 ) -> TreeSweep | None:
     """The sweep that a plan asks for, before any measurement; None if every geolevel keeps its own values.
 
+    Queries and public zeros decide whether the sweep has full precision or goes query by query.
+
     Args:
         plan: How the release is estimated.
         hierarchies: The spine, and the share of the budget of each geounit.
         constraints: Invariants and public bounds.
-    Raises:
-        ConstraintError: the public zeros, or the measured queries, need larger blocks than are allowed.
     """
     if not plan.uses_tree:
         return None
@@ -85,21 +89,20 @@ def prepared_sweep(
             invariants.setdefault(spine.geolevels[level], []).append(table)
     zeros = [zeros_of(table, spine) for table in constraints if not table.is_exact]
     named = {name: [table.query.name for table in tables] for name, tables in invariants.items()}
+    model_for = partial(
+        model_of_strategy,
+        plan.schema,
+        spine,
+        plan.strategy,
+        shares=hierarchies.shares,
+        invariants=named,
+        zeros=zeros,
+    )
+    sweep: Sweep
     try:
-        model = model_of_strategy(
-            plan.schema,
-            spine,
-            plan.strategy,
-            shares=hierarchies.shares,
-            invariants=named,
-            zeros=zeros,
-            largest_block=LARGEST_BLOCK,
-        )
-    except (SchemaError, ConstraintError) as error:
-        raise ConstraintError(
-            f'[estimation] values = "tree" cannot be computed: {error} Or write values = "own".',
-            code="zeros-not-kept",
-        ) from None
+        sweep = block_sweep(model_for(largest_block=LARGEST_BLOCK))
+    except (SchemaError, ConstraintError):
+        sweep = query_sweep(model_for(largest_block=sys.maxsize))
     exact = {
         name: np.concatenate(
             [
@@ -110,33 +113,37 @@ def prepared_sweep(
         )
         for name, tables in invariants.items()
     }
-    return TreeSweep(upward_of(model), exact)
+    return TreeSweep(sweep, exact)
 
 
 class TreeValues:
-    """Estimated cells of every geounit above the finest geolevel, in multiples of 1 / GRID persons."""
+    """Estimates of every geounit above the finest geolevel, in multiples of 1 / GRID persons.
 
-    def __init__(self, spine: Spine) -> None:
-        self._spine = spine
-        self._first: list[list[int]] = [[] for _ in range(spine.finest)]
-        self._cells: list[list[NarrowArray]] = [[] for _ in range(spine.finest)]
+    The estimates are of cells or, where the sweep goes query by query, of the answers that a geolevel measures.
+    """
 
-    def keep(self, level: int, first: int, cells: Floats) -> None:
-        """Round and keep the estimated cells of some geounits. The geounits of a geolevel come in order."""
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self._spine = sweep.model.spine
+        self._first: list[list[int]] = [[] for _ in range(self._spine.finest)]
+        self._kept: list[list[NarrowArray]] = [[] for _ in range(self._spine.finest)]
+
+    def keep(self, level: int, first: int, results: Floats) -> None:
+        """Round and keep the estimates of some geounits. The geounits of a geolevel come in order."""
         self._first[level].append(first)
-        self._cells[level].append(narrow(np.rint(cells * GRID).astype(np.int64)))
+        self._kept[level].append(narrow(np.rint(results * GRID).astype(np.int64)))
 
     def forget(self, level: int) -> None:
         """Free the memory of a geolevel that is estimated."""
-        self._cells[level].clear()
+        self._kept[level].clear()
         self._first[level].clear()
 
     def units(self, level: int, start: int, stop: int) -> Integers:
-        """Cells of geounits start..stop in multiples of 1 / GRID persons."""
+        """Estimates of geounits start..stop in multiples of 1 / GRID persons."""
         firsts = np.array(self._first[level])
         begin = int(np.searchsorted(firsts, start, side="right")) - 1
         end = int(np.searchsorted(firsts, stop, side="left"))
-        pieces = np.concatenate(self._cells[level][begin:end]).astype(np.int64)
+        pieces = np.concatenate(self._kept[level][begin:end]).astype(np.int64)
         return pieces[start - int(firsts[begin]) : stop - int(firsts[begin])]
 
     def answers(self, geolevel: str, group: QueryGroup, start: int, stop: int, answers: Integers) -> Floats:
@@ -161,8 +168,8 @@ class TreeValues:
         self, geolevel: str, group: QueryGroup, answers: Integers, begin: Integers, child_begin: Integers
     ) -> Floats:
         first, last = int(child_begin[0]), int(child_begin[-1])
-        units = self.units(self._spine.level_index(geolevel), first, last)
+        level = self._spine.level_index(geolevel)
         out = np.empty(int((np.diff(begin) * np.diff(child_begin)).sum()), np.int64)
-        table = answer_tables([group], group.n_cells)[0]
+        table, units = self.sweep.table(level, group), self.units(level, first, last)
         family_answers(answers, begin, child_begin - first, table, group.size, units, out)
         return out / GRID

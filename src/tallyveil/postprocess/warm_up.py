@@ -25,7 +25,8 @@ from tallyveil.estimation.problem import (
 from tallyveil.estimation.rounding import round_counts
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.model import LevelModel, model_of_levels
-from tallyveil.intervals.upward import upward_of
+from tallyveil.intervals.upward_blocks import block_sweep
+from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.kernels.compiled import on_disk
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
 from tallyveil.kernels.family.chunk import Chunk, Rules, chunk_kernel, estimate_chunk, estimate_families
@@ -52,15 +53,15 @@ def compile_kernels() -> None:
 
 
 def compile_sweep() -> None:
-    """Make the smallest sweep up a spine, so that its kernels are compiled before anything is spent."""
+    """Make the smallest sweeps up a spine, so that their kernels are compiled before anything is spent."""
     schema, columns = load_preset("race-age"), {"above": ["1"], "finest": ["1"]}
     queries = (schema.query("total"), schema.query("detailed"))
     spine = spine_from_columns(columns, list(columns))
     levels = [LevelModel(name, queries, np.ones((1, 2)), queries[:1]) for name in columns]
-    sweep = TreeSweep(
-        upward_of(model_of_levels(schema, spine, levels)), dict.fromkeys(columns, np.zeros((1, 1), np.int64))
-    )
-    sweep.values(_Nothing(), SilentObserver(), workers=1).answers("above", queries[0], 0, 1, np.arange(1))
+    model, exact = model_of_levels(schema, spine, levels), dict.fromkeys(columns, np.zeros((1, 1), np.int64))
+    for sweep in (block_sweep(model), query_sweep(model)):
+        values = TreeSweep(sweep, exact).values(_Nothing(), SilentObserver(), workers=1)
+        values.answers("above", queries[0], 0, 1, np.arange(1))
 
 
 class _Nothing:

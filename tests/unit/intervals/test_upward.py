@@ -1,6 +1,7 @@
 """The sweep up the tree against dense generalised least squares of each geounit's subtree, on random trees."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals import upward as module
 from tallyveil.intervals.algebra import information
 from tallyveil.intervals.model import LevelModel, Zeros, model_of_levels
-from tallyveil.intervals.upward import block_rows, sweep_up, upward_of
+from tallyveil.intervals.upward import sweep_up
+from tallyveil.intervals.upward_blocks import block_rows, block_sweep
+from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.universe import Attribute, Recode, Schema
@@ -59,18 +62,17 @@ def measured(model, rng):
     return Source(model, tables), exact
 
 
-def estimated(model, source, exact, workers=1):
-    """Estimates of every geounit above the finest, by geolevel, and the pieces in which they came."""
-    found = [
-        np.full((model.spine.n_geounits(k), model.schema.size), np.nan) for k in range(model.spine.finest)
-    ]
-    pieces = []
+def estimated(model, source, exact, workers=1, prepared=block_sweep):
+    """Results for every geounit above the finest, by geolevel, and the pieces in which they came."""
+    sweep = prepared(model)
+    spine, pieces = model.spine, []
+    found = [np.full((spine.n_geounits(k), sweep.width(k)), np.nan) for k in range(spine.finest)]
 
     def receive(level, first, cells):
         found[level][first : first + len(cells)] = cells
         pieces.append((level, first))
 
-    sweep_up(upward_of(model), source, exact, receive, workers=workers)
+    sweep_up(sweep, source, exact, receive, workers=workers)
     return found, pieces
 
 
@@ -163,16 +165,17 @@ def test_facilities_are_used_to_nine_digits(country):
     assert found[1][1:].reshape(5, 4, -1)[:, 1].any()
 
 
-def test_the_bits_depend_on_no_division_and_no_thread(country, monkeypatch):
+@pytest.mark.parametrize("prepared", [block_sweep, query_sweep])
+def test_the_bits_depend_on_no_division_and_no_thread(country, monkeypatch, prepared):
     model, rng = country
     source, exact = measured(model, rng)
-    usual, pieces = estimated(model, source, exact)
+    usual, pieces = estimated(model, source, exact, 1, prepared)
     assert pieces == [(1, 0), (0, 0)]
     monkeypatch.setattr(module, "GEOUNITS_AT_ONCE", 2)
     monkeypatch.setattr(module, "FINEST_AT_ONCE", 7)
     monkeypatch.setattr(module, "GEOUNITS_PER_CALL", 1)
     for workers in (1, 2):
-        other, pieces = estimated(model, source, exact, workers)
+        other, pieces = estimated(model, source, exact, workers, prepared)
         assert pieces == [(1, 0), (1, 2), (1, 4), (0, 0)]
         assert [one.tobytes() for one in usual] == [one.tobytes() for one in other]
 
@@ -189,3 +192,75 @@ def test_rows_are_factors_of_the_information(seed):
             own = rows.entries[begin : begin + count * d].reshape(count, d)
             blocks.append((own.T @ own).ravel())
         np.testing.assert_allclose(np.concatenate(blocks), information(model.algebra, group), atol=1e-12)
+
+
+def by_itself(model, source, exact, level, geounit, group, answer):
+    """Estimate and variance of one answer from the answers of its query in and below a geounit; None if unknown."""
+    spine, own = model.spine, model.levels[level]
+    found = None
+    if level < spine.finest:
+        offsets = spine.child_offsets[level]
+        below = [
+            by_itself(model, source, exact, level + 1, child, group, answer)
+            for child in range(offsets[geounit], offsets[geounit + 1])
+        ]
+        if None not in below:
+            found = sum(value for value, _ in below), sum(variance for _, variance in below)
+    elif model.zero_patterns[model.zero_pattern[geounit]][
+        group.answers_of(np.arange(group.n_cells)) == answer
+    ].all():
+        return Fraction(0), Fraction(0)
+    begin = 0
+    for one in own.invariants:
+        if one.factors == group.factors:
+            return Fraction(int(exact[own.geolevel][geounit, begin + answer])), Fraction(0)
+        begin += one.size
+    for q, one in enumerate(own.measured):
+        precision = Fraction(float(own.precisions_of(np.array([geounit]))[0, q]))
+        if one.factors == group.factors and precision > 0:
+            noisy = Fraction(int(source.tables[own.geolevel][q][geounit, answer])), 1 / precision
+            if found is None:
+                return noisy
+            if found[1] == 0:
+                return found
+            weights = 1 / found[1], precision
+            total = sum(weights)
+            return (weights[0] * found[0] + weights[1] * noisy[0]) / total, 1 / total
+    return found
+
+
+@pytest.mark.parametrize("seed", every(3, range(30)))
+def test_queries_by_themselves_are_means_by_inverse_variance(seed):
+    model, rng = random_model(seed, seed % 3 > 0)
+    source, exact = measured(model, rng)
+    found, _ = estimated(model, source, exact, 1, query_sweep)
+    for level in range(model.spine.finest):
+        own, begin = model.levels[level], 0
+        precisions = own.precisions_of(np.arange(len(found[level])))
+        for q, group in enumerate(own.measured):
+            for g in np.flatnonzero(precisions[:, q] > 0):
+                for answer in range(group.size):
+                    value, _ = by_itself(model, source, exact, level, g, group, answer)
+                    assert found[level][g, begin + answer] == pytest.approx(float(value), rel=1e-10, abs=1e-9)
+            begin += group.size
+
+
+def test_queries_by_themselves_lose_nothing_where_children_are_alike(country):
+    """Least squares of the query-wise estimates with their weights is the best estimate of the cells."""
+    model, rng = country
+    model = model_of_levels(model.schema, model.spine, model.levels)
+    source, exact = measured(model, rng)
+    best, _ = estimated(model, source, exact)
+    alone, _ = estimated(model, source, exact, 1, query_sweep)
+    weights, children = model.levels[-1].precisions[0], {1: 10, 0: 6}
+    groups = model.levels[0].measured
+    begin = np.cumsum([0, *(group.size for group in groups)])
+    for level in (1, 0):
+        weights = model.levels[level].precisions[0] + weights / children[level]
+        normal = sum(w * matrix(group).T @ matrix(group) for w, group in zip(weights, groups, strict=True))
+        for g, values in enumerate(alone[level]):
+            right = sum(
+                w * matrix(group).T @ values[start : start + group.size]
+                for w, group, start in zip(weights, groups, begin, strict=False)
+            )
+            np.testing.assert_allclose(np.linalg.solve(normal, right), best[level][g], rtol=1e-9, atol=1e-9)
