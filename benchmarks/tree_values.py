@@ -4,7 +4,7 @@ The population is the one of `accuracy.py`: Rhode Island's blocks, with 2,016 ce
 races. For every geolevel and every query, and for the areas of an entity table, the sum of |error| over the answers of
 the query is averaged over geounits and keys. Test keys protect nobody.
 
-    python benchmarks/tree_values.py [--counts FILE] [--entities FILE] [--keys 4] [--preset NAME] [--json FILE]
+    python benchmarks/tree_values.py [--counts FILE] [--entities FILE] [--keys 4] [--preset NAME] [--query-wise]
 """
 
 import os
@@ -28,6 +28,7 @@ from scipy import sparse
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.plan.release import ReleasePlan
+from tallyveil.postprocess import tree_values
 from tallyveil.release.histograms import read_histogram
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -81,8 +82,11 @@ def main() -> None:
     parser.add_argument("--entities", type=Path, default=DATA / "ri_2010_entities.parquet")
     parser.add_argument("--keys", type=int, default=4, help="test keys to average over")
     parser.add_argument("--preset", default="redistricting-state-rooted", help="allocation of the budget")
+    parser.add_argument("--query-wise", action="store_true", help="let the tree go query by query")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     options = parser.parse_args()
+    if options.query_wise:
+        tree_values.LARGEST_BLOCK = 1
     found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     seconds: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:

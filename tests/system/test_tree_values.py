@@ -22,8 +22,9 @@ from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.histograms import read_histogram
 
-from .test_measure_estimate import SUBSPACE, assert_same_numbers
-from .test_release_spine import SHARES, SPINE, write_entities
+from .test_measure_estimate import SUBSPACE, assert_same_numbers, with_bypassing, with_spine
+from .test_overlapping_queries import UP_TO
+from .test_release_bypass import laplace
 
 KEY = insecure_key("tree")
 TREE = '[estimation]\nvalues = "tree"\n\n[estimation.passes]'
@@ -99,14 +100,26 @@ def test_support_measurements_are_the_noisy_answers(tree_release, tmp_path):
     assert np.array_equal(one.measure(*asked).values, other.measure(*asked).values)
 
 
-def test_bypassed_geounits_and_a_changed_spine(tree_release, tmp_path):
-    write_entities(tree_release.parent)
-    text = tree_release.read_text()
-    start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
-    tree_release.write_text(text[:start] + SHARES + text[stop:] + 'entities = ["place"]\n' + SPINE)
-    outcome = run_release(load_plan(tree_release), tmp_path / "out", test_key=KEY)
+def with_overlapping(release: Path) -> None:
+    text = release.read_text().replace("[[schema.structural_zeros]]", UP_TO)
+    release.write_text(text.replace('grown = "1/4"', '"up_to*home" = "1/8"\nup_to = "1/8"'))
+
+
+def with_laplace(release: Path) -> None:
+    release.write_text(laplace(release.read_text()))
+
+
+@pytest.mark.parametrize("change", [with_spine, with_bypassing, with_overlapping, with_laplace])
+def test_every_kind_of_release_can_have_it(tree_release, tmp_path, change):
+    """Its values are those of dense least squares in the tests of the sweep; here each family is certified."""
+    change(tree_release)
+    plan = load_plan(tree_release)
+    outcome = run_release(plan, tmp_path / "out", test_key=KEY)
     statuses = {name for level in outcome.manifest.body["solver"].values() for name in level["estimate"]}
     assert statuses <= {"certified", "certified_by_more_sweeps", "copied", "empty"}
+    measured = measure_release(plan, tmp_path / "measured", test_key=KEY).path
+    estimate_release(open_measurements(measured), tmp_path / "estimated", workers=2)
+    assert_same_numbers(tmp_path / "out", tmp_path / "estimated")
 
 
 def test_counts_drawn_on_a_lattice_are_refused(tree_release, edit, tmp_path):

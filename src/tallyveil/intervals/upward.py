@@ -12,7 +12,7 @@ Worked case. A parent is measured as 5 and its children as 1 and 2, all with var
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.intervals.fit import share
 from tallyveil.intervals.model import TreeModel
-from tallyveil.kernels.tree.upward import Alike, Sums, add_answers, add_children
+from tallyveil.kernels.tree.answer_sums import add_answers
+from tallyveil.kernels.tree.upward import Alike, Sums, Told, add_children
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.universe.query_group import QueryGroup
 
@@ -34,20 +35,6 @@ GEOUNITS_PER_CALL = 32
 
 Receive = Callable[[int, int, Floats], None]
 """Takes the number of a geolevel, a first geounit, and the results of it and of those that follow it."""
-
-
-class Told(NamedTuple):
-    """What the geounits of one geolevel are told; one row a geounit.
-
-    Attributes:
-        values: Noisy answers, one query after the other.
-        precisions: 1 / variance of each query, or one row for all geounits.
-        exact: Answers of the invariants, one query after the other.
-    """
-
-    values: Integers
-    precisions: Floats
-    exact: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from tallyveil.intervals.algebra import BlockAlgebra, information, zero_blocks
 from tallyveil.intervals.axis import factor_rows
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.intervals.model import LevelModel, TreeModel
-from tallyveil.intervals.upward import FinestKinds, Told, finest_kinds
+from tallyveil.intervals.upward import FinestKinds, finest_kinds
 from tallyveil.kernels.tree.upward import (
     LOOSE,
     Alike,
@@ -24,6 +24,7 @@ from tallyveil.kernels.tree.upward import (
     Learned,
     Signatures,
     Sums,
+    Told,
     add_finest,
     cell_estimates,
     learn_exact,
@@ -80,7 +81,7 @@ class BlockSweep:
     def learn(self, level: int, told: Told, sums: Sums, span: tuple[int, int], out: Floats) -> None:
         """Turn sums over children into estimates, and write their cells."""
         basis = self.model.algebra.basis
-        learn_level(basis, self.levels[level], told.values, told.precisions, told.exact, sums, *span)
+        learn_level(basis, self.levels[level], told, sums, *span)
         cell_estimates(basis, sums.estimates, *span, out)
 
 

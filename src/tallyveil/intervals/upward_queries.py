@@ -12,9 +12,9 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.intervals.model import TreeModel
-from tallyveil.intervals.upward import FinestKinds, Told, finest_kinds
+from tallyveil.intervals.upward import FinestKinds, finest_kinds
 from tallyveil.kernels.tree.query_wise import AnswerPlaces, add_finest_answers, learn_answers
-from tallyveil.kernels.tree.upward import Alike, Sums
+from tallyveil.kernels.tree.upward import Alike, Sums, Told
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -61,7 +61,7 @@ class QuerySweep:
 
     def learn(self, level: int, told: Told, sums: Sums, span: tuple[int, int], out: Floats) -> None:
         """Turn sums over children into estimates, and write those that the geolevel measures."""
-        learn_answers(self.places[level], told.values, told.precisions, told.exact, sums, *span, out)
+        learn_answers(self.places[level], told, sums, *span, out)
 
 
 def query_sweep(model: TreeModel) -> QuerySweep:

@@ -25,7 +25,7 @@ from tallyveil.intervals.model import model_of_strategy
 from tallyveil.intervals.upward import Sweep, sweep_up
 from tallyveil.intervals.upward_blocks import block_sweep
 from tallyveil.intervals.upward_queries import query_sweep
-from tallyveil.kernels.tree.upward import family_answers
+from tallyveil.kernels.tree.answer_sums import family_answers
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.plan.estimating import EstimationPlan
 from tallyveil.postprocess.constraints import ConstraintTable, zeros_of

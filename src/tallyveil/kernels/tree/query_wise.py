@@ -23,7 +23,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import njit
-from tallyveil.kernels.tree.upward import Alike, Sums
+from tallyveil.kernels.tree.upward import Alike, Sums, Told
 
 
 class AnswerPlaces(NamedTuple):
@@ -74,39 +74,28 @@ def add_finest_answers(
 
 
 @njit(nogil=True, cache=True)
-def learn_answers(
-    places: AnswerPlaces,
-    values: Integers,
-    precisions: Floats,
-    exact: Integers,
-    sums: Sums,
-    first: int,
-    last: int,
-    out: Floats,
-) -> None:
+def learn_answers(places: AnswerPlaces, told: Told, sums: Sums, first: int, last: int, out: Floats) -> None:
     """Turn the sums over the children of geounits first..last into the geounits' own estimates.
 
     Args:
         places: Of their geolevel.
-        values: Noisy answers, one row a geounit.
-        precisions: One row a geounit, or one row for all.
-        exact: Exact answers, one row a geounit.
+        told: The answers.
         sums: Changed.
         first: First geounit.
         last: One past the last.
         out: Estimates of the answers that the geolevel measures, as in a row of noisy answers.
     """
     for g in range(first, last):
-        own = precisions[g if precisions.shape[0] > 1 else 0]
+        own = told.precisions[g if told.precisions.shape[0] > 1 else 0]
         v, s = sums.estimates[g], sums.spread[g]
         for u in range(places.query.size):
             q, begin = places.query[u], places.begin[u]
             for k in range(places.begin[u + 1] - begin):
                 at = begin + k
                 if places.exact[u] >= 0:
-                    v[at], s[at] = exact[g, places.exact[u] + k], 0.0
+                    v[at], s[at] = told.exact[g, places.exact[u] + k], 0.0
                 elif q >= 0 and own[q] > 0.0 and s[at] > 0.0:
-                    y, r = values[g, places.measured[u] + k], 1.0 / own[q]
+                    y, r = told.values[g, places.measured[u] + k], 1.0 / own[q]
                     if s[at] == np.inf:
                         v[at], s[at] = y, r
                     else:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tree.transform import Basis, Cascade, apply_blocks, reflect, spread_to_cells
 
@@ -42,6 +42,7 @@ LOOSE = 1e-9
 known."""
 
 KNOWN, FROM_LOOSE, FROM_SPREAD = 0, 1, 2
+"""Where the gain of a row comes from."""
 
 
 class BlockRows(NamedTuple):
@@ -78,6 +79,20 @@ class Learned(NamedTuple):
     least: float
 
 
+class Told(NamedTuple):
+    """Answers of the geounits of one geolevel; one row a geounit.
+
+    Attributes:
+        values: Noisy answers, one query after the other.
+        precisions: 1 / variance of each query, or one row for all geounits; 0: not measured.
+        exact: Answers of the invariants, one query after the other.
+    """
+
+    values: Integers
+    precisions: Floats
+    exact: Integers
+
+
 class Sums(NamedTuple):
     """Sums over the children of some geounits, which become the geounits' own; one row a geounit.
 
@@ -92,11 +107,38 @@ class Sums(NamedTuple):
     loose: Floats
 
 
+class Scratch(NamedTuple):
+    """Work space: m and u of a row, packed blocks, coefficients, cells, and answers with one place more."""
+
+    m: Floats
+    u: Floats
+    blocks: Floats
+    h: Floats
+    cells: Floats
+    work: Floats
+
+
+@internal
+def _scratch(basis: Basis, cascade: Cascade) -> Scratch:
+    largest, n_cells = 0, basis.order.size
+    for d in basis.dims:
+        largest = max(largest, d)
+    return Scratch(
+        np.empty(largest),
+        np.empty(largest),
+        np.empty(basis.blocks[basis.dims.size]),
+        np.empty(n_cells),
+        np.empty(n_cells),
+        np.empty(cascade.scale.size + 1),
+    )
+
+
 @internal
 def _learn(
-    spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, m: Floats, u: Floats
+    spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, scratch: Scratch
 ) -> tuple[int, float]:
     """Learn one row in one block. Returns where its gain comes from, and what m or u is divided by."""
+    m, u = scratch.m, scratch.u
     total, length = variance, 0.0
     for i in range(d):
         value = 0.0
@@ -139,10 +181,7 @@ def learn_measured(basis: Basis, learned: Learned, precisions: Floats, spread: F
         spread: P, packed; changed.
         loose: D, packed, or of no size; changed.
     """
-    rows, largest = learned.rows, 0
-    for d in basis.dims:
-        largest = max(largest, d)
-    m, u = np.empty(largest), np.empty(largest)
+    rows, scratch = learned.rows, _scratch(basis, learned.cascade)
     for k in range(basis.dims.size):
         d, place, end = basis.dims[k], basis.blocks[k], basis.blocks[k + 1]
         own = spread[place:end]
@@ -151,7 +190,7 @@ def learn_measured(basis: Basis, learned: Learned, precisions: Floats, spread: F
             if precisions[q] > 0.0:
                 for r in range(rows.counts[q, k]):
                     at = rows.begin[q, k] + r * d
-                    _learn(own, free, d, rows.entries[at : at + d], 1.0 / precisions[q], 0.0, m, u)
+                    _learn(own, free, d, rows.entries[at : at + d], 1.0 / precisions[q], 0.0, scratch)
 
 
 @njit(nogil=True, cache=True)
@@ -169,20 +208,15 @@ def learn_exact(
         x: Coefficients; changed.
     """
     cascade, rows = learned.exact, learned.exact_rows
-    n_cells, n_queries = basis.order.size, cascade.begin.size - 1
-    cells, particular = np.empty(n_cells), np.empty(n_cells)
-    work, one = np.empty(cascade.scale.size + 1), np.zeros(n_queries)
-    largest = 0
-    for d in basis.dims:
-        largest = max(largest, d)
-    m, u = np.empty(largest), np.empty(largest)
-    for q in range(n_queries):
+    scratch, one = _scratch(basis, cascade), np.zeros(cascade.begin.size - 1)
+    particular = scratch.h
+    for q in range(one.size):
         one[q] = 1.0
-        spread_to_cells(cascade, one, answers, work, cells)
+        spread_to_cells(cascade, one, answers, scratch.work, scratch.cells)
         one[q] = 0.0
-        reflect(basis, cells)
-        for j in range(n_cells):
-            particular[j] = cells[basis.order[j]]
+        reflect(basis, scratch.cells)
+        for j in range(particular.size):
+            particular[j] = scratch.cells[basis.order[j]]
         for k in range(basis.dims.size):
             d, place, end = basis.dims[k], basis.blocks[k], basis.blocks[k + 1]
             own = spread[place:end]
@@ -190,9 +224,9 @@ def learn_exact(
             first, mult = basis.coefficients[k], basis.mults[k]
             for r in range(rows.counts[q, k]):
                 row = rows.entries[rows.begin[q, k] + r * d : rows.begin[q, k] + (r + 1) * d]
-                source, total = _learn(own, free, d, row, 0.0, learned.least, m, u)
+                source, total = _learn(own, free, d, row, 0.0, learned.least, scratch)
                 if source != KNOWN:
-                    gain = u if source == FROM_LOOSE else m
+                    gain = scratch.u if source == FROM_LOOSE else scratch.m
                     for c in range(first, first + mult):
                         missed = 0.0
                         for i in range(d):
@@ -201,7 +235,7 @@ def learn_exact(
                             x[c + i * mult] += gain[i] / total * missed
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _move(
     basis: Basis,
     learned: Learned,
@@ -209,13 +243,11 @@ def _move(
     precisions: Floats,
     spread: Floats,
     x: Floats,
-    blocks: Floats,
-    h: Floats,
-    cells: Floats,
-    work: Floats,
+    scratch: Scratch,
 ) -> None:
-    """x += P (h - L x); the last four are scratch."""
-    spread_to_cells(learned.cascade, precisions, answers, work, cells)
+    """x += P (h - L x)."""
+    blocks, h, cells = scratch.blocks, scratch.h, scratch.cells
+    spread_to_cells(learned.cascade, precisions, answers, scratch.work, cells)
     reflect(basis, cells)
     blocks[:] = 0.0
     for q in range(precisions.size):
@@ -229,39 +261,27 @@ def _move(
 
 
 @njit(nogil=True, cache=True)
-def learn_level(
-    basis: Basis,
-    learned: Learned,
-    values: Integers,
-    precisions: Floats,
-    exact: Integers,
-    sums: Sums,
-    first: int,
-    last: int,
-) -> None:
+def learn_level(basis: Basis, learned: Learned, told: Told, sums: Sums, first: int, last: int) -> None:
     """Turn the sums over the children of geounits first..last into the geounits' own estimates.
 
     Args:
         basis: The basis.
         learned: What the geolevel is told.
-        values: Noisy answers, one row a geounit.
-        precisions: One row a geounit, or one row for all.
-        exact: Exact answers, one row a geounit.
+        told: The answers.
         sums: Sums over the children; changed.
         first: First geounit.
         last: One past the last.
     """
-    n_cells, blocks = basis.order.size, np.empty(basis.blocks[basis.dims.size])
-    h, cells, work = np.empty(n_cells), np.empty(n_cells), np.empty(learned.cascade.scale.size + 1)
+    scratch = _scratch(basis, learned.cascade)
     for g in range(first, last):
-        own = precisions[g if precisions.shape[0] > 1 else 0]
+        own = told.precisions[g if told.precisions.shape[0] > 1 else 0]
         spread = sums.spread[g]
         loose = sums.loose[g] if sums.loose.shape[0] else sums.loose[:0].ravel()
         x = sums.estimates[g]
         learn_measured(basis, learned, own, spread, loose)
-        _move(basis, learned, values[g], own, spread, x, blocks, h, cells, work)
-        if exact.shape[1]:
-            learn_exact(basis, learned, exact[g], spread, loose, x)
+        _move(basis, learned, told.values[g], own, spread, x, scratch)
+        if told.exact.shape[1]:
+            learn_exact(basis, learned, told.exact[g], spread, loose, x)
 
 
 class Alike(NamedTuple):
@@ -314,34 +334,22 @@ def add_finest(
 
     The noisy answers of a group are added up as whole numbers, so the order of its geounits does not matter.
     """
-    n_cells, blocks = basis.order.size, np.empty(basis.blocks[basis.dims.size])
-    h, cells, work = np.empty(n_cells), np.empty(n_cells), np.empty(learned.cascade.scale.size + 1)
-    x = np.empty(n_cells)
+    scratch, x = _scratch(basis, learned.cascade), np.empty(basis.order.size)
     for p in range(first, last):
         for g in range(alike.begin[p], alike.begin[p + 1]):
             s, number = alike.signature[g], alike.number[g]
             x[:] = 0.0
-            _move(
-                basis,
-                learned,
-                alike.values[g],
-                signatures.precisions[s],
-                signatures.spread[s],
-                x,
-                blocks,
-                h,
-                cells,
-                work,
-            )
+            own = signatures.precisions[s]
+            _move(basis, learned, alike.values[g], own, signatures.spread[s], x, scratch)
             if alike.exact.shape[1]:
                 spread, loose = signatures.spread[s].copy(), signatures.loose[s].copy()
                 learn_exact(basis, learned, alike.exact[g], spread, loose, x)
-            for j in range(n_cells):
+            for j in range(x.size):
                 sums.estimates[p, j] += x[j]
-            for e in range(blocks.size):
+            for e in range(scratch.blocks.size):
                 sums.spread[p, e] += number * signatures.settled[s, e]
             if sums.loose.shape[0]:
-                for e in range(blocks.size):
+                for e in range(scratch.blocks.size):
                     sums.loose[p, e] += number * signatures.left[s, e]
 
 
@@ -375,69 +383,3 @@ def cell_estimates(basis: Basis, estimates: Floats, first: int, last: int, out: 
         reflect(basis, cells)
         for j in range(cells.size):
             out[g, j] = cells[j]
-
-
-@njit(nogil=True, cache=True)
-def add_answers(
-    answers: Integers,
-    begin: Integers,
-    child_begin: Integers,
-    group: Integers,
-    values: Integers,
-    query_begin: Integers,
-    out: Integers,
-) -> None:
-    """Add the listed answers of geounits to the sums of their groups, as whole numbers.
-
-    Args:
-        answers: Answer numbers, by query, then by run of geounits.
-        begin: Where those of each query and run begin. [Q, runs + 1]
-        child_begin: First geounit of each run, counted from the first of all. [runs + 1]
-        group: Row of each geounit in `out`.
-        values: Noisy answers, by query, run, geounit and answer.
-        query_begin: Where each query begins in a row of `out`. [Q]
-        out: Changed.
-    """
-    place = 0
-    for q in range(begin.shape[0]):
-        for f in range(child_begin.size - 1):
-            for child in range(child_begin[f], child_begin[f + 1]):
-                own = out[group[child]]
-                for k in range(begin[q, f], begin[q, f + 1]):
-                    own[query_begin[q] + answers[k]] += values[place]
-                    place += 1
-
-
-@njit(nogil=True, cache=True)
-def family_answers(
-    answers: Integers,
-    begin: Integers,
-    child_begin: Integers,
-    answer_of_cell: Int32s,
-    n_answers: int,
-    units: Integers,
-    values: Integers,
-) -> None:
-    """The listed answers of one query, summed from cells.
-
-    Args:
-        answers: Answers of the chunk.
-        begin: Where those of each family begin, for this query. [F + 1]
-        child_begin: First child of each family, counted from the first row of `units`. [F + 1]
-        answer_of_cell: Answer of each cell of the schema, -1: none.
-        n_answers: Answers of the query.
-        units: Cells of every geounit in units of the grid. [children, cells]
-        values: Output, in the layout of `FamilyAnswers`.
-    """
-    full = np.empty(n_answers, np.int64)
-    place = 0
-    for f in range(child_begin.size - 1):
-        if begin[f + 1] > begin[f]:
-            for child in range(child_begin[f], child_begin[f + 1]):
-                full[:] = 0
-                for cell in range(answer_of_cell.size):
-                    if answer_of_cell[cell] >= 0:
-                        full[answer_of_cell[cell]] += units[child, cell]
-                for k in range(begin[f], begin[f + 1]):
-                    values[place] = full[answers[k]]
-                    place += 1
