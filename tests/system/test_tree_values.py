@@ -16,7 +16,6 @@ from tallyveil.intervals import upward
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plan.release import ReleasePlan
-from tallyveil.plan.resources import predict, sizes_of_blocks
 from tallyveil.postprocess import chunks, tree_values
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
@@ -146,18 +145,6 @@ def test_where_blocks_are_too_large_the_sweep_goes_query_by_query(tree_release, 
     assert_same_numbers(tmp_path / "alone", tmp_path / "again")
     changed = [(tmp_path / name / "histogram" / "Town.parquet").read_bytes() for name in ("full", "alone")]
     assert changed[0] != changed[1]
-
-
-def test_a_country_fits_into_eight_gibibytes(tree_release):
-    plan = load_plan(tree_release)
-    own = replace(
-        plan, estimation=tuple((name, replace(item, values="own")) for name, item in plan.estimation)
-    )
-    sizes = sizes_of_blocks(3, 8_000_000, 330_000_000)
-    tree, usual = predict(plan, sizes), predict(own, sizes)
-    above = sum(sizes.geounits[:-1])
-    assert tree.memory - usual.memory == 4 * above * plan.schema.size
-    assert [name for name, _ in tree.seconds if name not in dict(usual.seconds)] == ["values of the tree"]
 
 
 def errors(plan: ReleasePlan, out: Path, key: bytes) -> dict[str, float]:
