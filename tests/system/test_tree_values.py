@@ -66,6 +66,26 @@ def test_no_number_depends_on_threads_chunks_or_files(tree_release, tmp_path, mo
         assert "values of the tree" in [one["stage"] for one in manifest["performance"]]
 
 
+def test_an_interrupted_run_ends_with_the_same_numbers(tree_release, tmp_path, killed_at):
+    """The values of the tree are not kept: the process that goes on makes them again if a geolevel still needs them."""
+    plan = load_plan(tree_release)
+    whole = run_release(plan, tmp_path / "whole", test_key=KEY).path
+    finished = set()
+    for number in (14, 15, 16):
+        out = tmp_path / f"killed-{number}"
+        assert killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY))
+        finished.add(len(list(out.glob("histogram/*.parquet"))))
+        run_release(plan, out, test_key=KEY)
+        assert_same_numbers(whole, out)
+    assert finished == {0, 1, 2}
+
+
+def test_the_plan_says_so(tree_release, command):
+    assert "values      above Block, families are fitted to estimates" in command("plan", tree_release)
+    stated = json.loads(command("plan", tree_release, "--json"))["values"]
+    assert stated == {"Region": "tree", "Town": "tree", "Block": "own"}
+
+
 def test_measurements_of_a_plan_without_it_can_be_estimated_with_it(small_release, tmp_path):
     """Noise on the support alone, and the constraints, are as before; only counts above the finest geolevel change."""
     measured = measure_release(load_plan(small_release), tmp_path / "measured", test_key=KEY).path
