@@ -24,6 +24,7 @@ from tallyveil.release.histograms import read_histogram
 from .test_measure_estimate import SUBSPACE, assert_same_numbers, with_bypassing, with_spine
 from .test_overlapping_queries import UP_TO
 from .test_release_bypass import laplace
+from .test_release_sums import BRANCH, write_reserve
 
 KEY = insecure_key("tree")
 TREE = '[estimation]\nvalues = "tree"\n\n[estimation.passes]'
@@ -128,7 +129,13 @@ def with_laplace(release: Path) -> None:
     release.write_text(laplace(release.read_text()))
 
 
-@pytest.mark.parametrize("change", [with_spine, with_bypassing, with_overlapping, with_laplace])
+def with_sums(release: Path) -> None:
+    """The regions are cut, and the invariant is on the sums of their parts."""
+    write_reserve(release.parent)
+    release.write_text(release.read_text() + BRANCH)
+
+
+@pytest.mark.parametrize("change", [with_spine, with_bypassing, with_overlapping, with_laplace, with_sums])
 def test_every_kind_of_release_can_have_it(tree_release, tmp_path, change):
     """Its values are those of dense least squares in the tests of the sweep; here each family is certified."""
     change(tree_release)
