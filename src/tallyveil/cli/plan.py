@@ -278,6 +278,12 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
         )
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
+    if loaded.estimating.uses_tree:
+        console.print(
+            f"values      above {loaded.geolevels[-1]}, families are fitted to estimates from everything measured in "
+            "or below each geounit",
+            soft_wrap=True,
+        )
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
     if loaded.spine is not None and loaded.spine.changes:
         kinds = [STEP_KINDS[type(step)] for step in loaded.spine.steps]

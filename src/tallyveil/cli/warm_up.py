@@ -17,6 +17,9 @@ def warm_up(quiet: Quiet = False) -> None:
     The command makes a small release of made-up people in a temporary folder, and removes it. Without this command, the
     first release compiles what it needs.
     """
+    from tallyveil.postprocess.warm_up import compile_sweep
+
+    compile_sweep()
     with TemporaryDirectory(prefix="tallyveil-") as folder:
         demo(Path(folder), blocks=BLOCKS, quiet=True)
     from tallyveil.kernels.compiled import require_kept

@@ -27,6 +27,7 @@ from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError
 from tallyveil.geography.optimise import geolevels_after
 from tallyveil.plan.constraints import Bounds, Invariant
+from tallyveil.plan.estimating import refuse_drawn_counts
 from tallyveil.plan.inputs import GeographyInput, RecordsInput
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.subspace_query import SubspaceQuery
@@ -54,7 +55,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
     require_size(schema, strategy)
     require_few_layers(schema, strategy)
-    return ReleasePlan(
+    plan = ReleasePlan(
         name=file.release.name,
         schema=schema,
         records=_records(file, schema, folder),
@@ -77,6 +78,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         intervals=_intervals(file.outputs, strategy),
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
     )
+    refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
+    return plan
 
 
 def _named_queries(file: ReleaseFile) -> Iterator[str]:

@@ -51,6 +51,7 @@ def estimation_of(
                     for stage in rounding_of[name]
                 ),
                 target=target,
+                values="own" if name == geolevels[-1] else table.values,
             ),
         )
         for name in geolevels

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from tallyveil.config.spine_tables import SpineTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.plan.estimating import Values
 from tallyveil.universe.limits import LARGEST_COUNT
 
 EVERY_GEOLEVEL = "*"
@@ -198,6 +199,12 @@ class EstimationTable(Table):
         default=None,
         description="The values that rounding approximates: the estimates (fraction), or the estimates rounded to "
         "the nearest integers (nearest, as in 2020). Default: the target of the strategy's preset, else fraction.",
+    )
+
+    values: Values = Field(
+        default="own",
+        description="What families above the finest geolevel are fitted to: the noisy answers of each geounit (own), "
+        "or its best linear unbiased estimates from everything measured in or below it (tree).",
     )
 
     @model_validator(mode="after")

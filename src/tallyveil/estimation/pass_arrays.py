@@ -31,7 +31,7 @@ def pass_arrays(
         has_sums=parent is not None,
         labels=np.array([one.labels for one in queries], dtype=np.int32).reshape(len(queries), n_cells),
         widths=np.array([one.values.shape[1] for one in queries], dtype=np.int64),
-        values=np.concatenate([np.zeros(0, np.int64), *(one.values.reshape(-1) for one in queries)]),
+        values=np.concatenate([np.zeros(0), *(one.values.reshape(-1) for one in queries)]),
         weights=np.array([one.weights for one in queries], dtype=np.float64).reshape(
             len(queries), problem.n_children
         ),

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.arrays import Bools, Floats, Int32s, Integers, Numbers
 from tallyveil.errors import ConstraintError, SchemaError
 
 RoundingTarget = Literal["fraction", "nearest"]
@@ -29,7 +29,7 @@ class MeasuredQuery:
     Attributes:
         name: Query spec; the same for all layers of a query group.
         labels: Answer column of each support cell, int32 of shape (s,); -1: the cell is in no answer.
-        values: Noisy answers in persons, int64 of shape (C, k).
+        values: Noisy answers in persons, or what replaces them, float64 of shape (C, k).
         variances: Variance of the noise of one answer in each child, persons squared, float64 of shape (C,);
             inf: the child is not measured, and its values mean nothing. One number applies to all children.
         layer: Number of the layer; 0 for a query group whose groups do not overlap.
@@ -37,14 +37,14 @@ class MeasuredQuery:
 
     name: str
     labels: Int32s
-    values: Integers
+    values: Floats
     variances: Floats
     layer: int = 0
 
     def __post_init__(self) -> None:
         where = f"measured query '{self.name}'"
         _store(self, "labels", self.labels, np.int32, 1, where)
-        _store(self, "values", self.values, np.int64, 2, where)
+        object.__setattr__(self, "values", _numbers(self.values, f"{where}: values"))
         _check_labels(self.labels, self.values.shape[1], where)
         object.__setattr__(self, "variances", _variances(self.variances, self.values.shape[0], where))
 
@@ -257,7 +257,7 @@ class FamilyProblem:
                 )
 
 
-def _check_family(labels: Int32s, values: Integers, n_children: int, n_cells: int, where: str) -> None:
+def _check_family(labels: Int32s, values: Numbers, n_children: int, n_cells: int, where: str) -> None:
     if labels.shape != (n_cells,):
         raise SchemaError(f"{where}: got {labels.size} labels, want one for each of {n_cells} support cells")
     if values.shape[0] != n_children:
@@ -296,6 +296,15 @@ def _variances(given: object, n_children: int, where: str) -> Floats:
         )
     each.setflags(write=False)
     return each
+
+
+def _numbers(given: object, where: str) -> Floats:
+    """A matrix of finite numbers, read-only."""
+    made = np.array(given, dtype=np.float64)
+    if made.ndim != 2 or not np.isfinite(made).all():
+        raise SchemaError(f"{where}: want an array of 2 dimensions that holds finite numbers alone")
+    made.setflags(write=False)
+    return made
 
 
 def _store(owner: object, field: str, array: object, dtype: type, ndim: int, where: str) -> None:

@@ -72,7 +72,7 @@ def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
             MeasuredQuery(
                 one["name"],
                 _labels(one["labels"]),
-                _rows(one["values"], n_children),
+                np.array(one["values"], dtype=np.float64).reshape(n_children, -1),
                 np.array([np.inf if variance is None else variance for variance in one["variances"]]),
                 one.get("layer", 0),
             )

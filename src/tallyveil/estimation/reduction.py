@@ -183,14 +183,14 @@ def _allowed_patterns(allowed: Bools) -> Integers:
     return np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _partitions(queries: Sequence[tuple[Int32s, Floats, Integers]]) -> tuple[Partition, ...]:
+def _partitions(queries: Sequence[tuple[Int32s, Floats, Floats]]) -> tuple[Partition, ...]:
     """Queries on the merged cells; those that split them alike become one, by weighted mean."""
     found: dict[bytes, Partition] = {}
     for labels, weights, values in queries:
         canonical, columns = _canonical(labels)
         if columns.size == 0:
             continue
-        answers, total = values[:, columns].astype(np.float64), weights
+        answers, total = values[:, columns], weights
         key = canonical.tobytes()
         if key in found:
             other = found[key]

@@ -112,3 +112,15 @@ def factor_blocks(axis: Axis, factor: Factor, *, normalised: bool = False) -> tu
         dense = dense / np.where(grouped, sizes[codes], 1)[:, None]
     dense[alone, alone] = 1.0
     return (dense, *(np.array([[float(alone[kind[0]])]]) for kind in axis.contrasts))
+
+
+def factor_rows(axis: Axis, factor: Factor) -> tuple[Floats, ...]:
+    """The rows F for each kind of the axis, so that `factor_blocks` holds their F'F. A row of zeros is left out."""
+    sizes = _group_sizes(factor)
+    codes = np.array([factor.codes[levels[0]] for levels in axis.atoms], np.int64)
+    roots = np.sqrt([len(levels) for levels in axis.atoms])
+    alone = (codes >= 0) & (sizes[codes] == 1)
+    groups = np.unique(codes[(codes >= 0) & ~alone])
+    rows = np.where(codes[None, :] == groups[:, None], roots, 0.0)
+    dense = np.concatenate([rows, np.eye(len(codes))[alone]])
+    return (dense, *(np.ones((int(alone[kind[0]]), 1)) for kind in axis.contrasts))

@@ -26,6 +26,9 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `rounding.laminar_forest` | sets of Python, in the module (oracle) |
 | `rounding.network`, `rounding.groups`, `rounding.start`, `rounding.spanning_tree` | only through the others |
 | `tree.sweep`, `tree.transform`, `tree.regions` | specifications in the module, up to rounding errors |
+| `tree.upward` | dense least squares of every subtree, in the tests (oracle) |
+| `tree.answer_sums` | sums by numpy, in the tests (specification) |
+| `tree.query_wise` | every answer by itself with exact fractions, in the tests (oracle) |
 | `tree.off_spine_distance`, `tree.variance` | specifications in the module |
 | `tree.sibling_merging`, `tree.regrouping` | specifications in the module, which compute every trial from scratch |
 | `subspace.alias`, `subspace.sums` | specifications in the module |

@@ -211,7 +211,10 @@ class _Stored:
 
 
 class StoredMeasurements:
-    """Measurements read from the files of a run. The queries of one geolevel are in memory at a time."""
+    """Measurements read from the files of a run. The queries that were asked for stay in memory.
+
+    A sweep up the spine asks for all geolevels by turns. The finest geolevel has most of the numbers.
+    """
 
     def __init__(
         self,
@@ -270,8 +273,6 @@ class StoredMeasurements:
     def _load(self, geolevel: str, query: str) -> _Stored:
         key = geolevel, query
         with self._loading:  # chunks are measured by several threads
-            if any(loaded_level != geolevel for loaded_level, _ in self._loaded):
-                self._loaded.clear()
             if key not in self._loaded:
                 self._loaded[key] = self._read(geolevel, query)
             return self._loaded[key]

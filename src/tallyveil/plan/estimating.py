@@ -1,20 +1,29 @@
 """The part of a plan that is needed after the measurements. It names no input file, so it can be read from a folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import ConfigError
 from tallyveil.estimation.problem import RoundingTarget
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 MeasurementFiles = Literal["full", "support", "none"]
+
+Values = Literal["own", "tree"]
+"""What a geolevel's families are fitted to: the noisy answers of each child ("own"), or the answers of its best linear
+unbiased estimate from everything that is measured in or below it ("tree")."""
+
+
+TREE_VALUES: Final = "values of the tree"
+"""Stage of a release with values = "tree"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +35,14 @@ class GeolevelEstimation:
         slack: Number of persons by which a later pass may change an answer of an earlier pass.
         rounding: Query names of each rounding stage, first stage first.
         target: Value that rounded answers shall be near: the estimate ("fraction"), or its nearest integer ("nearest").
+        values: What the families are fitted to. Always "own" at the finest geolevel, below which nothing is measured.
     """
 
     passes: tuple[tuple[str, ...], ...]
     slack: Fraction
     rounding: tuple[tuple[str, ...], ...]
     target: RoundingTarget = "fraction"
+    values: Values = "own"
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`."""
@@ -40,6 +51,8 @@ class GeolevelEstimation:
             "slack": str(self.slack),
             "rounding": [list(names) for names in self.rounding],
             "rounding_target": self.target,
+            # Left out where nothing changes, so that plans without it keep their digest.
+            **({} if self.values == "own" else {"values": self.values}),
         }
 
 
@@ -71,9 +84,32 @@ class EstimationPlan:
         """Passes and rounding stages of a geolevel."""
         return dict(self.estimation)[geolevel]
 
+    @property
+    def uses_tree(self) -> bool:
+        """Whether some geolevel is fitted to more than its own noisy answers."""
+        return any(item.values == "tree" for _, item in self.estimation)
+
     def query(self, name: str) -> QueryGroup:
         """The query group of that name."""
         return self.schema.query(name)
+
+
+def refuse_drawn_counts(estimation: Sequence[tuple[str, GeolevelEstimation]], *, drawn: bool) -> None:
+    """Refuse the values of the tree beside counts that are drawn on a lattice.
+
+    Args:
+        estimation: How each geolevel is estimated.
+        drawn: Whether the release has such counts.
+    Raises:
+        ConfigError: both are asked for.
+    """
+    if drawn and any(item.values == "tree" for _, item in estimation):
+        raise ConfigError(
+            '[estimation] values is "tree", and the release has [[subspace]] queries. Counts drawn on a lattice have '
+            "noise that depends on the invariants, which the sweep up the spine does not take into account. Write "
+            'values = "own", or measure these queries with [strategy] instead.',
+            code="tree-values",
+        )
 
 
 def strategy_of_plan(

@@ -42,6 +42,7 @@ def plan_record(
             }
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],
+        "values": {level: item.values for level, item in loaded.estimation},
         **advice_record(loaded),
     }
     if resources is not None:

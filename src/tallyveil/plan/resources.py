@@ -16,6 +16,7 @@ import numpy as np
 
 from tallyveil.errors import ConfigError
 from tallyveil.geography.spine import Spine
+from tallyveil.plan.estimating import TREE_VALUES
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.release.tables import has_zeros
 
@@ -54,6 +55,8 @@ class Rates:
             cores; at the finest geolevel, where families are easy.
         estimate_undetermined: More seconds, on two cores, of a cell of the parent's support in a geounit, where the
             detailed query is not measured; of about a hundred answers.
+        tree: Seconds to draw or read a noisy value and to add it up, for the values of the tree, on two cores.
+        tree_bytes: Memory of a cell of a geounit above the finest geolevel, for the values of the tree.
         interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
         interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
         kept_bytes: Memory of the noisy values that are kept so that they are read only once.
@@ -80,6 +83,8 @@ class Rates:
     estimate: float = 3e-6
     estimate_finest: float = 2e-6
     estimate_undetermined: float = 2.5e-6
+    tree: float = 6e-9
+    tree_bytes: int = 4
     interval: float = 0.6e-6
     covariance: float = 12e-6
     interval_bytes: int = 40
@@ -186,12 +191,13 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, bounds, rows of tables and
-    of intervals."""
+    """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values of a sweep up the
+    spine, bounds, rows of tables and of intervals."""
 
     entries: tuple[int, ...]
     undetermined: tuple[int, ...]
     values: tuple[int, ...]
+    tree: int
     bounds: int
     zeros: int
     no_zeros: int
@@ -221,6 +227,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         entries=entries,
         undetermined=_undetermined(plan, sizes),
         values=_values_written(plan, sizes, entries),
+        tree=_values_swept(plan, sizes),
         bounds=bounds,
         zeros=dense * sum(sizes.geounits),
         no_zeros=sum(entries) * sum(not has_zeros(group) for group in groups),
@@ -257,6 +264,16 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
     return tuple(found)
 
 
+def _values_swept(plan: ReleasePlan, sizes: Sizes) -> int:
+    """Number of noisy values that a sweep up the spine reads, if nothing is known to be zero."""
+    if not plan.estimating.uses_tree:
+        return 0
+    answers = (
+        sum(plan.query(name).size for name in plan.strategy.queries(level)) for level in plan.geolevels
+    )
+    return sum(n * own for n, own in zip(sizes.geounits, answers, strict=True))
+
+
 def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
     """Number of non-zero cells at each geolevel."""
     people, cells = np.log(np.array(FILLED_CELLS, dtype=np.float64)).T
@@ -270,7 +287,7 @@ def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
 
 def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     kept = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
-    kept += rates.bound_bytes * work.bounds
+    kept += rates.bound_bytes * work.bounds + (rates.tree_bytes * work.cells_above if work.tree else 0)
     # The file of the finest counts is read at the start and at the end, never while noise is drawn.
     passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
     released = rates.base_bytes + rates.piece_bytes + kept + passing
@@ -289,6 +306,8 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
         ("compile constraints", rates.bounds * work.bounds),
         ("compile kernels", rates.compile),
     ]
+    if work.tree:
+        stages.append((TREE_VALUES, rates.tree * work.tree))
     for number, level in enumerate(work.levels):
         stages.append((f"measure {level}", rates.measure * work.values[number]))
         rate = rates.estimate_finest if level == work.levels[-1] else rates.estimate

@@ -20,7 +20,7 @@ from tallyveil.plan.inputs import GeographyInput, RecordsInput
 from tallyveil.plan.release import ReleasePlan
 from tallyveil.plan.subspace_query import drawn_items
 from tallyveil.plan.terms import PrivacyTerms
-from tallyveil.storage.json_files import TEXT_OR_NONE, Each, JsonObject, damaged, misfit
+from tallyveil.storage.json_files import TEXT_OR_NONE, Each, JsonObject, Perhaps, damaged, misfit
 from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.names import check_name
 from tallyveil.universe.presets import schema_from_mapping
@@ -54,7 +54,9 @@ _SHAPE: Final = {
     "query_shares": Each(Each(str)),
     "invariants": [{"query": str, "geolevels": [str]}],
     "bounds": [{"name": str, "query": str, "geolevel": str, "missing_upper": (int, type(None))}],
-    "estimation": Each({"passes": [[str]], "slack": str, "rounding": [[str]], "rounding_target": str}),
+    "estimation": Each(
+        {"passes": [[str]], "slack": str, "rounding": [[str]], "rounding_target": str, "values": Perhaps(str)}
+    ),
     "tables": [str],
     "measurements": str,
     "microdata": bool,
@@ -193,6 +195,7 @@ def _estimation_of(item: JsonObject) -> GeolevelEstimation:
         slack=parse_fraction(item["slack"], "slack"),
         rounding=tuple(tuple(names) for names in item["rounding"]),
         target=item["rounding_target"],
+        values=item.get("values", "own"),
     )
 
 
@@ -236,6 +239,8 @@ def _fits(read: ReleasePlan, plan: JsonObject) -> Iterator[tuple[str, bool]]:
     yield "entities", len(set(entities)) == len(entities)
     for level, item in read.estimation:
         yield f"estimation.{level}", _can_be_done(item, read.strategy, schema, level)
+        tree = level != geolevels[-1] and not read.subspace
+        yield f"estimation.{level}.values", item.values in (("own", "tree") if tree else ("own",))
     yield "intervals", read.intervals is None or _has_intervals(read, read.intervals)
 
 

@@ -4,6 +4,7 @@ The first family of each chunk depends on the sizes of the families alone, never
 of a family does not depend on its chunk. So the counts are the same for every division of a geolevel into chunks.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from tallyveil.measurements.family_answers import FamilyAnswers
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.unsolved import estimate_or_keep
 from tallyveil.universe.counts import PublicCounts, narrow
+
+KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
 
 CHUNKS_WANTED = 24
 SMALLEST, LARGEST = 1 << 15, 1 << 21
@@ -93,8 +96,13 @@ def cut(above: PublicCounts, child_begin: Integers) -> list[Span]:
 
 
 def estimate_span(
-    builder: FamilyBuilder, rules: Rules, span: Span, above: PublicCounts, unsolved: Path | None
-) -> tuple[ChunkOutcome, FamilyAnswers, Integers]:
+    builder: FamilyBuilder,
+    rules: Rules,
+    span: Span,
+    above: PublicCounts,
+    unsolved: Path | None,
+    keep: KeepMeasurements | None = None,
+) -> ChunkOutcome:
     """Measure and estimate one chunk.
 
     Args:
@@ -103,13 +111,16 @@ def estimate_span(
         span: The families of the chunk.
         above: Counts of the parents.
         unsolved: Folder to which a family is written if its estimate cannot be certified.
-    Returns:
-        The counts, the numbers of the measured answers, and their noisy values.
+        keep: Called with the number, answers and noisy values of the chunk, whatever its families are fitted to.
     Raises:
         ConstraintError, SolverError: as `estimate_family`.
     """
     wanted = builder.answers(span.first, span.last, above)
-    values = builder.source.measure_families(wanted)
+    if builder.tree is None or keep is not None:
+        noisy = builder.source.measure_families(wanted)
+        if keep is not None:
+            keep(span.number, wanted, noisy)
+    values = noisy.astype(np.float64) if builder.tree is None else builder.tree.families(wanted)
     if builder.binds_siblings:
         found = _none_found(span.last - span.first, int(wanted.child_begin[-1] - wanted.child_begin[0]))
     else:
@@ -118,7 +129,7 @@ def estimate_span(
         int(f): estimate_or_keep(builder.family(span.first + int(f), above), unsolved)
         for f in np.flatnonzero(found.ended == LEFT)
     }
-    return _with_left(span, found, left, wanted.child_begin, above), wanted, values
+    return _with_left(span, found, left, wanted.child_begin, above)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -56,6 +56,16 @@ class ConstraintTable:
         for side in ("lower", "upper"):
             object.__setattr__(self, side, tuple(narrowed[id(array)] for array in getattr(self, side)))
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the two bounds are one array, as those of an invariant are."""
+        return self.lower[-1] is self.upper[-1]
+
+    @property
+    def of_geounits(self) -> int:
+        """The finest geolevel at which every geounit has bounds of its own; -1 if there is none."""
+        return len(self.lower) - 1 - (self.groups is not None)
+
     def bounds_of(self, level: int, start: int, stop: int) -> tuple[Integers, Integers]:
         """Rows start..stop of lower and upper bounds as int64, with `UNBOUNDED` where there is none.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tallyveil.errors import StoreError
 from tallyveil.measurements.store import drawn_name
-from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
 from tallyveil.plan.guarantee import privacy_of
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
@@ -13,7 +13,8 @@ from tallyveil.postprocess.lattice_measurements import write_drawn
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.public_inputs import write_public_inputs
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.tree_values import prepared_sweep
+from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.run.key_file import binding_of
@@ -45,11 +46,13 @@ def estimate_release(
         observer: Receives reports of progress.
         workers: Threads to estimate with; None for one a core. The release does not depend on it.
     Raises:
+        ConfigError, SchemaError: the values of the tree are asked for, and cannot be computed.
         StoreError: the folder cannot be used, or a file cannot be read or written.
         ConstraintError, SolverError: a family cannot be solved.
     Privacy: post-processing. No record is read and nothing is spent.
     """
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
+    refuse_drawn_counts(plan.estimation, drawn=bool(measured.terms.subspace))
     product = Estimate(measured, plan, workers or usable_cores())
     last = PlannedIntervals(plan.intervals, measured.estimated_from, observer, workers)
     return run_product(product, out, observer=observer, last=last, draws=False)
@@ -100,6 +103,8 @@ class Estimate:
         watch = Stopwatch(observer)
         with watch.stage("compile kernels"):
             compile_kernels()
+            if self.plan.uses_tree:
+                compile_sweep()
         measured = self.measured
         privacy = privacy_of(measured.terms, measured.allocation)
         _refuse_understated(measured, privacy)
@@ -112,6 +117,7 @@ class Estimate:
             observer=observer,
             watch=watch,
             workers=self.workers,
+            tree=prepared_sweep(self.plan, measured.hierarchies, measured.constraints),
             writing="copy measurements of",
         )
         return _Estimate(measured, self.plan, self.stated, privacy, estimation)

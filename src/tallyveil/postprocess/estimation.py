@@ -5,7 +5,7 @@ that it reads from files. Both give the same counts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,14 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.measurements.store import measurement_name, write_measurements, write_support_measurements
-from tallyveil.plan.estimating import EstimationPlan
+from tallyveil.plan.estimating import TREE_VALUES, EstimationPlan
+from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.implied_bounds import with_implied_bounds
-from tallyveil.postprocess.level import KeepMeasurements, LevelOutcome, estimate_level, n_families
+from tallyveil.postprocess.level import LevelOutcome, estimate_level, n_families
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
+from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED
 from tallyveil.release.checks import Bounded, check_release
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
@@ -32,15 +34,16 @@ from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 
-def stages_of(spine: Spine, writing: str = "measure") -> list[str]:
+def stages_of(spine: Spine, writing: str = "measure", *, tree: bool = False) -> list[str]:
     """Names of the stages of an estimation, in the order of the manifest.
 
     Args:
         spine: The spine that is measured.
         writing: Verb of the stages that write measurements.
+        tree: Whether there is a sweep up the spine.
     """
     by_level = [name for level in spine.geolevels for name in (f"{writing} {level}", f"estimate {level}")]
-    return [*by_level, "microdata", "tables", "checks"]
+    return [*([TREE_VALUES] if tree else []), *by_level, "microdata", "tables", "checks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Estimation:
         observer: Receives reports of progress.
         watch: Times the stages.
         workers: Number of threads.
+        tree: The sweep up the spine, if the plan asks for it.
         writing: Verb of the stages that write measurements.
         records: What each finished stage contributes to the manifest, by its name.
     """
@@ -81,9 +85,11 @@ class Estimation:
     observer: Observer
     watch: Stopwatch
     workers: int
+    tree: TreeSweep | None = None
     writing: str = "measure"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _bounding: tuple[ConstraintTable, ...] = field(init=False)
+    _values: TreeValues | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._bounding = with_implied_bounds(self.constraints, self.spine, self.plan.schema)
@@ -126,7 +132,7 @@ class Estimation:
         performance |= {
             stage: record["performance"] for stage, record in self.records.items() if "performance" in record
         }
-        names = [*before, *stages_of(self.spine, self.writing)]
+        names = [*before, *stages_of(self.spine, self.writing, tree=self.tree is not None)]
         return [performance[name] for name in names if name in performance]
 
     def _write_level(self, run: Run, level: int) -> None:
@@ -169,13 +175,27 @@ class Estimation:
         made: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
 
         def estimate() -> dict[str, Any]:
-            outcome = self._estimated(run, builder, above)
+            tree = self._tree_values(geolevel)
+            outcome = self._estimated(run, replace(builder, tree=tree), above)
             made.append(outcome.counts)
-            return {"performance": self.watch.stages[-1], "solver": outcome.solver}
+            if self._values is not None and level < self.spine.finest:
+                self._values.forget(level)
+            values = {} if tree is None else {"values": tree.sweep.name}
+            return {"performance": self.watch.stages[-1], "solver": {**outcome.solver, **values}}
 
         name = f"estimate {geolevel}"
         self.records[name] = run.stage(name, places, estimate)
         return made[0] if made else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
+
+    def _tree_values(self, geolevel: str) -> TreeValues | None:
+        """What the families of a geolevel are fitted to; None for their noisy answers. The sweep is made once."""
+        if self.tree is None or self.plan.estimation_of(geolevel).values == "own":
+            return None
+        if self._values is None:
+            n_above = sum(self.spine.n_geounits(level) for level in range(self.spine.finest))
+            with self.watch.stage(TREE_VALUES, n_above):
+                self._values = self.tree.values(self.source, self.observer, self.workers)
+        return self._values
 
     def _estimated(self, run: Run, builder: FamilyBuilder, above: PublicCounts | None) -> LevelOutcome:
         with self.watch.stage(f"estimate {builder.geolevel}", n_families(builder)):

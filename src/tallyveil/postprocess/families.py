@@ -20,6 +20,7 @@ from tallyveil.measurements.family_answers import (
 )
 from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.tree_values import TreeValues
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
@@ -36,6 +37,7 @@ class FamilyBuilder:
         constraints: Every constraint of the release.
         queries: The query groups measured at this geolevel; each layer of one whose groups overlap.
         rounding: The query groups of each rounding stage.
+        tree: What the families are fitted to instead of the noisy answers; None for the noisy answers themselves.
     """
 
     plan: EstimationPlan
@@ -45,6 +47,7 @@ class FamilyBuilder:
     constraints: tuple[ConstraintTable, ...]
     queries: tuple[QueryGroup, ...]
     rounding: tuple[tuple[QueryGroup, ...], ...]
+    tree: TreeValues | None = None
 
     @property
     def spine(self) -> Spine:
@@ -140,9 +143,12 @@ class FamilyBuilder:
         return answers_on_support(self.geolevel, self.queries, child_begin.copy(), offsets, cells, settled)
 
     def chunk(
-        self, first: int, last: int, counts: PublicCounts, wanted: FamilyAnswers, values: Integers
+        self, first: int, last: int, counts: PublicCounts, wanted: FamilyAnswers, values: Floats
     ) -> Chunk:
-        """The families of parents first..last, with their measurements; for constraints on single geounits alone."""
+        """The families of parents first..last, with the values of their answers.
+
+        Constraints must be on single geounits.
+        """
         offsets, cells, persons = counts.slice(first, last)
         start, stop = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
         none = np.zeros((stop - start, 0), dtype=np.int64)
@@ -201,8 +207,13 @@ class FamilyBuilder:
         self, group: QueryGroup, layer: int, variances: Floats, start: int, support: Integers
     ) -> MeasuredQuery:
         labels, answers = _labels(group, support)
-        noisy = self.source.measure(self.geolevel, group.name, start, start + len(variances), answers)
-        return MeasuredQuery(group.name, labels, noisy.values, variances, layer)
+        asked = start, start + len(variances), answers
+        if self.tree is None:
+            noisy = self.source.measure(self.geolevel, group.name, *asked)
+            values = noisy.values.astype(np.float64)
+        else:
+            values = self.tree.answers(self.geolevel, group, *asked)
+        return MeasuredQuery(group.name, labels, values, variances, layer)
 
 
 def _labels(group: QueryGroup, support: Integers) -> tuple[np.ndarray, Integers]:

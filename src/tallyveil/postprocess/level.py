@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +10,8 @@ from typing import Any, Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tallyveil.arrays import Integers
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
-from tallyveil.measurements.family_answers import FamilyAnswers
-from tallyveil.postprocess.chunks import ChunkOutcome, cut, estimate_span
+from tallyveil.postprocess.chunks import ChunkOutcome, KeepMeasurements, cut, estimate_span
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.unsolved import estimate_or_keep
 from tallyveil.run.executor import Executor, Threads, gathered
@@ -21,8 +19,6 @@ from tallyveil.run.observer import Observer
 from tallyveil.universe.counts import PublicCounts, compress_rows, narrow
 
 ONE_THREAD: Final = Threads()
-
-KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,10 +99,7 @@ def _estimate_chunks(
     spans = cut(above, builder.spine.child_offsets[builder.level - 1])
 
     def work(number: int) -> ChunkOutcome:
-        outcome, wanted, values = estimate_span(builder, rules, spans[number], above, unsolved)
-        if keep is not None:
-            keep(number, wanted, values)
-        return outcome
+        return estimate_span(builder, rules, spans[number], above, unsolved, keep)
 
     largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
 

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 
+from tallyveil.arrays import Integers
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem import (
@@ -22,11 +23,18 @@ from tallyveil.estimation.problem import (
     RoundingStage,
 )
 from tallyveil.estimation.rounding import round_counts
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.intervals.model import LevelModel, model_of_levels
+from tallyveil.intervals.upward_blocks import block_sweep
+from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.kernels.compiled import on_disk
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
 from tallyveil.kernels.family.chunk import Chunk, Rules, chunk_kernel, estimate_chunk, estimate_families
-from tallyveil.measurements.family_answers import answer_tables, answers_on_support
+from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, answers_on_support
+from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.postprocess.level import usable_cores
+from tallyveil.postprocess.tree_values import TreeSweep
+from tallyveil.run.observer import SilentObserver
 from tallyveil.universe.presets import load_preset
 
 NOISY = np.array([2, 4, 2, 0, 1, 3])
@@ -42,6 +50,31 @@ def compile_kernels() -> None:
         _compile_in_two_processes()
     estimate_chunk(*smallest_chunk())
     estimate_family(smallest_family())
+
+
+def compile_sweep() -> None:
+    """Make the smallest sweeps up a spine, so that their kernels are compiled before anything is spent."""
+    schema, columns = load_preset("race-age"), {"above": ["1"], "finest": ["1"]}
+    queries = (schema.query("total"), schema.query("detailed"))
+    spine = spine_from_columns(columns, list(columns))
+    levels = [LevelModel(name, queries, np.ones((1, 2)), queries[:1]) for name in columns]
+    model, exact = model_of_levels(schema, spine, levels), dict.fromkeys(columns, np.zeros((1, 1), np.int64))
+    for sweep in (block_sweep(model), query_sweep(model)):
+        values = TreeSweep(sweep, exact).values(_Nothing(), SilentObserver(), workers=1)
+        values.answers("above", queries[0], 0, 1, np.arange(1))
+
+
+class _Nothing:
+    """A source of measurements that are all zero."""
+
+    def measure(
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
+    ) -> NoisyMeasurements:
+        values = np.zeros((stop - start, len(answers)), np.int64)
+        return NoisyMeasurements(geolevel, query, start, answers, values, np.ones(stop - start))
+
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
+        return np.zeros(wanted.n_values, np.int64)
 
 
 def compile_all_but_the_solver() -> None:
@@ -109,7 +142,7 @@ def smallest_chunk() -> tuple[Rules, Chunk]:
         columns=wanted.columns,
         widths=wanted.widths,
         value_begin=wanted.value_begin,
-        values=values,
+        values=values.astype(np.float64),
         weights=np.array([[1.0, 1.0], [0.5, 0.5]]),
         lower=np.array([[1], [0]]),
         upper=np.array([[9], [UNBOUNDED]]),

@@ -34,6 +34,7 @@ _SOLVER: Final = {
     "rounding": Each(int),
     "rounding_widened": int,
     "largest_residual": NUMBER,
+    "values": Perhaps(str),
 }
 _NUMBER_OR_NONE: Final = (int, float, type(None))
 _LIMIT: Final = {"cutoff": int, "at_most": (int, type(None))}

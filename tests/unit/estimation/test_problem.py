@@ -28,7 +28,7 @@ def test_arrays_are_read_only_and_do_not_follow_the_callers(make_family):
         ([0, 2], [[1, 2]], 1.0, r"labels must lie in -1\.\.1, got 0\.\.2"),
         ([-2, 0], [[1, 2]], 1.0, "labels must lie in"),
         ([0, 1], [1, 2], 1.0, "of 2 dimensions"),
-        ([0, 1], [[1.5, 2.0]], 1.0, "whole-number array"),
+        ([0, 1], [[np.nan, 2.0]], 1.0, "finite numbers alone"),
         ([0, 1], [[1, 2]], 0.0, "positive number, or infinite, got 0.0"),
         ([0, 1], [[1, 2]], float("nan"), "positive number, or infinite, got nan"),
         ([0, 1], [[1, 2]], [1.0, 2.0], r"variances of shape \(2,\), want one for each of 1 children"),

@@ -38,6 +38,20 @@ def test_outputs_are_told(edit):
     assert_told(load_plan(edit("[outputs]", '[outputs]\nmicrodata = false\nintervals = "0.9"')))
 
 
+def test_values_of_the_tree_are_told_and_held_to_the_rest(edit):
+    plan = load_plan(edit("[estimation.passes]", '[estimation]\nvalues = "tree"\n\n[estimation.passes]'))
+    assert_told(plan)
+    stated = plan.to_mapping()
+    drawn = {"mechanism": "integer-subspace", "query": "total", "geolevel": "Town", "budget": "1/100"}
+    wrong = [
+        changed(stated, ("estimation", "Block"), {**stated["estimation"]["Block"], "values": "tree"}),
+        changed(stated, ("estimation", "Town", "values"), "twig"),
+        changed(stated, ("estimation", "Town", "values"), "own"),  # a run leaves this out
+        {**stated, "subspace": [drawn], "declared": "3"},
+    ]
+    assert [refusal(one) for one in wrong] == ["release-damaged"] * len(wrong)
+
+
 def mutated(value, place=()):
     """Every plan that differs from one in a single place: a key lost, added or given another value."""
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -124,7 +124,7 @@ def test_least_squares_is_that_of_the_dense_matrices(builder, above):
 
 def test_the_compiled_loop_gives_the_counts_of_single_families(builder, above):
     span = Span(0, 0, 2, 1)
-    found, _, _ = estimate_span(builder, builder.rules(), span, above, None)
+    found = estimate_span(builder, builder.rules(), span, above, None)
     begin = np.concatenate([[0], np.cumsum(found.lengths)])
     for family in range(2):
         single = estimate_family(builder.family(family, above))

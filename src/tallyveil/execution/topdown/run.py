@@ -31,7 +31,8 @@ from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
+from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.run.folder import FolderState, folder_state
@@ -149,6 +150,7 @@ class _Release:
     subspace: tuple[SubspaceDraw, ...]
     geography_digest: bytes
     privacy: dict[str, Any]
+    tree: TreeSweep | None
     measuring_alone: bool
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
     estimation: Estimation | None = None  # once the measurements are drawn
@@ -178,9 +180,13 @@ class _Release:
             if plan.intervals is not None:
                 plan_model(plan, hierarchies)
             subspace = prepare_subspace(plan, spine)
+            # Refuses public zeros that the sweep up the spine could not take into account.
+            tree = prepared_sweep(plan.estimating, hierarchies, constraints)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
             compile_kernels()
+            if tree is not None:
+                compile_sweep()
         return cls(
             plan,
             observer,
@@ -193,6 +199,7 @@ class _Release:
             subspace,
             geography_digest=spine.digest(),
             privacy=privacy,
+            tree=tree,
             measuring_alone=measuring_alone,
             records_digest=histograms[-1].digest(),
         )
@@ -266,6 +273,7 @@ class _Release:
             observer=self.observer,
             watch=self.watch,
             workers=self.workers,
+            tree=self.tree,
         )
         estimation.write_measurements(run)
         return estimation

@@ -93,7 +93,7 @@ def _larger(worst: float, value: float) -> float:
 
 @njit(nogil=True, cache=True)
 def squared_deviation(
-    labels: Int32s, widths: Integers, values: Integers, weights: Floats, estimate: Floats
+    labels: Int32s, widths: Integers, values: Floats, weights: Floats, estimate: Floats
 ) -> float:
     """Sum over queries of weight * (Q x - y)^2, over the answers that hold a cell; arrays as in `PassArrays`."""
     n_children, n_cells = estimate.shape
@@ -119,7 +119,7 @@ def squared_deviation(
 
 
 def squared_deviation_reference(
-    labels: Int32s, widths: Integers, values: Integers, weights: Floats, estimate: Floats
+    labels: Int32s, widths: Integers, values: Floats, weights: Floats, estimate: Floats
 ) -> float:
     """Specification of `squared_deviation`."""
     total, n_children = 0.0, estimate.shape[0]

@@ -72,7 +72,7 @@ class Chunk(NamedTuple):
         columns: Column of each entry among its family's answers. [Q, entries]
         widths: Answers of each family. [Q, F]
         value_begin: Where each family's values begin. [Q, F + 1]
-        values: Noisy answers.
+        values: Noisy answers, or what replaces them, in persons.
         weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
         lower: Bounds of each child, constraint after constraint. [children, bound_sizes.sum()]
         upper: In the same order; 2^62 or more: none.
@@ -85,7 +85,7 @@ class Chunk(NamedTuple):
     columns: Int32s
     widths: Integers
     value_begin: Integers
-    values: Integers
+    values: Floats
     weights: Floats
     lower: Integers
     upper: Integers
@@ -339,7 +339,7 @@ def _solve_passes(
 
 
 @internal
-def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers, Integers, Floats]:
+def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers, Floats, Floats]:
     """Labels, widths, values and weights of some queries of a family, as a pass takes them."""
     begin, end = chunk.offsets[f], chunk.offsets[f + 1]
     labels = np.empty((queries.size, end - begin), np.int32)
@@ -350,7 +350,7 @@ def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers
             labels[j, i - begin] = chunk.columns[queries[j], i]
         widths[j] = chunk.widths[queries[j], f]
         total += chunk.value_begin[queries[j], f + 1] - chunk.value_begin[queries[j], f]
-    values = np.empty(total, np.int64)
+    values = np.empty(total)
     first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
     weights = np.empty((queries.size, last - first))
     n = 0

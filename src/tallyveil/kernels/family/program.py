@@ -44,7 +44,7 @@ class PassArrays(NamedTuple):
         has_sums: Whether children must sum to the parent.
         labels: Answer of each cell, -1: none. [queries, s]
         widths: Answers of each query. [queries]
-        values: Measured answers, query after query, child after child. [C * widths.sum()]
+        values: Values of the queries in persons, query after query, child after child. [C * widths.sum()]
         weights: 1 / variance; 0: not measured. [queries, C]
         bound_labels: Row of each cell, -1: none. [b, s]
         bound_widths: Rows of each bound in one group. [b]
@@ -58,7 +58,7 @@ class PassArrays(NamedTuple):
     has_sums: bool
     labels: Int32s
     widths: Integers
-    values: Integers
+    values: Floats
     weights: Floats
     bound_labels: Int32s
     bound_widths: Integers

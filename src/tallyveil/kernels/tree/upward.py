@@ -1,0 +1,385 @@
+"""The sweep up the tree: what the measurements in a geounit's subtree say about its cells.
+
+Problem. Wanted is the best linear unbiased estimate of the cells of every geounit, from everything that is measured in
+or below it, with the same bits on every machine.
+
+Variables, in the basis of `tallyveil.kernels.tree.transform`, class by class. x is the estimate of a geounit. Its
+covariance is P + kappa D with kappa without bound: D holds the directions about which nothing informs yet. Over
+children they add up. L is the sum of A'A / variance over the geounit's own queries A, and h is the sum of
+A'y / variance.
+
+Steps. A finest geounit begins with P = 0, with D = 1 on the cells that are not known to be zero, and with x = 0. Every
+other geounit begins with the sums over its children. Each row a of each measured query is learned in turn. With
+m = P a, u = D a, F = a'm + variance and f = a'u:
+
+    if f > 0:   P += u u' F / f^2 - (m u' + u m') / f,   D -= u u' / f
+    otherwise:  P -= m m' / F
+
+Then x += P (h - L x). After that, exact answers t are learned in the same way with variance 0, and
+x += (u / f, or m / F) (t - a'x). A row with f = 0 and F = 0 is known already, and nothing is learned from it.
+
+No matrix is inverted. Zeros, exact answers and what is not measured need no large or small number in their place.
+Whether f or F is zero follows from the plan, the spine and public zeros alone. No sum is reassociated, and no library
+of linear algebra is called, so every machine gives the same bits. Every geounit's sums are taken in one fixed order.
+
+Worked case. Two children have variance 1 each, and the geounit is measured with variance 1; there is one cell. P = 2,
+m = 2, F = 3, so P becomes 2 - 4/3 = 2/3. The estimate is b + 2/3 (y - b), where b is the sum of the children's.
+
+Source: Koopman and Durbin 2000 (exact treatment of what is not known, one measurement after the other).
+Oracles: dense generalised least squares, and `tallyveil.intervals.filtering`, in the tests.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.tree.transform import Basis, Cascade, apply_blocks, reflect, spread_to_cells
+
+LOOSE = 1e-9
+"""A direction whose part in D is less than this part of its length is not loose. D adds up projectors, so its size is
+known."""
+
+KNOWN, FROM_LOOSE, FROM_SPREAD = 0, 1, 2
+"""Where the gain of a row comes from."""
+
+
+class BlockRows(NamedTuple):
+    """The rows of some queries in the blocks of each class.
+
+    Attributes:
+        begin: Where the rows of each query and class begin in `entries`; shape (Q, K).
+        counts: Number of these rows; shape (Q, K).
+        entries: Row after row, each as long as the block is wide.
+    """
+
+    begin: Integers
+    counts: Integers
+    entries: Floats
+
+
+class Learned(NamedTuple):
+    """What the geounits of a geolevel are told.
+
+    Attributes:
+        cascade: The measured queries.
+        rows: Their rows.
+        information: A'A of each query, packed; shape (Q, n_block_entries).
+        exact: The invariants; their answers are divided among their cells.
+        exact_rows: Their rows.
+        least: A variance below this is a rounding error of zero.
+    """
+
+    cascade: Cascade
+    rows: BlockRows
+    information: Floats
+    exact: Cascade
+    exact_rows: BlockRows
+    least: float
+
+
+class Told(NamedTuple):
+    """Answers of the geounits of one geolevel; one row a geounit.
+
+    Attributes:
+        values: Noisy answers, one query after the other.
+        precisions: 1 / variance of each query, or one row for all geounits; 0: not measured.
+        exact: Answers of the invariants, one query after the other.
+    """
+
+    values: Integers
+    precisions: Floats
+    exact: Integers
+
+
+class Sums(NamedTuple):
+    """Sums over the children of some geounits, which become the geounits' own; one row a geounit.
+
+    Attributes:
+        estimates: x; coefficients, shape (n, n_cells).
+        spread: P; packed blocks, shape (n, n_block_entries).
+        loose: D; in the same form, without a row where no direction is loose.
+    """
+
+    estimates: Floats
+    spread: Floats
+    loose: Floats
+
+
+class Scratch(NamedTuple):
+    """Work space: m and u of a row, packed blocks, coefficients, cells, and answers with one place more."""
+
+    m: Floats
+    u: Floats
+    blocks: Floats
+    h: Floats
+    cells: Floats
+    work: Floats
+
+
+@internal
+def _scratch(basis: Basis, cascade: Cascade) -> Scratch:
+    largest, n_cells = 0, basis.order.size
+    for d in basis.dims:
+        largest = max(largest, d)
+    return Scratch(
+        np.empty(largest),
+        np.empty(largest),
+        np.empty(basis.blocks[basis.dims.size]),
+        np.empty(n_cells),
+        np.empty(n_cells),
+        np.empty(cascade.scale.size + 1),
+    )
+
+
+@internal
+def _learn(
+    spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, scratch: Scratch
+) -> tuple[int, float]:
+    """Learn one row in one block. Returns where its gain comes from, and what m or u is divided by."""
+    m, u = scratch.m, scratch.u
+    total, length = variance, 0.0
+    for i in range(d):
+        value = 0.0
+        for j in range(d):
+            value += spread[i * d + j] * row[j]
+        m[i] = value
+        total += row[i] * value
+        length += row[i] * row[i]
+    if loose.size:
+        free = 0.0
+        for i in range(d):
+            value = 0.0
+            for j in range(d):
+                value += loose[i * d + j] * row[j]
+            u[i] = value
+            free += row[i] * value
+        if free > LOOSE * length:
+            for i in range(d):
+                for j in range(d):
+                    own = u[i] * u[j]
+                    spread[i * d + j] += own * total / (free * free) - (m[i] * u[j] + u[i] * m[j]) / free
+                    loose[i * d + j] -= own / free
+            return FROM_LOOSE, free
+    if total == variance or total <= least * length:
+        return KNOWN, 1.0
+    for i in range(d):
+        for j in range(d):
+            spread[i * d + j] -= m[i] * m[j] / total
+    return FROM_SPREAD, total
+
+
+@njit(nogil=True, cache=True)
+def learn_measured(basis: Basis, learned: Learned, precisions: Floats, spread: Floats, loose: Floats) -> None:
+    """Learn the measured queries of one geounit: P and D alone.
+
+    Args:
+        basis: The basis.
+        learned: What is measured.
+        precisions: 1 / variance of each query; 0: not measured. [Q]
+        spread: P, packed; changed.
+        loose: D, packed, or of no size; changed.
+    """
+    rows, scratch = learned.rows, _scratch(basis, learned.cascade)
+    for k in range(basis.dims.size):
+        d, place, end = basis.dims[k], basis.blocks[k], basis.blocks[k + 1]
+        own = spread[place:end]
+        free = loose[place:end] if loose.size else loose
+        for q in range(precisions.size):
+            if precisions[q] > 0.0:
+                for r in range(rows.counts[q, k]):
+                    at = rows.begin[q, k] + r * d
+                    _learn(own, free, d, rows.entries[at : at + d], 1.0 / precisions[q], 0.0, scratch)
+
+
+@njit(nogil=True, cache=True)
+def learn_exact(
+    basis: Basis, learned: Learned, answers: Integers, spread: Floats, loose: Floats, x: Floats
+) -> None:
+    """Learn the exact answers of one geounit.
+
+    Args:
+        basis: The basis.
+        learned: What is exact.
+        answers: The answers, one query after the other.
+        spread: P, packed; changed.
+        loose: D, packed, or of no size; changed.
+        x: Coefficients; changed.
+    """
+    cascade, rows = learned.exact, learned.exact_rows
+    scratch, one = _scratch(basis, cascade), np.zeros(cascade.begin.size - 1)
+    particular = scratch.h
+    for q in range(one.size):
+        one[q] = 1.0
+        spread_to_cells(cascade, one, answers, scratch.work, scratch.cells)
+        one[q] = 0.0
+        reflect(basis, scratch.cells)
+        for j in range(particular.size):
+            particular[j] = scratch.cells[basis.order[j]]
+        for k in range(basis.dims.size):
+            d, place, end = basis.dims[k], basis.blocks[k], basis.blocks[k + 1]
+            own = spread[place:end]
+            free = loose[place:end] if loose.size else loose
+            first, mult = basis.coefficients[k], basis.mults[k]
+            for r in range(rows.counts[q, k]):
+                row = rows.entries[rows.begin[q, k] + r * d : rows.begin[q, k] + (r + 1) * d]
+                source, total = _learn(own, free, d, row, 0.0, learned.least, scratch)
+                if source != KNOWN:
+                    gain = scratch.u if source == FROM_LOOSE else scratch.m
+                    for c in range(first, first + mult):
+                        missed = 0.0
+                        for i in range(d):
+                            missed += row[i] * (particular[c + i * mult] - x[c + i * mult])
+                        for i in range(d):
+                            x[c + i * mult] += gain[i] / total * missed
+
+
+@internal
+def _move(
+    basis: Basis,
+    learned: Learned,
+    answers: Integers,
+    precisions: Floats,
+    spread: Floats,
+    x: Floats,
+    scratch: Scratch,
+) -> None:
+    """x += P (h - L x)."""
+    blocks, h, cells = scratch.blocks, scratch.h, scratch.cells
+    spread_to_cells(learned.cascade, precisions, answers, scratch.work, cells)
+    reflect(basis, cells)
+    blocks[:] = 0.0
+    for q in range(precisions.size):
+        if precisions[q] > 0.0:
+            for e in range(blocks.size):
+                blocks[e] -= precisions[q] * learned.information[q, e]
+    for j in range(h.size):
+        h[j] = cells[basis.order[j]]
+    apply_blocks(basis, blocks, x, h)
+    apply_blocks(basis, spread, h, x)
+
+
+@njit(nogil=True, cache=True)
+def learn_level(basis: Basis, learned: Learned, told: Told, sums: Sums, first: int, last: int) -> None:
+    """Turn the sums over the children of geounits first..last into the geounits' own estimates.
+
+    Args:
+        basis: The basis.
+        learned: What the geolevel is told.
+        told: The answers.
+        sums: Sums over the children; changed.
+        first: First geounit.
+        last: One past the last.
+    """
+    scratch = _scratch(basis, learned.cascade)
+    for g in range(first, last):
+        own = told.precisions[g if told.precisions.shape[0] > 1 else 0]
+        spread = sums.spread[g]
+        loose = sums.loose[g] if sums.loose.shape[0] else sums.loose[:0].ravel()
+        x = sums.estimates[g]
+        learn_measured(basis, learned, own, spread, loose)
+        _move(basis, learned, told.values[g], own, spread, x, scratch)
+        if told.exact.shape[1]:
+            learn_exact(basis, learned, told.exact[g], spread, loose, x)
+
+
+class Alike(NamedTuple):
+    """Finest geounits of one parent with the same precisions and zeros, as one group. G groups, ordered by parent.
+
+    Attributes:
+        begin: Groups of each parent. [parents + 1]
+        signature: Signature of each group. [G]
+        number: How many geounits it has. [G]
+        values: Sum of their noisy answers. [G, answers]
+        exact: Sum of their exact answers. [G, exact answers]
+    """
+
+    begin: Integers
+    signature: Integers
+    number: Integers
+    values: Integers
+    exact: Integers
+
+
+class Signatures(NamedTuple):
+    """What finest geounits with the same precisions and zeros have in common; one row a signature.
+
+    Attributes:
+        precisions: 1 / variance of each query.
+        spread: P once the noisy answers are learned, packed.
+        loose: D at that point.
+        settled: P once the exact answers are learned, too.
+        left: D at that point.
+    """
+
+    precisions: Floats
+    spread: Floats
+    loose: Floats
+    settled: Floats
+    left: Floats
+
+
+@njit(nogil=True, cache=True)
+def add_finest(
+    basis: Basis,
+    learned: Learned,
+    signatures: Signatures,
+    alike: Alike,
+    sums: Sums,
+    first: int,
+    last: int,
+) -> None:
+    """Add the finest geounits of parents first..last to the parents' sums.
+
+    The noisy answers of a group are added up as whole numbers, so the order of its geounits does not matter.
+    """
+    scratch, x = _scratch(basis, learned.cascade), np.empty(basis.order.size)
+    for p in range(first, last):
+        for g in range(alike.begin[p], alike.begin[p + 1]):
+            s, number = alike.signature[g], alike.number[g]
+            x[:] = 0.0
+            own = signatures.precisions[s]
+            _move(basis, learned, alike.values[g], own, signatures.spread[s], x, scratch)
+            if alike.exact.shape[1]:
+                spread, loose = signatures.spread[s].copy(), signatures.loose[s].copy()
+                learn_exact(basis, learned, alike.exact[g], spread, loose, x)
+            for j in range(x.size):
+                sums.estimates[p, j] += x[j]
+            for e in range(scratch.blocks.size):
+                sums.spread[p, e] += number * signatures.settled[s, e]
+            if sums.loose.shape[0]:
+                for e in range(scratch.blocks.size):
+                    sums.loose[p, e] += number * signatures.left[s, e]
+
+
+@njit(nogil=True, cache=True)
+def add_children(children: Sums, parent: Integers, sums: Sums) -> None:
+    """Add geounits to the sums of their parents, one after the other.
+
+    Args:
+        children: The geounits.
+        parent: Row of each geounit's parent in `sums`.
+        sums: Changed.
+    """
+    for c in range(parent.size):
+        p = parent[c]
+        for j in range(children.estimates.shape[1]):
+            sums.estimates[p, j] += children.estimates[c, j]
+        for e in range(children.spread.shape[1]):
+            sums.spread[p, e] += children.spread[c, e]
+        if sums.loose.shape[0]:
+            for e in range(children.spread.shape[1]):
+                sums.loose[p, e] += children.loose[c, e]
+
+
+@njit(nogil=True, cache=True)
+def cell_estimates(basis: Basis, estimates: Floats, first: int, last: int, out: Floats) -> None:
+    """Cells of geounits first..last, from their coefficients."""
+    cells = np.empty(basis.order.size)
+    for g in range(first, last):
+        for j in range(cells.size):
+            cells[basis.order[j]] = estimates[g, j]
+        reflect(basis, cells)
+        for j in range(cells.size):
+            out[g, j] = cells[j]

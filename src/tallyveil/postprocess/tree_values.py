@@ -1,0 +1,175 @@
+"""Values of geounits above the finest geolevel that use everything measured below them: `[estimation] values = "tree"`.
+
+A family's children are fitted to values of the measured queries. These are the children's own noisy answers, or the
+answers of their best linear unbiased estimates from all that is measured in or below each of them
+(`tallyveil.intervals.upward`). Everything else about a family stays as it is.
+
+Each estimated cell is rounded to a multiple of 2^-16 persons. The answers are sums of these multiples, so they are
+exact, and the values do not depend on what else is asked for. Where the sweep goes query by query, answers are rounded
+in the place of cells.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers, NarrowArray
+from tallyveil.errors import ConstraintError, SchemaError
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.intervals.algebra import LARGEST_BLOCK
+from tallyveil.intervals.model import model_of_strategy
+from tallyveil.intervals.upward import Sweep, sweep_up
+from tallyveil.intervals.upward_blocks import block_sweep
+from tallyveil.intervals.upward_queries import query_sweep
+from tallyveil.kernels.tree.answer_sums import family_answers
+from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.plan.estimating import EstimationPlan
+from tallyveil.postprocess.constraints import ConstraintTable, zeros_of
+from tallyveil.run.observer import Observer
+from tallyveil.universe.counts import narrow
+from tallyveil.universe.query_group import QueryGroup
+
+GRID: Final = 1 << 16
+"""Cells are rounded to multiples of 1 / GRID persons."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeSweep:
+    """A prepared sweep up the spine.
+
+    Attributes:
+        sweep: The way of sweeping, with the model of all measurements and public zeros.
+        exact: For each geolevel with invariants in the model, their answers, one query after the other.
+    """
+
+    sweep: Sweep
+    exact: Mapping[str, Integers]
+
+    def values(self, source: MeasurementSource, observer: Observer, workers: int) -> "TreeValues":
+        """Sweep up the spine.
+
+        Args:
+            source: The noisy answers.
+            observer: Is told how many geounits above the finest are done.
+            workers: Number of threads. The values do not depend on it.
+        """
+        values = TreeValues(self.sweep)
+
+        def receive(level: int, first: int, results: Floats) -> None:
+            values.keep(level, first, results)
+            observer.advanced(len(results))
+
+        sweep_up(self.sweep, source, self.exact, receive, workers=workers)
+        return values
+
+
+def prepared_sweep(
+    plan: EstimationPlan, hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
+) -> TreeSweep | None:
+    """The sweep that a plan asks for, before any measurement; None if every geolevel keeps its own values.
+
+    Queries and public zeros decide whether the sweep has full precision or goes query by query.
+
+    Args:
+        plan: How the release is estimated.
+        hierarchies: The spine, and the share of the budget of each geounit.
+        constraints: Invariants and public bounds.
+    """
+    if not plan.uses_tree:
+        return None
+    spine = hierarchies.spine
+    invariants: dict[str, list[ConstraintTable]] = {}
+    for table in constraints:
+        level = table.of_geounits
+        if table.is_exact and level >= 0:
+            invariants.setdefault(spine.geolevels[level], []).append(table)
+    zeros = [zeros_of(table, spine) for table in constraints if not table.is_exact]
+    named = {name: [table.query.name for table in tables] for name, tables in invariants.items()}
+    model_for = partial(
+        model_of_strategy,
+        plan.schema,
+        spine,
+        plan.strategy,
+        shares=hierarchies.shares,
+        invariants=named,
+        zeros=zeros,
+    )
+    sweep: Sweep
+    try:
+        sweep = block_sweep(model_for(largest_block=LARGEST_BLOCK))
+    except (SchemaError, ConstraintError):
+        sweep = query_sweep(model_for(largest_block=sys.maxsize))
+    exact = {
+        name: np.concatenate(
+            [
+                table.bounds_of(table.of_geounits, 0, len(table.lower[table.of_geounits]))[0]
+                for table in tables
+            ],
+            axis=1,
+        )
+        for name, tables in invariants.items()
+    }
+    return TreeSweep(sweep, exact)
+
+
+class TreeValues:
+    """Estimates of every geounit above the finest geolevel, in multiples of 1 / GRID persons.
+
+    The estimates are of cells or, where the sweep goes query by query, of the answers that a geolevel measures.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self._spine = sweep.model.spine
+        self._first: list[list[int]] = [[] for _ in range(self._spine.finest)]
+        self._kept: list[list[NarrowArray]] = [[] for _ in range(self._spine.finest)]
+
+    def keep(self, level: int, first: int, results: Floats) -> None:
+        """Round and keep the estimates of some geounits. The geounits of a geolevel come in order."""
+        self._first[level].append(first)
+        self._kept[level].append(narrow(np.rint(results * GRID).astype(np.int64)))
+
+    def forget(self, level: int) -> None:
+        """Free the memory of a geolevel that is estimated."""
+        self._kept[level].clear()
+        self._first[level].clear()
+
+    def units(self, level: int, start: int, stop: int) -> Integers:
+        """Estimates of geounits start..stop in multiples of 1 / GRID persons."""
+        firsts = np.array(self._first[level])
+        begin = int(np.searchsorted(firsts, start, side="right")) - 1
+        end = int(np.searchsorted(firsts, stop, side="left"))
+        pieces = np.concatenate(self._kept[level][begin:end]).astype(np.int64)
+        return pieces[start - int(firsts[begin]) : stop - int(firsts[begin])]
+
+    def answers(self, geolevel: str, group: QueryGroup, start: int, stop: int, answers: Integers) -> Floats:
+        """Listed answers of geounits start..stop in persons; shape (stop - start, answers)."""
+        begin = np.array([0, len(answers)], np.int64)
+        values = self._answers(geolevel, group, answers, begin, np.array([start, stop], np.int64))
+        return values.reshape(stop - start, len(answers))
+
+    def families(self, wanted: FamilyAnswers) -> Floats:
+        """The answers that families need, in persons, in the layout of `wanted`."""
+        return np.concatenate(
+            [
+                np.zeros(0),
+                *(
+                    self._answers(wanted.geolevel, group, wanted.answers, wanted.begin[q], wanted.child_begin)
+                    for q, group in enumerate(wanted.queries)
+                ),
+            ]
+        )
+
+    def _answers(
+        self, geolevel: str, group: QueryGroup, answers: Integers, begin: Integers, child_begin: Integers
+    ) -> Floats:
+        first, last = int(child_begin[0]), int(child_begin[-1])
+        level = self._spine.level_index(geolevel)
+        out = np.empty(int((np.diff(begin) * np.diff(child_begin)).sum()), np.int64)
+        table, units = self.sweep.table(level, group), self.units(level, first, last)
+        family_answers(answers, begin, child_begin - first, table, group.size, units, out)
+        return out / GRID
