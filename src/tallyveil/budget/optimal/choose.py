@@ -103,7 +103,9 @@ def choose_shares(
     given = present_shares(strategy)
     reference = variances(given).values
     program = _program(strategy, aims, reference, given)
-    start = program.least + (1.0 - program.least.sum()) * given
+    start = given
+    if not bool(np.all(given > program.least)):
+        start = program.least + (1.0 - program.least.sum()) * given
     if not program.within_limits(variances(start).values):
         start = _feasible(program, variances, start, strategy, aims)
     solved = solve(program, variances, start)
@@ -123,7 +125,7 @@ def choose_shares(
         before=strategy,
         strategy=made,
         outcomes=_outcomes(aims, reference, after),
-        gap=max(0.0, 1.0 - solved.bound / reached),
+        gap=max(solved.gap, 1.0 - solved.bound / reached),
         epsilon_before=epsilon_before,
         epsilon=epsilon_of(made, delta),
         delta=delta,

@@ -27,6 +27,8 @@ from tallyveil.arrays import Floats
 
 SLACK = 1e-4
 """Fraction by which a limit may be exceeded while shares are searched, so that there is room to move."""
+NOISE = 1e-6
+"""Relative rounding errors of variances, at most: they cannot make shares break a limit."""
 
 
 class Evaluated(NamedTuple):
@@ -72,7 +74,7 @@ class Program:
 
     def within_limits(self, values: Floats) -> bool:
         """Whether no variance exceeds its limit by more than the slack."""
-        return bool(np.all(values < self.limits * (1 + SLACK)))
+        return bool(np.all(values < self.limits * (1 + SLACK) * (1 + NOISE)))
 
     def together(self, multipliers: Floats, prices: Floats) -> Floats:
         """The weight b of every aim in the lower bound: a, for the maximum split by multipliers, plus the prices."""

@@ -15,6 +15,9 @@ GAP = 5e-4
 MOST_ROUNDS = 400
 FIRST_EXPONENT = 0.5
 LEAST_EXPONENT = -0.5
+LATE = 50
+LATE_EXPONENT = -0.9
+"""The least exponent after the round `LATE`: what has not converged by then are shares that must change by much."""
 LEAST_SIZE = 0.01
 """Smallest size of an exponent, because the model divides by it."""
 LEAST_MOVE = 1e-9
@@ -72,7 +75,9 @@ def solve(
         tried = variances(step.shares)
         if program.objective(tried.values) < here and program.within_limits(tried.values):
             weights = program.together(step.multipliers, step.prices)
-            exponents = _seen(weights, (shares, found), (step.shares, tried), exponents)
+            least = LEAST_EXPONENT if rounds < LATE else LATE_EXPONENT
+            seen = _seen(weights, (shares, found), (step.shares, tried), exponents)
+            exponents = np.maximum(seen, least)
             shares, found = step.shares, tried
         elif exponents.min() == 1.0:
             break  # only rounding errors can hide that a cautious step improves
@@ -94,7 +99,7 @@ def _seen(
         fallen = np.log((weights @ before[1].slopes) / (weights @ after[1].slopes))
         seen = fallen / moved - 1.0
     known = np.isfinite(seen) & (np.abs(moved) > LEAST_MOVE)
-    halfway = np.clip(0.5 * (seen + exponents), LEAST_EXPONENT, 1.0)
+    halfway = np.clip(0.5 * (seen + exponents), LATE_EXPONENT, 1.0)
     return _off_zero(np.where(known, halfway, exponents))
 
 

@@ -28,6 +28,8 @@ from tallyveil.budget.optimal.program import SLACK, Evaluated, Program
 
 ACCURACY = 1e-8
 """Of the objective of the model's program, relative."""
+ROOM = 1e-9
+"""Of a limit, relative: what a step may use even where the present shares have used it up."""
 SHRINK = 0.1
 """Factor of m from one barrier to the next."""
 MOST_NEWTON = 1000
@@ -154,6 +156,9 @@ def _model_of(program: Program, shares: Floats, found: Evaluated, exponents: Flo
     rows = np.zeros((len(aims) + len(limited), len(found.values)))
     rows[np.arange(len(aims)), aims] = program.weights[aims]
     rows[len(aims) + np.arange(len(limited)), limited] = 1.0
+    # A limit that the present shares reach, or miss by a rounding error, leaves room for the first step.
+    present = found.values[limited] * (1 + ROOM)
+    limits = np.maximum(program.limits[limited] * (1 + SLACK), present)
     contributions, rest = np.maximum(-found.slopes * shares, 0.0), found.unpaid(shares)
     # At the present shares, the model is to be the variance itself in spite of rounding errors.
     contributions *= ((found.values - rest) / contributions.sum(axis=1))[:, None]
@@ -164,7 +169,7 @@ def _model_of(program: Program, shares: Floats, found: Evaluated, exponents: Flo
         exponents=exponents,
         rows=rows,
         top=np.concatenate([-np.ones(len(aims)), np.zeros(len(limited))]),
-        most=np.concatenate([np.zeros(len(aims)), program.limits[limited] * (1 + SLACK)]),
+        most=np.concatenate([np.zeros(len(aims)), limits]),
         least=program.least,
         goal=np.zeros(len(program.weights)) if program.of_maximum else program.weights,
         goal_top=1.0 if program.of_maximum else 0.0,
@@ -175,7 +180,7 @@ def _centred(model: _Model, point: Floats, size: float) -> Floats:
     """The minimum of one barrier function, by Newton's method with halved steps."""
     here = model.barrier(point, size)
     if not np.isfinite(here):
-        return point  # a limit holds to within rounding errors, so that there is no room to move
+        return point  # rounding errors have left no room to move
     for _ in range(MOST_NEWTON):
         direction, decrement = model.newton(point, size)
         if decrement < DECREMENT:
