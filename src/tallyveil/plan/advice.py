@@ -177,7 +177,10 @@ def strategy_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
             "# of Gaussian noise as epsilon, keep that line instead of rho.\n" + _table("strategy", budget),
             _table("strategy.geolevels", shares["geolevels"]),
             *(_table(f"strategy.queries.{_key(level)}", own) for level, own in shares["queries"].items()),
-            _table("estimation", {"slack": first["slack"], "rounding_target": first["rounding_target"]}),
+            _table(
+                "estimation",
+                {key: first[key] for key in ("slack", "rounding_target", "values") if key in first},
+            ),
             _table("estimation.passes", passes),
             _table("estimation.rounding", rounding),
         ]
