@@ -25,10 +25,10 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.kernels.cholesky import solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal
-from tallyveil.kernels.family.answer_system import add_forces, answers_of, respond, solve_answers
+from tallyveil.kernels.family.answer_solution import add_forces, answers_of, respond, solve_answers
 from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
 from tallyveil.kernels.family.program import Point, Program
-from tallyveil.kernels.vectors import set_to
+from tallyveil.kernels.vectors import inner, largest_of, set_to
 
 MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
 """Directions after which a face counts as unsolved: in general; and where B is H, so that they mend rounding only."""
@@ -106,10 +106,10 @@ def correct(
     most = MOST_DIRECTIONS if face.inverse.size == 0 else MOST_REFINEMENTS
     for _ in range(most):
         _precondition(face, work, removed)
-        settled = _longest(work.direction) <= SETTLED * enough
+        settled = largest_of(work.direction) <= SETTLED * enough
         if settled:
             break
-        before, slope = slope, _inner(work.gradient, work.direction)
+        before, slope = slope, inner(work.gradient, work.direction)
         kept = slope / before
         for t in range(cells.size):
             along[t] = work.direction[t] + kept * along[t] if kept > 0.0 else work.direction[t]
@@ -117,7 +117,7 @@ def correct(
             row_along[k] = work.row_change[k] + kept * row_along[k] if kept > 0.0 else work.row_change[k]
         _product(program, face, along, work.sums, work.product)
         add_to_members(face, row_along, 1.0, work.product)
-        curvature = _inner(along, work.product)
+        curvature = inner(along, work.product)
         if not (slope > 0.0 and curvature > 0.0):
             break
         length = slope / curvature
@@ -265,19 +265,3 @@ def _product(program: Program, face: Face, vector: Floats, sums: Floats, out: Fl
 def _add(values: Floats, out: Floats) -> None:
     for i in range(values.size):
         out[i] += values[i]
-
-
-@internal
-def _longest(direction: Floats) -> float:
-    longest = 0.0
-    for t in range(direction.size):
-        longest = max(longest, abs(direction[t]))
-    return longest
-
-
-@internal
-def _inner(one: Floats, two: Floats) -> float:
-    total = 0.0
-    for t in range(one.size):
-        total += one[t] * two[t]
-    return total

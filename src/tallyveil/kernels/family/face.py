@@ -22,9 +22,10 @@ import numpy as np
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
 from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.family.answer_solution import factor_blocks
 from tallyveil.kernels.family.answer_system import (
     AnswerSystem,
-    factor_blocks,
+    all_above_zero,
     list_unknowns,
     no_answers,
     own_diagonal,
@@ -91,8 +92,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         signs: What is free and what binds.
         row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
         manner: BY_DIAGONAL; BY_INVERSES, which costs the cube of a child's free cells; BY_ANSWERS, which becomes
-            BY_INVERSES where that costs less, or where some variable has no D. Rows of several children must not be
-            solved among the answers.
+            BY_INVERSES where that costs less, or where some variable has no D.
     Returns:
         False where a system is singular; the face.
     """
@@ -135,7 +135,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
 def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tuple[bool, Face]:
     """The face among the answers; without these where inverses cost less, or where some variable has no D."""
     several, own = own_diagonal(program)
-    solvable = _all_above_zero(own)
+    solvable = all_above_zero(own)
     cells, cells_of, give, stiffness = _free_cells(program, signs.free, own if solvable else program.scale)
     rows, row_begin, members = _members(program, signs.side, cells, cells_of)
     ok, answers = True, no_answers()
@@ -158,15 +158,6 @@ def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tu
         none,
         answers,
     )
-
-
-@internal
-def _all_above_zero(matrix: Floats) -> bool:
-    found = True
-    for z in range(matrix.shape[0]):
-        for i in range(matrix.shape[1]):
-            found &= matrix[z, i] > 0.0
-    return found
 
 
 @internal
