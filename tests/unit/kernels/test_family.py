@@ -179,6 +179,41 @@ def test_a_face_is_solved_among_the_answers_as_a_dense_system_is():
     assert grouped >= 5
 
 
+def test_many_rows_are_solved_as_a_dense_system_is():
+    """With more binding rows than are factored as a whole: blocks of the children, met by conjugate gradients."""
+    rng = np.random.default_rng(43)
+    truth = rng.poisson(5.0, (300, 4)) + 1
+    labels = (
+        np.arange(4, dtype=np.int32),
+        np.array([0, 0, 1, 1], np.int32),
+        np.array([0, 1, 1, -1], np.int32),
+    )
+    measured = [MeasuredQuery("detailed", labels[0], truth + rng.integers(-5, 5, truth.shape), np.ones(300))]
+    measured.append(MeasuredQuery("halves", labels[1], truth[:, ::2] + truth[:, 1::2], np.ones(300)))
+    bounds = []
+    for name, own in (("halves", labels[1]), ("others", labels[2])):
+        sums = np.stack([truth[:, own == k].sum(axis=1) for k in range(2)], axis=1)
+        bounds.append(LinearConstraint(name, own, sums, sums + 1))
+    problem = FamilyProblem(
+        geocode="p",
+        geolevel="tract",
+        children=tuple(f"c{c}" for c in range(300)),
+        support=np.arange(4),
+        parent_counts=truth.sum(axis=0),
+        measured=tuple(measured),
+        constraints=tuple(bounds),
+        passes=(EstimationPass(("detailed", "halves")),),
+        rounding=(RoundingStage((("total", np.zeros(4, np.int32)),)),),
+    )
+    arguments = problem, problem.allowed(), problem.passes[0], constraint_bounds(problem)
+    program, _, _ = reduce_arrays(pass_arrays(*arguments))
+    side = np.ones(program.row_group.size, np.int64)
+    ok, face = list_face(program, Signs(program.allowed, side), 2.0**-4, BY_DIAGONAL)
+    assert ok
+    assert face.by_child.begin.size
+    assert not compare_with_dense_system(program, reduce_pass(*arguments)[0], 3, BY_DIAGONAL)
+
+
 def compare_with_dense_system(program, twin, seed, manner):
     """Compare one solution of a random face; returns whether it was found among the answers."""
     detailed, root = not program.ridge.any(), not program.has_sums

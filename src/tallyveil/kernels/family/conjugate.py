@@ -203,7 +203,7 @@ def _begin(
         row_sums(face, work.direction, work.row_change)
         for k in range(row_step.size):
             row_step[k] = missing.rows[face.rows[k]] - row_step[k] - work.row_change[k]
-        solve_cholesky(face.system, row_step)
+        _solve_rows(face, row_step)
         add_to_members(face, row_step, 1.0, work.gradient)
         project(face, work.gradient, work.direction, work.price)
         _add(work.price, removed)
@@ -219,10 +219,27 @@ def _precondition(face: Face, work: Work, removed: Floats) -> None:
     if face.rows.size == 0:
         return
     row_sums(face, work.direction, work.row_change)
-    solve_cholesky(face.system, work.row_change)
+    _solve_rows(face, work.row_change)
     set_to(work.product, work.gradient)
     add_to_members(face, work.row_change, -1.0, work.product)
     project(face, work.product, work.direction, work.price)
+
+
+@internal
+def _solve_rows(face: Face, right: Floats) -> None:
+    """Prices that change the rows' sums by the given amounts, in place."""
+    if face.by_child.begin.size == 0:
+        solve_cholesky(face.system, right)
+        return
+    left = np.empty(face.place.size)
+    for u in range(left.size):
+        left[u] = right[face.place[u]]
+    for k in range(right.size):
+        # a row without free variables gives way by its compliance alone
+        right[k] /= face.compliance
+    _, forces = solve_answers(face.by_child, face.cells, face.give, face.cell_stiffness, left, 0.0)
+    for u in range(forces.size):
+        right[face.place[u]] = forces[u]
 
 
 @internal

@@ -6,8 +6,9 @@ where a ridge leaves H nearly singular, H itself. Where that would be costly, th
 (`tallyveil.kernels.family.answer_system`).
 
 Solution: `project` solves the problem without rows. With P for what `project` does and A for the rows, the prices
-that make z meet the rows solve a dense system with the matrix compliance + A P A' (Woodbury's formula). `list_face`
-prepares the factors of that matrix.
+that make z meet the rows solve a system with the matrix compliance + A P A' (Woodbury's formula). `list_face`
+prepares its factors: of the whole matrix, or, where many rows bind and B is diagonal, of the blocks of the children
+(`tallyveil.kernels.family.answer_solution`, with rows alone as unknowns).
 
 Worked case: one cell, two children, both free with curvature 1, no rows, r = (4, 0). The price of the sum is 2, and
 z = (2, -2).
@@ -38,6 +39,10 @@ BY_DIAGONAL, BY_ANSWERS, BY_INVERSES = 0, 1, 2
 """How a face is solved: with H's diagonal as B; with H among the answers; with dense inverses of H as B."""
 
 
+DENSE_ROWS = 256
+"""With more binding rows, and a diagonal B, the matrix of the rows is not factored as a whole."""
+
+
 class Signs(NamedTuple):
     """Which face: what is free, and what binds.
 
@@ -65,7 +70,10 @@ class Face(NamedTuple):
         row_begin: Where the members of each begin. [m + 1]
         members: Places of the free variables that a row sums.
         compliance: Of rows, in the objective's units.
-        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m]
+        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does; empty where there is
+            `by_child`. [m, m]
+        by_child: The same equations by the children's blocks; empty where they are factored as a whole.
+        place: Which binding row each of its unknowns is.
         answers: The face's equations among the answers; empty where it is solved otherwise.
     """
 
@@ -80,6 +88,8 @@ class Face(NamedTuple):
     members: Uint32s
     compliance: float
     system: Floats
+    by_child: AnswerSystem
+    place: Integers
     answers: AnswerSystem
 
 
@@ -106,6 +116,13 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
     rows, row_begin, members = _members(program, signs.side, cells, cells_of)
     whole, n_cells = manner == BY_INVERSES, stiffness.size
     n_schur = n_cells if whole and program.has_sums else 0
+    by_child, place, dense, ok = no_answers(), np.empty(0, np.int64), whole or rows.size <= DENSE_ROWS, True
+    if not dense:
+        none = np.zeros(program.weights.shape[1], np.bool_)
+        listed = list_unknowns(program, none, signs.side, cells, cells_of, compliance)
+        place = _places(listed.row, rows, signs.side.size)
+        ok, by_child = factor_blocks(listed, cells, cells_of, give, stiffness)
+    n_dense = rows.size if dense else 0
     face = Face(
         cells,
         cells_of,
@@ -117,13 +134,15 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         row_begin,
         members,
         compliance,
-        np.zeros((rows.size, rows.size)),
+        np.zeros((n_dense, n_dense)),
+        by_child,
+        place,
         no_answers(),
     )
     if whole and not _invert_children(program, face):
         return False, face
-    if rows.size == 0:
-        return True, face
+    if rows.size == 0 or not dense:
+        return ok, face
     if whole:
         _add_rows(face)
     else:
@@ -156,8 +175,21 @@ def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tu
         members,
         compliance,
         none,
+        no_answers(),
+        np.empty(0, np.int64),
         answers,
     )
+
+
+@internal
+def _places(row: Integers, rows: Integers, n_rows: int) -> Integers:
+    """Where each row of a list is among the binding rows."""
+    number, place = np.empty(n_rows, np.int64), np.empty(row.size, np.int64)
+    for k in range(rows.size):
+        number[rows[k]] = k
+    for u in range(row.size):
+        place[u] = number[row[u]]
+    return place
 
 
 @internal
