@@ -23,6 +23,24 @@ def set_rows(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
 
 
 @njit(nogil=True, cache=True)
+def largest_of(values: npt.NDArray[Any]) -> float:
+    """The largest absolute value; 0 where there is none."""
+    largest = 0.0
+    for i in range(values.size):
+        largest = max(largest, abs(values[i]))
+    return largest
+
+
+@njit(nogil=True, cache=True)
+def inner(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
+    """The sum of products, in order."""
+    total = 0.0
+    for i in range(one.size):
+        total += one[i] * two[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
 def sort_first(values: npt.NDArray[Any], n: int) -> None:
     """Sort the first n numbers in place, by Shell's method: numpy's takes a second to compile."""
     gap = n

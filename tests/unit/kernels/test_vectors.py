@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.kernels.vectors import set_rows, set_to, sort_first
+from tallyveil.kernels.vectors import inner, largest_of, set_rows, set_to, sort_first
 
 
 def test_set_to_and_set_rows_copy_what_a_slice_would():
@@ -25,3 +25,11 @@ def test_sort_first_sorts_the_first_ones_only(n):
     expected = [*np.sort(values[:n]), *values[n:]]
     sort_first(values, n)
     np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 8])
+def test_inner_and_largest_of_agree_with_numpy(n):
+    rng = np.random.default_rng([5, n])
+    one, two = rng.normal(size=n), rng.normal(size=n)
+    assert inner(one, two) == pytest.approx(one @ two, abs=1e-12)
+    assert largest_of(one) == np.abs(one).max(initial=0.0)

@@ -25,10 +25,10 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.kernels.cholesky import solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal
-from tallyveil.kernels.family.answer_system import add_forces, answers_of, respond, solve_answers
+from tallyveil.kernels.family.answer_solution import add_forces, answers_of, respond, solve_answers
 from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
 from tallyveil.kernels.family.program import Point, Program
-from tallyveil.kernels.vectors import set_to
+from tallyveil.kernels.vectors import inner, largest_of, set_to
 
 MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
 """Directions after which a face counts as unsolved: in general; and where B is H, so that they mend rounding only."""
@@ -106,10 +106,10 @@ def correct(
     most = MOST_DIRECTIONS if face.inverse.size == 0 else MOST_REFINEMENTS
     for _ in range(most):
         _precondition(face, work, removed)
-        settled = _longest(work.direction) <= SETTLED * enough
+        settled = largest_of(work.direction) <= SETTLED * enough
         if settled:
             break
-        before, slope = slope, _inner(work.gradient, work.direction)
+        before, slope = slope, inner(work.gradient, work.direction)
         kept = slope / before
         for t in range(cells.size):
             along[t] = work.direction[t] + kept * along[t] if kept > 0.0 else work.direction[t]
@@ -117,7 +117,7 @@ def correct(
             row_along[k] = work.row_change[k] + kept * row_along[k] if kept > 0.0 else work.row_change[k]
         _product(program, face, along, work.sums, work.product)
         add_to_members(face, row_along, 1.0, work.product)
-        curvature = _inner(along, work.product)
+        curvature = inner(along, work.product)
         if not (slope > 0.0 and curvature > 0.0):
             break
         length = slope / curvature
@@ -203,7 +203,7 @@ def _begin(
         row_sums(face, work.direction, work.row_change)
         for k in range(row_step.size):
             row_step[k] = missing.rows[face.rows[k]] - row_step[k] - work.row_change[k]
-        solve_cholesky(face.system, row_step)
+        _solve_rows(face, row_step)
         add_to_members(face, row_step, 1.0, work.gradient)
         project(face, work.gradient, work.direction, work.price)
         _add(work.price, removed)
@@ -219,10 +219,27 @@ def _precondition(face: Face, work: Work, removed: Floats) -> None:
     if face.rows.size == 0:
         return
     row_sums(face, work.direction, work.row_change)
-    solve_cholesky(face.system, work.row_change)
+    _solve_rows(face, work.row_change)
     set_to(work.product, work.gradient)
     add_to_members(face, work.row_change, -1.0, work.product)
     project(face, work.product, work.direction, work.price)
+
+
+@internal
+def _solve_rows(face: Face, right: Floats) -> None:
+    """Prices that change the rows' sums by the given amounts, in place."""
+    if face.by_child.begin.size == 0:
+        solve_cholesky(face.system, right)
+        return
+    left = np.empty(face.place.size)
+    for u in range(left.size):
+        left[u] = right[face.place[u]]
+    for k in range(right.size):
+        # a row without free variables gives way by its compliance alone
+        right[k] /= face.compliance
+    _, forces = solve_answers(face.by_child, face.cells, face.give, face.cell_stiffness, left, 0.0)
+    for u in range(forces.size):
+        right[face.place[u]] = forces[u]
 
 
 @internal
@@ -265,19 +282,3 @@ def _product(program: Program, face: Face, vector: Floats, sums: Floats, out: Fl
 def _add(values: Floats, out: Floats) -> None:
     for i in range(values.size):
         out[i] += values[i]
-
-
-@internal
-def _longest(direction: Floats) -> float:
-    longest = 0.0
-    for t in range(direction.size):
-        longest = max(longest, abs(direction[t]))
-    return longest
-
-
-@internal
-def _inner(one: Floats, two: Floats) -> float:
-    total = 0.0
-    for t in range(one.size):
-        total += one[t] * two[t]
-    return total

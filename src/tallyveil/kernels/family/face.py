@@ -6,8 +6,9 @@ where a ridge leaves H nearly singular, H itself. Where that would be costly, th
 (`tallyveil.kernels.family.answer_system`).
 
 Solution: `project` solves the problem without rows. With P for what `project` does and A for the rows, the prices
-that make z meet the rows solve a dense system with the matrix compliance + A P A' (Woodbury's formula). `list_face`
-prepares the factors of that matrix.
+that make z meet the rows solve a system with the matrix compliance + A P A' (Woodbury's formula). `list_face`
+prepares its factors: of the whole matrix, or, where many rows bind and B is diagonal, of the blocks of the children
+(`tallyveil.kernels.family.answer_solution`, with rows alone as unknowns).
 
 Worked case: one cell, two children, both free with curvature 1, no rows, r = (4, 0). The price of the sum is 2, and
 z = (2, -2).
@@ -22,9 +23,10 @@ import numpy as np
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
 from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.family.answer_solution import factor_blocks
 from tallyveil.kernels.family.answer_system import (
     AnswerSystem,
-    factor_blocks,
+    all_above_zero,
     list_unknowns,
     no_answers,
     own_diagonal,
@@ -35,6 +37,10 @@ from tallyveil.kernels.family.program import Program
 
 BY_DIAGONAL, BY_ANSWERS, BY_INVERSES = 0, 1, 2
 """How a face is solved: with H's diagonal as B; with H among the answers; with dense inverses of H as B."""
+
+
+DENSE_ROWS = 256
+"""With more binding rows, and a diagonal B, the matrix of the rows is not factored as a whole."""
 
 
 class Signs(NamedTuple):
@@ -64,7 +70,10 @@ class Face(NamedTuple):
         row_begin: Where the members of each begin. [m + 1]
         members: Places of the free variables that a row sums.
         compliance: Of rows, in the objective's units.
-        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m]
+        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does; empty where there is
+            `by_child`. [m, m]
+        by_child: The same equations by the children's blocks; empty where they are factored as a whole.
+        place: Which binding row each of its unknowns is.
         answers: The face's equations among the answers; empty where it is solved otherwise.
     """
 
@@ -79,6 +88,8 @@ class Face(NamedTuple):
     members: Uint32s
     compliance: float
     system: Floats
+    by_child: AnswerSystem
+    place: Integers
     answers: AnswerSystem
 
 
@@ -91,8 +102,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         signs: What is free and what binds.
         row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
         manner: BY_DIAGONAL; BY_INVERSES, which costs the cube of a child's free cells; BY_ANSWERS, which becomes
-            BY_INVERSES where that costs less, or where some variable has no D. Rows of several children must not be
-            solved among the answers.
+            BY_INVERSES where that costs less, or where some variable has no D.
     Returns:
         False where a system is singular; the face.
     """
@@ -106,6 +116,13 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
     rows, row_begin, members = _members(program, signs.side, cells, cells_of)
     whole, n_cells = manner == BY_INVERSES, stiffness.size
     n_schur = n_cells if whole and program.has_sums else 0
+    by_child, place, dense, ok = no_answers(), np.empty(0, np.int64), whole or rows.size <= DENSE_ROWS, True
+    if not dense:
+        none = np.zeros(program.weights.shape[1], np.bool_)
+        listed = list_unknowns(program, none, signs.side, cells, cells_of, compliance)
+        place = _places(listed.row, rows, signs.side.size)
+        ok, by_child = factor_blocks(listed, cells, cells_of, give, stiffness)
+    n_dense = rows.size if dense else 0
     face = Face(
         cells,
         cells_of,
@@ -117,13 +134,15 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         row_begin,
         members,
         compliance,
-        np.zeros((rows.size, rows.size)),
+        np.zeros((n_dense, n_dense)),
+        by_child,
+        place,
         no_answers(),
     )
     if whole and not _invert_children(program, face):
         return False, face
-    if rows.size == 0:
-        return True, face
+    if rows.size == 0 or not dense:
+        return ok, face
     if whole:
         _add_rows(face)
     else:
@@ -135,7 +154,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
 def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tuple[bool, Face]:
     """The face among the answers; without these where inverses cost less, or where some variable has no D."""
     several, own = own_diagonal(program)
-    solvable = _all_above_zero(own)
+    solvable = all_above_zero(own)
     cells, cells_of, give, stiffness = _free_cells(program, signs.free, own if solvable else program.scale)
     rows, row_begin, members = _members(program, signs.side, cells, cells_of)
     ok, answers = True, no_answers()
@@ -156,17 +175,21 @@ def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tu
         members,
         compliance,
         none,
+        no_answers(),
+        np.empty(0, np.int64),
         answers,
     )
 
 
 @internal
-def _all_above_zero(matrix: Floats) -> bool:
-    found = True
-    for z in range(matrix.shape[0]):
-        for i in range(matrix.shape[1]):
-            found &= matrix[z, i] > 0.0
-    return found
+def _places(row: Integers, rows: Integers, n_rows: int) -> Integers:
+    """Where each row of a list is among the binding rows."""
+    number, place = np.empty(n_rows, np.int64), np.empty(row.size, np.int64)
+    for k in range(rows.size):
+        number[rows[k]] = k
+    for u in range(row.size):
+        place[u] = number[row[u]]
+    return place
 
 
 @internal

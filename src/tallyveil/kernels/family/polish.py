@@ -5,7 +5,7 @@ children, and rows between bounds.
 
 Variables: a face says which x are free, which are zero, and on which side each row binds. On a face the optimum
 solves linear equations. A little compliance keeps the equations regular where rows repeat one another:
-row sum = bound + compliance * (row price - the centre's row price). The centre is the last point that was accepted.
+row sum = bound - compliance * (row price - the centre's row price). The centre is the last point that was accepted.
 
 Steps:
 - Soft. Rows have much compliance. The face is solved roughly, signs that come out wrong are swapped, and the new face

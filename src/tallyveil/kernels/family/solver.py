@@ -1,7 +1,8 @@
 """One pass of one family, compiled from measurements to certified answer.
 
 Problem: the pass's program (`tallyveil.kernels.family.program`), after cells are merged. Step: a round, which is a
-descent to a close point (`descent`) and a walk from face to face to the exact optimum (`polish`).
+descent to a close point (`descent`) and a walk from face to face to the exact optimum (`polish`). Where a ridge and
+rows meet, the first round begins from an interior-point method's point instead (`interior`).
 
 Stopping rule: the point's residual is at most CERTIFIED_PERSONS, or ROUNDS rounds were made. Later rounds have more
 sweeps, a smaller tolerance and more steps; almost every family needs one round.
@@ -18,6 +19,7 @@ from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES
+from tallyveil.kernels.family.interior import approach
 from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.program import PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
@@ -34,8 +36,8 @@ SINGLE_SWAPS = 42
 SINGLE_SWAPS_OF_LONG_WALKS = 1000
 """The same in the first round where a row sums cells of several children. Such rows bind children's carried answers to
 each other. Their prices are far from right at first, and each move of the prices changes many variables. Full swaps
-therefore begin again after each face that settles. A step costs little against the dense faces of later rounds.
-Walks are long as well where faces are solved among the answers: there are many variables, and steps are cheap."""
+therefore begin again after each face that settles. Walks may be long as well where faces are solved among the answers:
+there are many variables, and steps are cheap."""
 
 SWEEPS = 30
 MANY_VARIABLES = 1000
@@ -93,11 +95,15 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     grouped = False
     for members in program.bound_members:
         grouped |= members > 1
-    manner = _first_manner(program, grouped)
+    ridged = _ridged(program)
+    # where H is small enough to be held, its inverses are cheap
+    manner = BY_DIAGONAL if not ridged else (BY_INVERSES if program.hessian.size > 0 else BY_ANSWERS)
+    begin_inside = ridged and program.has_sums and program.row_group.size > 0
     sweeps, steps = 0, 0
     best, best_x = np.inf, state.x
     for attempt in range(ROUNDS):
-        sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
+        if attempt > 0 or not begin_inside or not approach(program, state):
+            sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
         long = attempt == 0 and (grouped or manner == BY_ANSWERS)
         single_swaps = SINGLE_SWAPS_OF_LONG_WALKS if long else SINGLE_SWAPS << attempt
@@ -121,16 +127,10 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
 
 
 @internal
-def _first_manner(program: Program, grouped: bool) -> int:
-    """How the first round solves faces: with H itself where a ridge leaves it nearly singular.
-
-    Where H is small enough to be held, its inverses are cheap. Rows of several children tie the children's answers to
-    one another, so that the answers' equations would have no blocks.
-    """
+def _ridged(program: Program) -> bool:
+    """Whether a ridge makes the answer unique, so that H is nearly singular."""
     ridged = False
     for z in range(program.ridge.shape[0]):
         for i in range(program.ridge.shape[1]):
             ridged |= program.ridge[z, i] > 0.0
-    if not ridged:
-        return BY_DIAGONAL
-    return BY_INVERSES if grouped or program.hessian.size > 0 else BY_ANSWERS
+    return ridged

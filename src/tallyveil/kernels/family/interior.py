@@ -1,0 +1,319 @@
+"""A close point of a pass whose cells are not all determined, by an interior-point method, compiled.
+
+Problem: the pass's program (`tallyveil.kernels.family.program`) where a ridge makes the answer unique and rows keep
+the answers of earlier passes. The ridge is tiny, so counts move far for little: a descent settles slowly, and the
+walk from the face of a rough point is long.
+
+Variables: the counts x, which stay above zero; their reduced costs z, which do too; a force u on each answer of
+several cells and on each row; a price for each parent's count. They are numbered as in
+`tallyveil.kernels.family.answer_system`: H is D + A' W A, and r is the linear term of D. At the optimum
+
+    D x + A'u - price - z = r,    A x - compliance u = values,    sums over children = parent's counts,    x z = 0,
+
+where the values are measured answers and the rows' bounds, and a row's compliance is zero. A row between two bounds
+has a value of its own, the held sum h; its force is the pull of the upper bound less the pull of the lower one, and
+h - lower and upper - h stay above zero, as x does.
+
+Step: Newton's method for the same equations with x z = a little, which becomes less from step to step (Mehrotra's
+predictor and corrector). A step is a face with all variables free, on which D has become D + z / x, so the equations
+among the answers are the ones that solve it. A row between bounds gives way as if it had a compliance, 1 / (pull /
+distance, summed over its bounds). In the matrix alone every row has a little compliance more, because rows repeat each
+other; what that leaves over is part of the next step's right side. About fifteen steps are enough, for families of
+all sizes.
+
+Stopping rule: the mean of x z / D is small enough and answers, rows and sums are met; or the steps are used up or
+become too short, or a step's equations are singular. The point is only a start for
+`tallyveil.kernels.family.polish`, which finds the exact face and certifies the answer.
+
+Worked case: one cell with 3 persons in the parent, two children, D = 1, r = (5, -2). Without answers a step solves for
+the counts and the price alone. The counts go to (3, 0), the price to -2 and the reduced costs to (0, 4).
+
+Oracle: the tests measure the conditions of optimality in numpy, at the answer that begins here. Every sum runs in a
+fixed order, so that every machine gives the same bits.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.family.answer_solution import (
+    add_forces,
+    answers_of,
+    factor_blocks,
+    respond,
+    solve_answers,
+)
+from tallyveil.kernels.family.answer_system import AnswerSystem, pays
+from tallyveil.kernels.family.descent import State
+from tallyveil.kernels.family.inside import (
+    Frame,
+    Inside,
+    frame_of,
+    no_rows,
+    row_softness,
+    start_inside,
+    write_state,
+)
+from tallyveil.kernels.family.program import Program
+from tallyveil.kernels.vectors import largest_of, set_to
+
+MOST_STEPS = 60
+
+CLOSE_PRODUCT, CLOSE_PERSONS = 1e-9, 1e-6
+"""The method ends at this mean product of a count and its reduced cost, both in persons of the own curvature, where
+answers and sums are met to so many persons."""
+
+INNER_PART = 2.0**-12
+"""A step's equations are solved to this part of what `solve_answers` takes as exact enough, of the right side."""
+
+TO_THE_EDGE, SHORTEST = 0.995, 2.0**-20
+"""The part of the way to the nearest zero that a step may go; the method ends without a point at a shorter step."""
+
+
+class Push(NamedTuple):
+    """By how much a step shall change products: of counts and costs, of distances and pulls.
+
+    Attributes:
+        counts: [F]
+        up, down: Of the lower and of the upper bound. [N]
+    """
+
+    counts: Floats
+    up: Floats
+    down: Floats
+
+
+class Lack(NamedTuple):
+    """What is missing at a point.
+
+    Attributes:
+        gradient: Of the first equation. [F]
+        answers: Persons that answers and rows lack. [N]
+        cells: Persons that the parent's counts lack. [g]
+    """
+
+    gradient: Floats
+    answers: Floats
+    cells: Floats
+
+
+@inlined
+def approach(program: Program, state: State) -> bool:
+    """Move the state to a close point; False, and no change, where that is not found.
+
+    Args:
+        program: A pass with sums over children, in which every variable has D.
+        state: Receives counts, prices of sums and prices of rows.
+    """
+    frame = frame_of(program)
+    if frame.cells.size == 0 or not pays(frame.system, frame.cells_of, frame.sums.size):
+        return False
+    point = start_inside(program, frame)
+    n, n_unknowns, n_cells = frame.cells.size, frame.values.size, frame.sums.size
+    lack = Lack(np.empty(n), np.empty(n_unknowns), np.empty(n_cells))
+    push = Push(np.empty(n), np.empty(n_unknowns), np.empty(n_unknowns))
+    give, stiffness = np.empty(n), np.empty(n_cells)
+    for _ in range(MOST_STEPS):
+        near = _measure(frame, point, lack)
+        if near <= CLOSE_PRODUCT and max(largest_of(lack.answers), largest_of(lack.cells)) <= CLOSE_PERSONS:
+            write_state(program, frame, point, state)
+            return True
+        _give(program, frame, point, give, stiffness)
+        ok, system = factor_blocks(frame.system, frame.cells, frame.cells_of, give, stiffness)
+        if not ok:
+            return False
+        _push_to_zero(frame, point, push)
+        change = _step(frame, system, point, lack, give, stiffness, push)
+        mean = _mean_product(frame, point, change, 0.0)
+        after = _mean_product(frame, point, change, _longest_step(frame, point, change, 1.0))
+        _correct_push(frame, change, mean * (after / mean) ** 3, push)
+        change = _step(frame, system, point, lack, give, stiffness, push)
+        length = _longest_step(frame, point, change, TO_THE_EDGE)
+        if length < SHORTEST:
+            return False
+        _move(point, change, length)
+    return False
+
+
+@internal
+def _measure(frame: Frame, point: Inside, lack: Lack) -> float:
+    """What is missing at a point, into `lack`; returns the mean of x z / D."""
+    cells, near = frame.cells, 0.0
+    answers_of(frame.system, point.x, lack.answers)
+    for u in range(lack.answers.size):
+        wanted = _held(frame, point, u) if frame.between[u] else frame.values[u]
+        lack.answers[u] = wanted + frame.soft[u] * point.forces[u] - lack.answers[u]
+    set_to(lack.cells, frame.sums)
+    reached = np.zeros(frame.sums.size, np.bool_)
+    for t in range(cells.size):
+        lack.cells[cells[t]] -= point.x[t]
+        reached[cells[t]] = True
+        near += point.x[t] * point.costs[t] / frame.diagonal[t]
+        lack.gradient[t] = (
+            frame.linear[t] - frame.diagonal[t] * point.x[t] + point.price[cells[t]] + point.costs[t]
+        )
+    for i in range(reached.size):
+        lack.cells[i] = lack.cells[i] if reached[i] else 0.0
+    add_forces(frame.system, point.forces, -1.0, lack.gradient)
+    return near / cells.size
+
+
+@internal
+def _held(frame: Frame, point: Inside, u: int) -> float:
+    """The sum of a row between bounds that its distances stand for."""
+    return float(
+        frame.lower[u] + point.low[u] if frame.lower[u] > -np.inf else frame.upper[u] - point.high[u]
+    )
+
+
+@internal
+def _give(program: Program, frame: Frame, point: Inside, give: Floats, stiffness: Floats) -> None:
+    """1 / (D + z / x), and 1 / its sum over a cell's children; the compliances of rows into the frame's system."""
+    for i in range(stiffness.size):
+        stiffness[i] = 0.0
+    for t in range(give.size):
+        give[t] = 1.0 / (frame.diagonal[t] + point.costs[t] / point.x[t])
+        stiffness[frame.cells[t]] += give[t]
+    for i in range(stiffness.size):
+        stiffness[i] = 1.0 / stiffness[i] if stiffness[i] > 0.0 else 0.0
+    compliance, common, shared = frame.system.compliance, frame.system.common, frame.system.shared
+    for k in range(shared.size):
+        shared[k] = 0.0
+    for u in range(compliance.size):
+        if frame.between[u]:
+            compliance[u] = row_softness(program) + 1.0 / _stiffness_of_row(point, u)
+        if common[u] >= 0:
+            shared[common[u]] += compliance[u]
+    for k in range(shared.size):
+        shared[k] = 1.0 / shared[k]
+
+
+@internal
+def _stiffness_of_row(point: Inside, u: int) -> float:
+    """How much force a change of the sum of a row between bounds brings about."""
+    return float(point.up[u] / point.low[u] + point.down[u] / point.high[u])
+
+
+@internal
+def _force_of_push(point: Inside, push: Push, u: int) -> float:
+    """The force that the wanted products of such a row alone bring about."""
+    return float(push.down[u] / point.high[u] - push.up[u] / point.low[u])
+
+
+@internal
+def _push_to_zero(frame: Frame, point: Inside, push: Push) -> None:
+    """All products to zero."""
+    for t in range(push.counts.size):
+        push.counts[t] = -point.x[t] * point.costs[t]
+    for u in range(push.up.size):
+        if frame.between[u]:
+            push.up[u] = -point.up[u] * point.low[u] if frame.lower[u] > -np.inf else 0.0
+            push.down[u] = -point.down[u] * point.high[u] if frame.upper[u] < np.inf else 0.0
+
+
+@internal
+def _correct_push(frame: Frame, change: Inside, centre: float, push: Push) -> None:
+    """All products to the same number, after what a change would add to them in second order."""
+    for t in range(push.counts.size):
+        push.counts[t] += centre - change.x[t] * change.costs[t]
+    for u in range(push.up.size):
+        if frame.between[u]:
+            push.up[u] += centre - change.low[u] * change.up[u]
+            push.down[u] += centre - change.high[u] * change.down[u]
+
+
+@internal
+def _mean_product(frame: Frame, point: Inside, change: Inside, length: float) -> float:
+    """Mean of all products after a part of a change."""
+    total, n = 0.0, point.x.size
+    for t in range(n):
+        total += (point.x[t] + length * change.x[t]) * (point.costs[t] + length * change.costs[t])
+    for u in range(point.low.size):
+        if frame.between[u]:
+            if frame.lower[u] > -np.inf:
+                total += (point.low[u] + length * change.low[u]) * (point.up[u] + length * change.up[u])
+                n += 1
+            if frame.upper[u] < np.inf:
+                total += (point.high[u] + length * change.high[u]) * (point.down[u] + length * change.down[u])
+                n += 1
+    return total / n
+
+
+@internal
+def _step(
+    frame: Frame,
+    system: AnswerSystem,
+    point: Inside,
+    lack: Lack,
+    give: Floats,
+    stiffness: Floats,
+    push: Push,
+) -> Inside:
+    """Newton's change of a point that changes each product as wanted, up to what is left of second order."""
+    n, n_unknowns = give.size, lack.answers.size
+    step, price, left = np.empty(n), np.empty(stiffness.size), np.empty(n_unknowns)
+    for t in range(n):
+        step[t] = lack.gradient[t] + push.counts[t] / point.x[t]
+    costs = step.copy()
+    respond(frame.cells, give, stiffness, lack.cells, costs, price)
+    answers_of(system, costs, left)
+    for u in range(n_unknowns):
+        left[u] -= lack.answers[u]
+        if frame.between[u]:
+            left[u] += _force_of_push(point, push, u) / _stiffness_of_row(point, u)
+    _, forces = solve_answers(system, frame.cells, give, stiffness, left, INNER_PART * largest_of(left))
+    add_forces(system, forces, -1.0, step)
+    respond(frame.cells, give, stiffness, lack.cells, step, price)
+    for t in range(n):
+        costs[t] = (push.counts[t] - point.costs[t] * step[t]) / point.x[t]
+    for i in range(price.size):
+        price[i] = -price[i]
+    change = Inside(step, costs, forces, price, *no_rows(n_unknowns))
+    for u in range(n_unknowns):
+        if frame.between[u]:
+            moved = (forces[u] - _force_of_push(point, push, u)) / _stiffness_of_row(point, u)
+            change.low[u], change.high[u] = moved, -moved
+            change.up[u] = (push.up[u] - point.up[u] * moved) / point.low[u]
+            change.down[u] = (push.down[u] + point.down[u] * moved) / point.high[u]
+    return change
+
+
+@internal
+def _longest_step(frame: Frame, point: Inside, change: Inside, part: float) -> float:
+    """The longest step, at most 1, that goes at most this part of the way to the nearest zero."""
+    length = 1.0
+    for t in range(point.x.size):
+        length = _at_most(length, part, point.x[t], change.x[t])
+        length = _at_most(length, part, point.costs[t], change.costs[t])
+    for u in range(point.low.size):
+        if frame.between[u]:
+            length = _at_most(length, part, point.low[u], change.low[u])
+            length = _at_most(length, part, point.high[u], change.high[u])
+            length = _at_most(length, part, point.up[u], change.up[u])
+            length = _at_most(length, part, point.down[u], change.down[u])
+    return length
+
+
+@internal
+def _at_most(length: float, part: float, value: float, change: float) -> float:
+    return float(min(length, -part * value / change)) if change < 0.0 else length
+
+
+@internal
+def _move(point: Inside, change: Inside, length: float) -> None:
+    _add(change.x, length, point.x)
+    _add(change.costs, length, point.costs)
+    _add(change.forces, length, point.forces)
+    _add(change.price, length, point.price)
+    _add(change.low, length, point.low)
+    _add(change.high, length, point.high)
+    _add(change.up, length, point.up)
+    _add(change.down, length, point.down)
+
+
+@internal
+def _add(values: Floats, factor: float, out: Floats) -> None:
+    for i in range(values.size):
+        out[i] += factor * values[i]
