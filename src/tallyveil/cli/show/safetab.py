@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tallyveil.release.manifest import Manifest
 
 
+_ACCOUNTANTS = {"renyi": "Renyi", "zcdp": "zCDP", "zcdp_textbook": "textbook zCDP", "pure": "pure"}
+"""Accountants beside the exact one, as a record names them, in words."""
+
+
 def show_plan(record: dict[str, Any]) -> None:
     """Print the plan of a SafeTab run."""
     console = Screen()
@@ -24,7 +28,7 @@ def show_plan(record: dict[str, Any]) -> None:
     console.print(headed("SafeTab plan", f" ({opened}; one person's record is added or removed)"))
     console.print(privacy_table(record["privacy"], record["budget_unit"]))
     console.print(
-        "A record that is changed leaves its groups and enters as many others: twice the budget, and the last column.",
+        "A record that is changed leaves its groups and enters as many others: twice the budget.",
         soft_wrap=True,
     )
     console.print(_sets(record))
@@ -168,15 +172,18 @@ def _delta(text: str) -> str:
 
 
 def privacy_table(privacy: list[dict[str, Any]], unit: str) -> Table:
-    """Epsilon of each run, by every accountant."""
-    table = plain_table("run", unit)
-    for heading in ("delta", "epsilon, exact", "Renyi", "zCDP", "textbook", "pure", "changed, exact"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    """The guarantee of each run: its cost, and epsilon by every accountant that has one."""
+    table = plain_table("guarantee")
     for one in privacy:
-        others = (one["renyi"], one["zcdp"], one["zcdp_textbook"], one["pure"])
-        epsilons = [_up(one["epsilon"]["upper"]), *("" if x is None else _up(x) for x in others)]
-        epsilons.append(_up(one["changed"]["epsilon"]["upper"]))
-        table.add_row(one["run"], _decimal(one["budget"]), _delta(one["delta"]), *epsilons)
+        table.add_column(one["run"], justify="right", no_wrap=True)
+    table.add_row(unit, *(_decimal(one["budget"]) for one in privacy))
+    table.add_row("delta", *(_delta(one["delta"]) for one in privacy))
+    table.add_row("epsilon, exact", *(_up(one["epsilon"]["upper"]) for one in privacy))
+    table.add_row("the same, a record changed", *(_up(one["changed"]["epsilon"]["upper"]) for one in privacy))
+    for key, accountant in _ACCOUNTANTS.items():
+        if any(one[key] is not None for one in privacy):
+            epsilons = ("" if one[key] is None else _up(one[key]) for one in privacy)
+            table.add_row(f"epsilon, {accountant}", *epsilons)
     return table
 
 
