@@ -141,7 +141,7 @@ def repeated_rows(rng):
     queries = [*margins(rng, truth, 40.0), measured(rng, "detailed", cells, truth, 9.0)]
     rows = []
     for i, labels in enumerate((np.zeros_like(cells), cells % 2, cells % 2, cells // 3, cells // 6)):
-        sums = measured(rng, "sums", labels, truth, 1e-12).values
+        sums = measured(rng, "sums", labels, truth, 1e-12).values.astype(np.int64)
         rows.append(LinearConstraint(f"rows {i}", labels.astype(np.int32), sums, sums + int(i > 2)))
     return family(truth, queries, rows, (EstimationPass(("total",), 0.0), EstimationPass(rest(queries))))
 
@@ -150,7 +150,7 @@ def contradictory_facilities(rng):
     """Children need more people of one kind than the parent has."""
     truth = people(rng) + 1
     labels = np.arange(truth.shape[1]) % 2
-    lower = measured(rng, "sums", labels, truth, 1e-12).values.copy()
+    lower = measured(rng, "sums", labels, truth, 1e-12).values.astype(np.int64)
     lower[int(rng.integers(0, truth.shape[0])), int(rng.integers(0, 2))] += int(rng.integers(1, 5))
     rows = LinearConstraint("facilities", labels.astype(np.int32), lower, np.full_like(lower, UNBOUNDED))
     queries = [*margins(rng, truth, 1.0), measured(rng, "detailed", np.arange(truth.shape[1]), truth, 9.0)]
@@ -205,7 +205,7 @@ def many_undetermined_cells(rng):
         factors = rng.choice([0.01, 1.0, 5.0, np.inf], truth.shape[0])
         factors[0] = 1.0
         kept = [dataclasses.replace(one, variances=one.variances * factors) for one in kept]
-    exact = measured(rng, "sums", cells % 7, truth, 1e-12).values
+    exact = measured(rng, "sums", cells % 7, truth, 1e-12).values.astype(np.int64)
     rows = LinearConstraint("rows", (cells % 7).astype(np.int32), np.maximum(exact - 1, 0), exact + 1)
     slack = float(rng.choice([0.0, 0.2]))
     passes = (EstimationPass(("query 0",), slack), EstimationPass(("query 1",), slack))
