@@ -62,7 +62,7 @@ def one_run(params: Path, persons: int, blocks: int, folder: Path) -> dict[str, 
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "t1_rows": sum(size["t1_rows"] for size in sizes.values()),
         "t2_rows": sum(size["t2_rows"] for size in sizes.values()),
-        "stages": {stage["stage"]: stage["seconds"] for stage in outcome.manifest.performance},
+        "stages": {one.stage: one.seconds for one in outcome.manifest.performance},
         "seconds_to_make_the_data": round(making, 2),
     }
 
