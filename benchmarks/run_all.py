@@ -71,7 +71,7 @@ BENCHMARKS = (
     Benchmark("subspace", short=None),
     Benchmark("subspace_mcmc", short=None),
 )
-"""`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own, and `tree_values.py` makes many.
+"""`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py` makes many.
 They are run by themselves."""
 
 
