@@ -102,11 +102,16 @@ def plan(
     if release_file is None:
         raise ConfigError("name a release file, or ask for --json-schema.", code="bad-flag")
     _refuse_flags(
-        aims,
-        out,
-        other=blocks is not None or people is not None or geography or families is not None,
-        sizes=(blocks is not None, people is not None, geography),
-        areas=(families is not None, entities is not None, queries is not None),
+        {
+            "--blocks": blocks is not None,
+            "--people": people is not None,
+            "--read-geography": geography,
+            "--families": families is not None,
+            "--entities": entities is not None,
+            "--queries": queries is not None,
+            "--optimise": aims is not None,
+            "--out": out is not None,
+        }
     )
     require_input(release_file, ReleaseKind.TOPDOWN)
     if aims is not None:
@@ -148,42 +153,29 @@ def plan(
     show_advice(loaded)
 
 
-def _refuse_flags(
-    aims: Path | None,
-    out: Path | None,
-    *,
-    other: bool,
-    sizes: tuple[bool, bool, bool],
-    areas: tuple[bool, bool, bool],
-) -> None:
+def _refuse_flags(flags: dict[str, bool]) -> None:
     """Refuse flags that do not go together.
 
     Args:
-        aims: --optimise.
-        out: --out.
-        other: Whether a flag was given that --optimise does without.
-        sizes: Whether --blocks, --people and --read-geography were given.
-        areas: Whether --families, --entities and --queries were given.
-
+        flags: Whether each flag was given.
     Raises:
-        ConfigError: they do not.
+        ConfigError: two flags exclude each other, or one needs another that is not given.
     """
     from tallyveil.errors import ConfigError
 
-    blocks, people, geography = sizes
-    families, entities, queries = areas
-    if blocks and geography:
+    given = {flag for flag, is_given in flags.items() if is_given}
+    if {"--blocks", "--read-geography"} <= given:
         raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
-    if people and not blocks and not geography:
+    if "--people" in given and not given & {"--blocks", "--read-geography"}:
         raise ConfigError("--people needs --blocks N or --read-geography as well.", code="bad-flag")
-    if aims is None and out is not None:
+    if "--out" in given and "--optimise" not in given:
         raise ConfigError("--out needs --optimise AIMS.TOML.", code="bad-flag")
-    if aims is not None and other:
+    if "--optimise" in given and given & {"--blocks", "--people", "--read-geography", "--families"}:
         raise ConfigError(
             "--optimise shows other shares, not this plan. Give it with no other flag than --out and --json.",
             code="bad-flag",
         )
-    if not families and (entities or queries):
+    if "--families" not in given and given & {"--entities", "--queries"}:
         raise ConfigError(
             "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
             code="bad-flag",

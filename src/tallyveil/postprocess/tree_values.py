@@ -82,13 +82,14 @@ def prepared_sweep(
     if not plan.uses_tree:
         return None
     spine = hierarchies.spine
-    invariants: dict[str, list[ConstraintTable]] = {}
+    invariants: dict[int, list[ConstraintTable]] = {}
     for table in constraints:
-        level = table.of_geounits
-        if table.is_exact and level >= 0:
-            invariants.setdefault(spine.geolevels[level], []).append(table)
+        if table.is_exact and table.of_geounits >= 0:
+            invariants.setdefault(table.of_geounits, []).append(table)
     zeros = [zeros_of(table, spine) for table in constraints if not table.is_exact]
-    named = {name: [table.query.name for table in tables] for name, tables in invariants.items()}
+    named = {
+        spine.geolevels[level]: [table.query.name for table in tables] for level, tables in invariants.items()
+    }
     model_for = partial(
         model_of_strategy,
         plan.schema,
@@ -104,14 +105,10 @@ def prepared_sweep(
     except (SchemaError, ConstraintError):
         sweep = query_sweep(model_for(largest_block=sys.maxsize))
     exact = {
-        name: np.concatenate(
-            [
-                table.bounds_of(table.of_geounits, 0, len(table.lower[table.of_geounits]))[0]
-                for table in tables
-            ],
-            axis=1,
+        spine.geolevels[level]: np.concatenate(
+            [table.bounds_of(level, 0, spine.n_geounits(level))[0] for table in tables], axis=1
         )
-        for name, tables in invariants.items()
+        for level, tables in invariants.items()
     }
     return TreeSweep(sweep, exact)
 

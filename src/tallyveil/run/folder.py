@@ -115,10 +115,9 @@ class RunFolder:
     ) -> None:
         try:
             if error is not None and self._lock_is_new:
+                # A refusal leaves the folder as it was found. A resume makes another lock.
                 with suppress(OSError):
-                    self.remove(
-                        LOCK_FILE
-                    )  # a refusal leaves the folder as it was found; a resume makes another lock
+                    self.remove(LOCK_FILE)
         finally:
             self._let_go()
 

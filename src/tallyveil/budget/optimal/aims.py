@@ -1,5 +1,6 @@
 """What a user wants of the shares of a budget: small variances of some answers, or accuracy that must be reached."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,43 +26,48 @@ class Goal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """A mean variance that should be small: of a query's answers, over the geounits of a geolevel or over entities.
+class Named:
+    """The answers that an aim or a target is about: those of a query, over the geounits of a geolevel or over entities.
 
     Attributes:
         area: A geolevel, or a family of entities.
         query: The query.
-        weight: Factor of the variance, above 0.
     """
 
     area: str
     query: str
-    weight: Fraction = Fraction(1)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Area and query."""
+        return self.area, self.query
 
     @property
     def text(self) -> str:
-        """The aim in words."""
+        """The answers in words."""
         return f"'{self.query}' at {self.area}"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Aim(Named):
+    """A mean variance that should be small.
+
+    Attributes:
+        weight: Factor of the variance, above 0.
+    """
+
+    weight: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Target(Named):
     """The largest standard deviation that answers may have: the root of their mean variance.
 
     Attributes:
-        area: A geolevel, or a family of entities.
-        query: The query.
         standard_deviation: In records, above 0.
     """
 
-    area: str
-    query: str
     standard_deviation: Fraction
-
-    @property
-    def text(self) -> str:
-        """What the target is about, in words."""
-        return f"'{self.query}' at {self.area}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,8 @@ class Aims:
                 'least one, or minimise "rho", which asks for [[target]] alone.',
                 code="bad-aim",
             )
-        _refuse_repeated("[[aim]]", [(aim.area, aim.query) for aim in self.aims])
-        _refuse_repeated("[[target]]", [(target.area, target.query) for target in self.targets])
+        _refuse_repeated("[[aim]]", self.aims)
+        _refuse_repeated("[[target]]", self.targets)
         for aim in self.aims:
             if aim.weight <= 0:
                 raise BudgetError(
@@ -141,16 +147,16 @@ class Aims:
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
         """Area and query of every aim, then of every target that is not also an aim."""
-        aims = [(aim.area, aim.query) for aim in self.aims]
-        return tuple(dict.fromkeys([*aims, *((target.area, target.query) for target in self.targets)]))
+        return tuple(dict.fromkeys(one.place for one in (*self.aims, *self.targets)))
 
 
-def _refuse_repeated(where: str, named: Sequence[tuple[str, str]]) -> None:
-    repeated = sorted({one for one in named if named.count(one) > 1})
+def _refuse_repeated(where: str, named: Sequence[Named]) -> None:
+    times = Counter(one.place for one in named)
+    repeated = [one for one in named if times[one.place] > 1]
     if repeated:
-        area, query = repeated[0]
+        first = min(repeated, key=lambda one: one.place)
         raise BudgetError(
-            f"{where} names '{query}' at {area} more than once. Name it once, with the weight or the accuracy that you "
+            f"{where} names {first.text} more than once. Name it once, with the weight or the accuracy that you "
             "want.",
             code="bad-aim",
         )

@@ -151,8 +151,8 @@ def epsilon_of(strategy: Strategy, delta: Fraction) -> float:
 def _program(strategy: Strategy, aims: Aims, reference: Floats, given: Floats) -> Program:
     """The program of the aims, with all variances at the present total."""
     named = aims.named
-    wanted = {(one.area, one.query): float(one.standard_deviation) ** 2 for one in aims.targets}
-    weight = {(one.area, one.query): float(one.weight) for one in aims.aims}
+    wanted = {one.place: float(one.standard_deviation) ** 2 for one in aims.targets}
+    weight = {one.place: float(one.weight) for one in aims.aims}
     limit = np.array([wanted.get(one, np.inf) for one in named])
     is_aim = np.array([one in weight for one in named])
     spared = np.where(is_aim & aims.spare, reference, np.inf)
@@ -221,7 +221,7 @@ def _check_targets(aims: Aims, after: Floats) -> None:
         BudgetError: they have.
     """
     for target in aims.targets:
-        reached = float(np.sqrt(after[aims.named.index((target.area, target.query))]))
+        reached = float(np.sqrt(after[aims.named.index(target.place)]))
         if reached > float(target.standard_deviation) * (1 + 1e-9):
             raise BudgetError(
                 f"with the epsilon of the present strategy, the shares that reach {target.text} have a smaller rho, "
@@ -232,8 +232,8 @@ def _check_targets(aims: Aims, after: Floats) -> None:
 
 
 def _outcomes(aims: Aims, before: Floats, after: Floats) -> tuple[Outcome, ...]:
-    weights = {(one.area, one.query): one.weight for one in aims.aims}
-    wanted = {(one.area, one.query): one.standard_deviation for one in aims.targets}
+    weights = {one.place: one.weight for one in aims.aims}
+    wanted = {one.place: one.standard_deviation for one in aims.targets}
     return tuple(
         Outcome(*name, weights.get(name), wanted.get(name), float(np.sqrt(old)), float(np.sqrt(new)))
         for name, old, new in zip(aims.named, before, after, strict=True)

@@ -8,6 +8,7 @@ from tallyveil.budget.optimal.aims import Aims, VarianceModel
 from tallyveil.budget.optimal.choose import OptimalShares, choose_shares, present_shares
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.execution.topdown.before_spend import inputs_of
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
@@ -45,16 +46,7 @@ def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
 
 def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
     """The files of a plan that an output must not replace, and the entity table of the aims."""
-    spine = plan.spine
-    entities = () if spine is None else (spine.entities, *(path for _, path in spine.overlapping))
-    found = [
-        plan.records.path,
-        plan.geography.path,
-        *(item.path for item in plan.bounds),
-        *entities,
-        aims.entities,
-    ]
-    return tuple(path for path in found if path is not None)
+    return (*inputs_of(plan), *(() if aims.entities is None else (aims.entities,)))
 
 
 def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare:

@@ -36,6 +36,7 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tree.transform import Basis, Cascade, apply_blocks, reflect, spread_to_cells
+from tallyveil.kernels.vectors import inner
 
 LOOSE = 1e-9
 """A direction whose part in D is less than this part of its length is not loose. D adds up projectors, so its size is
@@ -134,27 +135,27 @@ def _scratch(basis: Basis, cascade: Cascade) -> Scratch:
 
 
 @internal
+def _times(matrix: Floats, d: int, row: Floats, start: float, out: Floats) -> float:
+    """A block times a row, into `out`. Returns `start` plus the inner product of the row with the result."""
+    total = start
+    for i in range(d):
+        value = 0.0
+        for j in range(d):
+            value += matrix[i * d + j] * row[j]
+        out[i] = value
+        total += row[i] * value
+    return total
+
+
+@internal
 def _learn(
     spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, scratch: Scratch
 ) -> tuple[int, float]:
     """Learn one row in one block. Returns where its gain comes from, and what m or u is divided by."""
     m, u = scratch.m, scratch.u
-    total, length = variance, 0.0
-    for i in range(d):
-        value = 0.0
-        for j in range(d):
-            value += spread[i * d + j] * row[j]
-        m[i] = value
-        total += row[i] * value
-        length += row[i] * row[i]
+    total, length = _times(spread, d, row, variance, m), inner(row, row)
     if loose.size:
-        free = 0.0
-        for i in range(d):
-            value = 0.0
-            for j in range(d):
-                value += loose[i * d + j] * row[j]
-            u[i] = value
-            free += row[i] * value
+        free = _times(loose, d, row, 0.0, u)
         if free > LOOSE * length:
             for i in range(d):
                 for j in range(d):
