@@ -77,13 +77,17 @@ def plan(
         typer.Option(
             "--optimise",
             metavar="AIMS.TOML",
-            help="Find better shares of the same budget for the aims in this file, and show what every aim gets. Opens "
-            "the (public) geography and entities; no data.",
+            help="Find better shares of the same budget for the aims in this file, and show the standard deviations "
+            "of every aim before and after. The command opens the public geography and entities. It opens no records.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="For --optimise: file for the resulting tables (TOML)."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="With --optimise: write the new tables [strategy] and [estimation] to this TOML file.",
+        ),
     ] = None,
 ) -> None:
     """Show what a release will cost and how exact every query will be.

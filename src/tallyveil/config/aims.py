@@ -32,15 +32,15 @@ class AimTable(Table):
 class TargetTable(Table):
     """[[target]]: accuracy that must be reached, on the average over the answers of all geounits or entities."""
 
-    area: Name = Field(description="As one of the areas of an aim.")
+    area: Name = Field(description="A geolevel, a family of [spine], or a column of `entities`.")
     query: Name
     standard_deviation: Exact | None = Field(
         default=None, description="Largest root of the mean variance, in records."
     )
     within: Exact | None = Field(
         default=None,
-        description="Instead of standard_deviation: the largest half-width, in records, of an interval with the "
-        "coverage `confidence` around a normal estimate with the mean variance.",
+        description="Instead of standard_deviation: the distance from the truth, in records, within which a normal "
+        "estimate with the mean variance must lie with probability `confidence`.",
     )
     confidence: Exact = Field(default=Fraction(95, 100), description="Coverage for `within`.")
 
@@ -53,7 +53,9 @@ class TargetTable(Table):
                 f'confidence is {self.confidence!s:.80}; wanted a coverage below 1, such as "0.95"'
             )
         if self.within is None and "confidence" in self.model_fields_set:
-            raise ValueError("confidence is given together with within")
+            raise ValueError(
+                "confidence is given without within; give within as well, or leave out confidence"
+            )
         return self
 
     def deviation(self) -> Fraction:

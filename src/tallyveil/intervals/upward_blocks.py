@@ -35,7 +35,7 @@ from tallyveil.measurements.family_answers import answer_tables
 from tallyveil.universe.query_group import QueryGroup
 
 LEAST_VARIANCE: Final = 1e-7
-"""Part of the smallest variance of a measurement below which a variance is a rounding error of zero."""
+"""A variance below this fraction of the smallest variance of a measurement is taken for zero with a rounding error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

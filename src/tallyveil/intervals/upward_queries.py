@@ -41,7 +41,7 @@ class QuerySweep:
         return sum(group.size for group in self.model.levels[level].measured)
 
     def table(self, level: int, group: QueryGroup) -> Int32s:
-        """The answer of a query that each answer of the geolevel is; -1 where it is one of another query."""
+        """For each answer that the geolevel measures, its number in a query; -1 if it belongs to another query."""
         found = np.full(self.width(level), -1, np.int32)
         begin = 0
         for own in self.model.levels[level].measured:

@@ -1,8 +1,9 @@
 """The files in which compiled code of a kernel is kept on disk.
 
-numba writes an index and a file for each code. Two processes that compile at once can both call their first code number
-1, so that the index of one names the code of the other. A disk can be full, and after a power cut a file can be empty.
-None of this may stop a command or give it wrong code, because code that is missing is compiled in memory.
+numba writes a file for each compiled version of a kernel, and an index that names these files. Two processes that
+compile at once can both give their first file the number 1. The index of one process then names the file of the other.
+A disk can also be full, and after a power cut a file can be empty. None of this may stop a command or give it wrong
+code. So code that cannot be read, or that belongs to another version, counts as missing and is compiled in memory.
 """
 
 from contextlib import suppress
@@ -12,13 +13,13 @@ from typing import Any
 from numba.core import caching
 
 UNREADABLE = (OSError, EOFError, caching.pickle.UnpicklingError)  # type: ignore[attr-defined]
-"""What reading a file raises that is cut off, empty, or not for this user."""
+"""The exceptions that reading raises if a file is cut off, is empty, or may not be read by this user."""
 
 _NumbaFiles: Any = caching.IndexDataCacheFile
 
 
 class CodeFiles(_NumbaFiles):  # type: ignore[misc]
-    """numba's files, in which every code also says what it is the code of."""
+    """numba's files, in which the key of each compiled version is kept beside its code."""
 
     def __init__(self, files: Any, sources: str) -> None:
         """Take the place of numba's files of a kernel.

@@ -5,8 +5,8 @@ answers of their best linear unbiased estimates from all that is measured in or 
 (`tallyveil.intervals.upward`). Everything else about a family stays as it is.
 
 Each estimated cell is rounded to a multiple of 2^-16 persons. The answers are sums of these multiples, so they are
-exact, and the values do not depend on what else is asked for. Where the sweep goes query by query, answers are rounded
-in the place of cells.
+exact, and the values do not depend on what else is asked for. A sweep that goes query by query estimates answers and
+not cells. Its answers are then rounded in the same way.
 """
 
 import sys

@@ -70,7 +70,10 @@ def test_what_is_kept_and_where_entities_are(load, tmp_path):
         (AIMS + TARGET, "either standard_deviation or within"),
         (AIMS + TARGET + 'within = "1"\nstandard_deviation = "1"\n', "either standard_deviation or within"),
         (AIMS + TARGET + 'within = "1"\nconfidence = "1"\n', "confidence"),
-        (AIMS + TARGET + 'standard_deviation = "1"\nconfidence = "0.9"\n', "together with within"),
+        (
+            AIMS + TARGET + 'standard_deviation = "1"\nconfidence = "0.9"\n',
+            "confidence is given without within",
+        ),
     ],
 )
 def test_mistakes_are_named(load, text, said):

@@ -22,7 +22,8 @@ DIGITS = 9
 MARGIN = 2e-3
 """Targets are met with this fraction of the variance to spare before shares are rounded and the total is calibrated."""
 DRAWN = 1e-2
-"""Every share is above the least one whose noise can be drawn by this fraction, where it is not below already."""
+"""A share stays larger, by this fraction, than the least share whose noise can be drawn. A present share that is not
+that large may be divided by at most 1 plus this fraction."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,8 +209,8 @@ def _feasible(
     kept = " while no aim becomes worse than it is (spare = true)" if aims.spare else ""
     raise BudgetError(
         f"no shares reach all targets with rho = {at_most(strategy.total)}{kept}: at least rho = {at_least(needed)} is "
-        f"needed, and '{query}' at {area} is one that binds. Allow larger standard deviations, keep less, or ask "
-        'for the least rho with minimise = "rho".',
+        f"needed, and '{query}' at {area} is among those furthest above their limits. Allow larger standard "
+        'deviations, keep less, or ask for the least rho with minimise = "rho".',
         code="target-out-of-reach",
     )
 
@@ -224,9 +225,9 @@ def _check_targets(aims: Aims, after: Floats) -> None:
         reached = float(np.sqrt(after[aims.named.index(target.place)]))
         if reached > float(target.standard_deviation) * (1 + 1e-9):
             raise BudgetError(
-                f"with the epsilon of the present strategy, the shares that reach {target.text} have a smaller rho, "
-                f"and its standard deviation becomes {at_most(reached)}; wanted "
-                f"{float(target.standard_deviation):g}. Allow a slightly larger one.",
+                f"the shares that reach {target.text} must have a smaller rho to keep the epsilon of the present "
+                f"strategy. With this rho, the standard deviation of {target.text} becomes {at_most(reached)}; wanted "
+                f"at most {float(target.standard_deviation):g}. Allow a slightly larger standard deviation.",
                 code="target-out-of-reach",
             )
 

@@ -4,9 +4,11 @@ Problem. Let w be the shares: they sum to 1, and share i is at least its least v
 aims. Wanted is the minimum of sum_k a_k f_k, or of max_k a_k f_k, over all w with f_k <= r_k for the aims with a limit.
 
 Convexity. A precision matrix is linear in w, and the variance of a best linear unbiased estimate is a convex function
-of precisions. Where only shares give information, f_k(w) is also homogeneous of degree -1. Precision that no share pays
-for (answers published exactly) counts as precision times the sum of the shares, which is 1. With h_k, the part of f_k
-that is due to such precision, the extended f_k is homogeneous and has the gradient g_k - h_k.
+of precisions. Where only shares give information, f_k(w) is also homogeneous of degree -1. No share pays for some
+precision, such as that of answers published exactly. Such precision is multiplied by the sum of the shares, which is 1.
+This extends f_k to all w > 0, and makes it homogeneous. Let g_k be the gradient of f_k before it is extended, and
+h_k = f_k + g_k'w the part of f_k that is due to such precision. The extended f_k has the gradient g_k - h_k, where h_k
+is taken off every component.
 
 Lower bound. Take any weights b >= 0, F = sum b_k f_k at some point, and q(v) = -sum b_k (g_k - h_k)'v. By
 convexity, F(v) >= 2 F / s - q(v) / s^2 for every s > 0, so F(v) >= F^2 / q(v). So F^2 / max q is a lower bound of F

@@ -17,7 +17,8 @@ FIRST_EXPONENT = 0.5
 LEAST_EXPONENT = -0.5
 LATE = 50
 LATE_EXPONENT = -0.9
-"""The least exponent after the round `LATE`: what has not converged by then are shares that must change by much."""
+"""The least exponent after the round `LATE`. If the search has not ended by then, some shares must change by much, and
+a smaller exponent makes longer steps."""
 LEAST_SIZE = 0.01
 """Smallest size of an exponent, because the model divides by it."""
 LEAST_MOVE = 1e-9
@@ -86,7 +87,7 @@ def solve(
     raise SolverError(
         f"the best shares were not found to within a relative gap of {gap:g}: the aims cannot have less than "
         f"{bound:.6g}, and the shares found have {at_most(program.objective(found.values))}. Name fewer aims or "
-        "targets, or such as lie less far apart."
+        "targets, or choose aims and targets that are less unlike each other."
     )
 
 

@@ -3,8 +3,9 @@
 Problem. At the present shares p, share i contributes c_ki = -p_i df_k/dp_i to the variance f_k, and precision that no
 share pays for contributes the rest. The model of f_k at other shares w is
     rest + sum_i c_ki (1 + ((w_i / p_i)^-e - 1) / e).
-With e = 1 this is never below f_k: it is the variance, with new shares, of the estimates that are best at p. So a step
-never makes the objective larger, nor a limit be exceeded. A smaller e makes longer steps, which must be checked.
+With e = 1, the model is the variance that the estimates which are best at p would have with the shares w. It is never
+below f_k, which is the variance of the estimates that are best at w. So with e = 1 a step neither makes the objective
+larger nor exceeds a limit. A smaller e makes longer steps, which must be checked.
 
 Steps. The model's program has the constraints of `Program`. A barrier method minimises
     objective / m - sum log(slack of every limit) - sum log(w_i - least_i), with sum w = 1,
@@ -27,9 +28,9 @@ from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.program import SLACK, Evaluated, Program
 
 ACCURACY = 1e-8
-"""Of the objective of the model's program, relative."""
+"""Relative accuracy of the minimum of the model's program."""
 ROOM = 1e-9
-"""Of a limit, relative: what a step may use even where the present shares have used it up."""
+"""Even where the present shares have used up a limit, a step may make that variance larger by this fraction."""
 SHRINK = 0.1
 """Factor of m from one barrier to the next."""
 MOST_NEWTON = 1000

@@ -66,6 +66,9 @@ def kinds_of(spine: Spine) -> tuple[Kinds, ...]:
 class Touched:
     """The geounits that the entities of a family touch.
 
+    P, M and T are those of `tallyveil.intervals.by_share.least_squares`. An entry is a geounit that an entity touches,
+    together with this entity.
+
     Attributes:
         n_entities: Number of entities with at least one finest geounit.
         spread: Weight of P of each kind, at the geolevel above the finest, in the sum of variances over all entities.

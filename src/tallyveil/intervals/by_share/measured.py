@@ -21,9 +21,10 @@ from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 KNOWN = 1e7
-"""What is published exactly gets this many times the precision that the whole budget buys."""
+"""An exact answer counts as a measurement with this many times the precision that the whole budget buys."""
 UNKNOWN = 1e-7
-"""Every direction is known with this many times that precision, where it might be unknown otherwise."""
+"""Where nothing may inform about a direction, all directions get this many times the precision that the whole budget
+buys. So precision matrices can be inverted."""
 FLAT = 1e-9
 """Directions that are smaller than this, relative to the largest one, are rounding errors."""
 

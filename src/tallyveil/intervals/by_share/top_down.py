@@ -4,16 +4,17 @@ Problem. A geounit's counts are estimated from its own measurements and from its
 geounit is used. Wanted are mean covariances over the geounits of a geolevel, or over the entities of a family.
 
 Steps. Let P_l be the covariance from a geounit's own measurements at geolevel l. A family of n children is estimated by
-own + (parent - sum of own) / n. So the estimate of a region with coefficients c on the children is that with the mean
-coefficient on the parent, plus the own errors with coefficients c less their mean. The covariance of the region is the
-sum over geolevels of s_l P_l, where s_l is the sum over parents of (sum of c^2 - (sum of c)^2 / n), and s_0 is the sum
-of c^2 over the roots. These weights depend on the geography alone.
+own + (parent - sum of own) / n. A region is a weighted sum of geounits. Let c be its coefficients on the children of a
+parent. The error of the region is then the sum of two parts: the parent's error times the mean of c, and the children's
+own errors, each times its coefficient less this mean. The covariance of the region is the sum
+over geolevels of s_l P_l, where s_l is the sum over parents of (sum of c^2 - (sum of c)^2 / n), and s_0 is the sum of
+c^2 over the roots. These weights depend on the geography alone.
 
 Stopping rule. One pass up the tree for each area, before any share is known.
 
 Worked case. A root has two children, and one of them is asked about: c = (1, 0). At the children, s = 1 - 1/2 = 1/2; at
-the root, c = 1/2 and s = 1/4. If all are measured with variance 1, the variance is 3/4. Least squares from all
-measurements have 2/3, because they also use the children for the root.
+the root, c = 1/2 and s = 1/4. If all are measured with variance 1, the variance is 3/4. The least-squares estimate from
+all measurements has the variance 2/3, because it also uses the children's measurements for the root.
 """
 
 from collections.abc import Iterable, Mapping

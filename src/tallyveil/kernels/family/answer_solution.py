@@ -1,18 +1,20 @@
 """Solving the equations of a face among its answers, compiled.
 
-Problem: compliance + A P A' times the forces is the right side, see `tallyveil.kernels.family.answer_system`.
-Variables: the forces u.
+Problem: find the forces u for which (compliance + A P A') u is the right side. The symbols are defined in
+`tallyveil.kernels.family.answer_system`.
 
 Step: conjugate gradients. The preconditioner has two parts. First, it solves the equations of each child by themselves,
 with a factored block for each child, because different children meet only in the cells' sums and in rows of several
-children. These rows are the border of the blocks, which is eliminated last, as if P did not tie children to each other.
+children. These rows are the border of the blocks and are eliminated last. The blocks and the border leave out that P
+ties the children to each other.
 Second, it treats forces on one answer that are equal in all children. The given sums allow no common change, so P maps
 such forces to zero, and only the compliance is left. They are solved exactly (deflation). On the faces of six made-up
 families of 100 to 684 cells without rows of several children, 4 to 22 steps were needed. Where a child has fewer
 answers than cells, its block costs less than H (`pays`).
 
-Stopping rule: every answer and row is met to a small part of what is exact enough, or to a tiny part of where it began;
-or the curvature is lost to rounding; or the steps are used up. The caller measures what is missing and solves again.
+Stopping rule: the largest error of an answer or row is below a small part of what the caller takes as exact enough, or
+below a tiny part of the largest error at the start. The iteration also ends if rounding hides the curvature, or if the
+steps are used up. The caller measures what is missing and solves again.
 
 Worked case: two children without a common answer. Their blocks are then the whole matrix, and one step is enough.
 
@@ -223,7 +225,7 @@ def _solve_blocks(system: AnswerSystem, vector: Floats) -> None:
 
 @internal
 def _lift(system: AnswerSystem, left: Floats, wanted: Floats, sums: Floats, out: Floats) -> None:
-    """Add the common forces that meet the common part of what is left, and of what `wanted` would do to it."""
+    """Add the forces, equal in all children, that meet the common part of what is left when `wanted` is applied."""
     common, compliance, shared = system.common, system.compliance, system.shared
     for k in range(sums.size):
         sums[k] = 0.0

@@ -1,11 +1,13 @@
-"""The variables of a pass between their bounds, compiled: where `tallyveil.kernels.family.interior` begins and ends.
+"""The first and the last point of the interior-point method of a pass, compiled.
 
-Problem: give a pass's counts, answers and rows the form that the interior-point method works on, find a first point
-of it, and give its last point the form of a descent's state. The start is the parent's counts in equal parts, with the
-forces and prices that follow. Everything that must be above zero begins well above it.
+Problem: `tallyveil.kernels.family.interior` works on points strictly between their bounds, and defines the symbols.
+For this method, the module lists a pass's variables, answers and rows (`Frame`), finds the first point (`Inside`), and
+writes the last point as a descent's state. At the first point, the children of a parent share each count equally, and
+forces and prices follow from these counts. Everything that must be above zero begins well above it.
 
-Worked case: one cell with 3 persons in the parent, two children, D = 1, r = (5, -2). The start is x = (1.5, 1.5), the
-price is the smaller gradient, -3.5, and the reduced costs are a little and 7.
+Worked case: one cell with 3 persons in the parent, two children, D = 1, r = (5, -2). The start is x = (1.5, 1.5), where
+the gradients D x - r are -3.5 and 3.5. The price is the smaller gradient, -3.5. The reduced costs are the gradients
+less the price, 0 and 7; the first is raised to a little above 0.
 """
 
 from typing import NamedTuple
@@ -61,7 +63,7 @@ class Frame(NamedTuple):
         system: Answers and rows, without factors.
         soft: Compliance of answers; 0 for rows. [N]
         values: Measured answers and the bounds of rows that are equalities. [N]
-        between: Whether it is a row between different bounds. [N]
+        between: Whether an unknown belongs to a row whose two bounds differ. [N]
         lower: Of such a row; -inf: none. [N]
         upper: inf: none. [N]
         sums: The parent's counts. [g]
@@ -207,7 +209,7 @@ def _start_rows(frame: Frame, point: Inside, product: float) -> None:
 
 @internal
 def write_state(program: Program, frame: Frame, point: Inside, state: State) -> None:
-    """The point as a state: a count that is smaller than its reduced cost, both in persons, is zero."""
+    """Write the point as a state. A count becomes zero if it is not above its reduced cost / D, which is in persons."""
     for c in range(state.x.shape[0]):
         for i in range(state.x.shape[1]):
             state.x[c, i] = 0.0

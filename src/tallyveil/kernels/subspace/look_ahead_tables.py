@@ -61,9 +61,10 @@ def next_head(
     """The table g_m from g_{m-1}, in the units of g_{m-1}.
 
     By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm with
-    exponent c of the transform of L(w) g_{m-1}(x - w). To every place of this sequence the sum over all w beyond the
-    reach is added. For x beyond the table, g_{m-1} is its last value plus an excess. The norm is at most that of L
-    times the last value, plus the plain sum with the excess, which is largest for the first x beyond the table.
+    exponent c of the transform of the sequence L(w) g_{m-1}(x - w). An upper bound of this sequence's sum over all w
+    beyond the reach is added to every place of it. For x beyond the table, g_{m-1}(x - w) is written as the last value
+    of the table plus an excess. The norm is then at most the sum of two numbers: the last value times the norm of L,
+    and the sum of L(w) times the excess. The second number is largest for the first x beyond the table.
 
     Args:
         tables: Of which the weights are used.

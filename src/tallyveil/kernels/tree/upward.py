@@ -3,10 +3,10 @@
 Problem. Wanted is the best linear unbiased estimate of the cells of every geounit, from everything that is measured in
 or below it, with the same bits on every machine.
 
-Variables, in the basis of `tallyveil.kernels.tree.transform`, class by class. x is the estimate of a geounit. Its
-covariance is P + kappa D with kappa without bound: D holds the directions about which nothing informs yet. Over
-children they add up. L is the sum of A'A / variance over the geounit's own queries A, and h is the sum of
-A'y / variance.
+Variables, in the basis of `tallyveil.kernels.tree.transform`, class by class. x is the estimate of a geounit's cells.
+Its covariance is P + kappa D, in the limit of large kappa. D is not zero in the directions about which no measurement
+says anything yet. The x, P and D of a geounit's children add up. A geounit's own queries A have noisy answers y. L is
+the sum of A'A / variance over them, and h is the sum of A'y / variance.
 
 Steps. A finest geounit begins with P = 0, with D = 1 on the cells that are not known to be zero, and with x = 0. Every
 other geounit begins with the sums over its children. Each row a of each measured query is learned in turn. With
@@ -39,8 +39,8 @@ from tallyveil.kernels.tree.transform import Basis, Cascade, apply_blocks, refle
 from tallyveil.kernels.vectors import inner
 
 LOOSE = 1e-9
-"""A direction whose part in D is less than this part of its length is not loose. D adds up projectors, so its size is
-known."""
+"""A row a is learned from D if a'D a is more than this fraction of a'a. Less is a rounding error of zero. D is a sum of
+projectors, so the fraction does not depend on any unit."""
 
 KNOWN, FROM_LOOSE, FROM_SPREAD = 0, 1, 2
 """Where the gain of a row comes from."""
