@@ -36,7 +36,7 @@ test-oldest: $(OLDEST)/.installed
 	$(TESTING) NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
 
 # `make coverage COVERED=tests/unit` measures every room; without it, the privacy core is measured by its own unit tests.
-COVERED ?= tests/unit/noise tests/unit/accounting tests/unit/confidential tests/unit/run
+COVERED ?= tests/unit/noise tests/unit/accounting tests/unit/confidential tests/unit/runs
 coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage run -m pytest $(COVERED)
 	$(BIN)/python tests/coverage_by_room.py

@@ -53,8 +53,8 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan.estimating import GeolevelEstimation
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.estimating import GeolevelEstimation
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.release.histograms import read_histogram
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"

@@ -24,7 +24,7 @@ from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.schema import Schema
 

@@ -34,7 +34,7 @@ from tallyveil.intervals import (
     tree_covariance,
 )
 from tallyveil.intervals.fit import chunks_of, finest_coefficients
-from tallyveil.plan.guarantee import guarantee_of
+from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.postprocess.interval_model import open_release, published_invariants, release_model
 from tallyveil.release.histograms import read_histogram
 

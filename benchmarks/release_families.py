@@ -18,11 +18,11 @@ from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.level import estimate_level
-from tallyveil.run.observer import SilentObserver
+from tallyveil.runs.observer import SilentObserver
 from tallyveil.universe.counts import PublicCounts
 
 

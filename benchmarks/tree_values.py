@@ -27,7 +27,7 @@ from scipy import sparse
 
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess import tree_values
 from tallyveil.release.histograms import read_histogram
 

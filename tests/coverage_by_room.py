@@ -21,7 +21,7 @@ from typing import Any
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src" / "tallyveil"
 TESTS = PROJECT / "tests"
-CORE = ("noise", "accounting", "confidential", "run")
+CORE = ("noise", "accounting", "confidential", "runs")
 WANTED = 95.0
 SILENT = {
     tokenize.COMMENT,

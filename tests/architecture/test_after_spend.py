@@ -40,12 +40,12 @@ ROOTS = (
     "confidential.subspace_table:restricted_table",
     "subspace.nonnegative:nearest_nonnegative",
     "subspace.noise_plan:NoisePlan.draw",
-    "run.once:_require_one_spend",
-    "run.once:_manifest",
-    "run.once:_remove_half_written",
-    "run.folder:RunFolder.seal",
-    "run.folder:RunFolder.publish",
-    "run.folder:RunFolder.remove_private",
+    "runs.once:_require_one_spend",
+    "runs.once:_manifest",
+    "runs.once:_remove_half_written",
+    "runs.folder:RunFolder.seal",
+    "runs.folder:RunFolder.publish",
+    "runs.folder:RunFolder.remove_private",
 )
 """What runs once the spend is in the ledger; all that it calls follows."""
 

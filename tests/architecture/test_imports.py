@@ -58,7 +58,17 @@ def in_room(*rooms: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "room",
-    ["postprocess", "estimation", "intervals", "release", "run", "plan", "report", "config", "cli.estimate"],
+    [
+        "postprocess",
+        "estimation",
+        "intervals",
+        "release",
+        "runs",
+        "plans",
+        "report",
+        "config",
+        "cli.estimate",
+    ],
 )
 def test_no_way_leads_from_noisy_numbers_to_the_wall(room):
     reached = closure(in_room(f"tallyveil.{room}"))

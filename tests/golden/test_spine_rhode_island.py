@@ -28,7 +28,7 @@ from tallyveil.geography import (
     spine_from_prefixes,
 )
 from tallyveil.geography.areas import geounits_as_entities
-from tallyveil.plan.inputs import Regroup
+from tallyveil.plans.inputs import Regroup
 from tallyveil.universe import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")

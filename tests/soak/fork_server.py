@@ -7,7 +7,7 @@ once and starts no thread, and so it may fork. It reads one request a line from 
 
 and answers with one line: {"code": exit code or minus the signal, "seconds": ..., "out": ..., "err": ...}. A command
 that outlives its limit is killed with its whole process group, and its code is null. With "kill_at" the command kills
-itself (SIGKILL) where a function is called: ["tallyveil.run.folder RunFolder seal", 1] is the method's first call.
+itself (SIGKILL) where a function is called: ["tallyveil.runs.folder RunFolder seal", 1] is the method's first call.
 
 `ForkServer` starts a server and asks it. `prepare` and `forked` are for scripts that fork work of their own.
 """

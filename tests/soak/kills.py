@@ -46,7 +46,7 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.pl94.publication import publish_pl94
-from tallyveil.run.folder import RunFolder
+from tallyveil.runs.folder import RunFolder
 from tallyveil.safetab.general_form import write_general_form
 from tallyveil.safetab.plan import read_plan
 from tallyveil.safetab.regions import read_regions

@@ -14,8 +14,8 @@ from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown import run
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan.guarantee import check_paths, guarantee_of
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.guarantee import check_paths, guarantee_of
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.release.histograms import read_histogram
 from tallyveil.universe.counts import PublicCounts
 

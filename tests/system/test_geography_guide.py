@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.plan import guarantee
-from tallyveil.plan.guarantee import guarantee_of
+from tallyveil.plans import guarantee
+from tallyveil.plans.guarantee import guarantee_of
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "geography.md").read_text()
 BLOCKS = [

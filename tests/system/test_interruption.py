@@ -156,7 +156,7 @@ def test_another_key_cannot_resume(interrupted, small_release):
 
 
 def test_two_processes_cannot_share_a_folder(interrupted, small_release):
-    from tallyveil.run.folder import RunFolder
+    from tallyveil.runs.folder import RunFolder
 
     with RunFolder(interrupted), pytest.raises(StoreError, match="another process"):
         run_release(load_plan(small_release), interrupted, test_key=KEY)

@@ -211,7 +211,7 @@ def test_what_is_said_of_a_spoilt_estimate_speaks_of_no_spend(measured, tmp_path
 
 
 def test_two_processes_cannot_share_a_folder(measured, tmp_path, killed_at):
-    from tallyveil.run.folder import RunFolder
+    from tallyveil.runs.folder import RunFolder
 
     out = tmp_path / "made"
     assert killed_at(6, lambda: estimate(measured, out))

@@ -11,7 +11,7 @@ from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan import guarantee
+from tallyveil.plans import guarantee
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "redistricting"
 PERSONS = ("national", "national_spine", "one_state", "puerto_rico", "puerto_rico_spine")

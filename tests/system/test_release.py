@@ -17,11 +17,11 @@ from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.level import estimate_level
 from tallyveil.release.histograms import read_histogram
-from tallyveil.run.observer import SilentObserver
+from tallyveil.runs.observer import SilentObserver
 from tallyveil.storage.write import file_digest
 
 KEY = insecure_key("system test")

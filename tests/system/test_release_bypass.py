@@ -24,7 +24,7 @@ from tallyveil.intervals import SourceRows, StoredRows
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.record import plan_record
+from tallyveil.plans.record import plan_record
 from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
 from tallyveil.postprocess.intervals import make_intervals
@@ -461,7 +461,7 @@ def test_accounting_for_the_release_file_knows_the_paths(release, outcome):
 
 
 def test_many_kinds_of_paths_are_bounded_by_what_they_cost(release, outcome, monkeypatch):
-    import tallyveil.plan.guarantee as module
+    import tallyveil.plans.guarantee as module
 
     plan = load_plan(release)
     made = read_hierarchies(plan)

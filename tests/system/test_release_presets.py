@@ -21,7 +21,7 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.execution.topdown.spine_changes import is_worse
 from tallyveil.noise.key import insecure_key
 from tallyveil.report import write_report
-from tallyveil.run.observer import SilentObserver
+from tallyveil.runs.observer import SilentObserver
 
 KEY = insecure_key("presets")
 SHORT = (("State", 2), ("County", 5), ("Tract", 11), ("Block_Group", 12))

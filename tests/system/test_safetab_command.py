@@ -229,9 +229,9 @@ POINTS = [
     ),  # stage 1 of a level set measured, stage 2 not
     ("tallyveil.execution.safetab.run write_tables", 1),
     ("tallyveil.safetab.outputs write_parquet", 2),  # some tables written
-    ("tallyveil.run.folder RunFolder seal", 1),
-    ("tallyveil.run.folder RunFolder publish", 1),  # the manifest is sealed, the key still there
-    ("tallyveil.run.folder RunFolder remove_private", 1),  # the release is finished, the key gone
+    ("tallyveil.runs.folder RunFolder seal", 1),
+    ("tallyveil.runs.folder RunFolder publish", 1),  # the manifest is sealed, the key still there
+    ("tallyveil.runs.folder RunFolder remove_private", 1),  # the release is finished, the key gone
     ("tallyveil.cli.safetab _show_run", 1),  # finished but for the words
 ]
 

@@ -15,7 +15,7 @@ from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.intervals import upward
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess import chunks, tree_values
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements

@@ -10,7 +10,7 @@ from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFileP
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.run.product import Outcome
+    from tallyveil.runs.product import Outcome
 
 
 def measure(

@@ -19,7 +19,7 @@ def optimise(release_file: Path, aims_file: Path, out: Path | None, *, as_json: 
     from tallyveil.config.aims import load_aims
     from tallyveil.config.load import load_plan
     from tallyveil.execution.topdown.optimal_shares import optimal_shares, public_inputs
-    from tallyveil.plan.advice import strategy_tables
+    from tallyveil.plans.advice import strategy_tables
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_text
 

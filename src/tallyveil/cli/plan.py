@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tallyveil.budget.allocation import Allocation
     from tallyveil.budget.expected import ExpectedError
     from tallyveil.geography.areas import AreaChange
-    from tallyveil.plan.release import ReleasePlan
-    from tallyveil.plan.resources import Resources
+    from tallyveil.plans.release import ReleasePlan
+    from tallyveil.plans.resources import Resources
 
 
 def plan(
@@ -139,7 +139,7 @@ def plan(
         )
     if as_json:
         from tallyveil.execution.topdown.spine_record import changes_record
-        from tallyveil.plan.record import plan_record
+        from tallyveil.plans.record import plan_record
         from tallyveil.postprocess.expected_deviations import deviations_record
 
         record = plan_record(loaded, resources, allocation)
@@ -199,7 +199,7 @@ def _predicted(
     loaded: "ReleasePlan", blocks: int | None, people: int | None, allocation: "Allocation | None"
 ) -> "Resources | None":
     """What a run will need for the sizes that the flags give; None if no flag gives a size."""
-    from tallyveil.plan.resources import predict, sizes_of_blocks, sizes_of_spine
+    from tallyveil.plans.resources import predict, sizes_of_blocks, sizes_of_spine
 
     if blocks is not None:
         return predict(loaded, sizes_of_blocks(len(loaded.geolevels), blocks, people))
@@ -210,7 +210,7 @@ def _predicted(
 
 def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     from tallyveil.cli.terminal import Screen, headed
-    from tallyveil.plan.resources import in_gib, warn_small_machine
+    from tallyveil.plans.resources import in_gib, warn_small_machine
 
     console = Screen()
     finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
@@ -240,9 +240,9 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     from tallyveil.accounting.decimals import at_most
     from tallyveil.budget.expected import expected_errors
     from tallyveil.cli.terminal import Screen, headed
-    from tallyveil.plan.guarantee import guarantee_of
-    from tallyveil.plan.inputs import STEP_KINDS
-    from tallyveil.plan.record import CONFIDENCE
+    from tallyveil.plans.guarantee import guarantee_of
+    from tallyveil.plans.inputs import STEP_KINDS
+    from tallyveil.plans.record import CONFIDENCE
 
     console = Screen()
     guarantee, units = guarantee_of(loaded.terms, allocation), loaded.schema.unit.many

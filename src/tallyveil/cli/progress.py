@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from tallyveil.cli.terminal import Screen, headed, say
 from tallyveil.printable import shown
-from tallyveil.run.observer import Observer, SilentObserver
+from tallyveil.runs.observer import Observer, SilentObserver
 
 
 class BarObserver:

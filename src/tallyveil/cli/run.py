@@ -7,7 +7,7 @@ from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, Release
 from tallyveil.cli.show.finished import finish_release
 
 if TYPE_CHECKING:
-    from tallyveil.plan.release import ReleasePlan
+    from tallyveil.plans.release import ReleasePlan
 
 
 def run(

@@ -14,7 +14,7 @@ from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
-    from tallyveil.plan.table import SubspacePlan
+    from tallyveil.plans.table import SubspacePlan
     from tallyveil.release.manifest import Manifest
     from tallyveil.subspace.noise_plan import NoisePlan
 

@@ -26,11 +26,11 @@ from tallyveil.config.schema import require_few_layers, require_size, schema_of
 from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError
 from tallyveil.geography.optimise import geolevels_after
-from tallyveil.plan.constraints import Bounds, Invariant
-from tallyveil.plan.estimating import refuse_drawn_counts
-from tallyveil.plan.inputs import GeographyInput, RecordsInput
-from tallyveil.plan.release import ReleasePlan
-from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.plans.constraints import Bounds, Invariant
+from tallyveil.plans.estimating import refuse_drawn_counts
+from tallyveil.plans.inputs import GeographyInput, RecordsInput
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.universe.names import check_areas
 from tallyveil.universe.schema import Schema
 

@@ -8,7 +8,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import by_geolevel, partition_query
 from tallyveil.config.models import EstimationTable
 from tallyveil.errors import ConfigError
-from tallyveil.plan.estimating import GeolevelEstimation
+from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.universe.schema import Schema
 
 DEFAULT_PASSES = [["*"]]

@@ -13,8 +13,8 @@ from tallyveil.config.domain import plan_of
 from tallyveil.config.estimation import estimation_of
 from tallyveil.config.models import EstimationFile, ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.storage.text_files import read_text_file
 
 File = TypeVar("File", bound=BaseModel)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from tallyveil.config.spine_tables import SpineTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.plan.estimating import Values
+from tallyveil.plans.estimating import Values
 from tallyveil.universe.limits import LARGEST_COUNT
 
 EVERY_GEOLEVEL = "*"

@@ -29,7 +29,7 @@ from tallyveil.geography.optimise import (
     Step,
     geolevels_after,
 )
-from tallyveil.plan.inputs import Regroup, SpineInput
+from tallyveil.plans.inputs import Regroup, SpineInput
 
 
 def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:

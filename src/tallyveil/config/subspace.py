@@ -12,7 +12,7 @@ from tallyveil.config.load import parse_file
 from tallyveil.config.models import ReleaseTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.errors import ConfigError
-from tallyveil.plan.table import SubspacePlan, TableInput
+from tallyveil.plans.table import SubspacePlan, TableInput
 from tallyveil.storage.read import column_names, read_table
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 from tallyveil.subspace.noise_plan import ChainSettings

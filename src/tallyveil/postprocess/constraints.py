@@ -16,8 +16,8 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.intervals.model import Zeros
-from tallyveil.plan.constraints import Bounds
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.constraints import Bounds
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.storage.read import read_table
 from tallyveil.universe.counts import row_ranges
 from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits

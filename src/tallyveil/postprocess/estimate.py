@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tallyveil.errors import StoreError
 from tallyveil.measurements.store import drawn_name
-from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
-from tallyveil.plan.guarantee import privacy_of
+from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
+from tallyveil.plans.guarantee import privacy_of
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.lattice_measurements import write_drawn
@@ -17,12 +17,12 @@ from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.run.key_file import binding_of
-from tallyveil.run.log import RunLog
-from tallyveil.run.observer import Observer
-from tallyveil.run.once import run_product
-from tallyveil.run.product import Job, Outcome, Run, Work
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.log import RunLog
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
 

@@ -15,7 +15,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.measurements.store import measurement_name, write_measurements, write_support_measurements
-from tallyveil.plan.estimating import TREE_VALUES, EstimationPlan
+from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
 from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
@@ -26,10 +26,10 @@ from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED
 from tallyveil.release.checks import Bounded, check_release
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
-from tallyveil.run.executor import Threads
-from tallyveil.run.observer import Observer
-from tallyveil.run.product import Run
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.executor import Threads
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.product import Run
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.level import usable_cores
 

@@ -18,7 +18,7 @@ from tallyveil.measurements.family_answers import (
     answer_tables,
     answers_on_support,
 )
-from tallyveil.plan.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.tree_values import TreeValues
 from tallyveil.universe.counts import PublicCounts

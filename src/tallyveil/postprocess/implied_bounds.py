@@ -31,7 +31,7 @@ import numpy as np
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
-from tallyveil.plan.lattice_draws import adding_up
+from tallyveil.plans.lattice_draws import adding_up
 from tallyveil.postprocess.constraint_conflicts import alike
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, summed_upward
 from tallyveil.universe.limits import narrow_limits, widen_limits

@@ -12,10 +12,10 @@ from tallyveil.errors import StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
-from tallyveil.plan.estimating import strategy_of_plan
-from tallyveil.plan.release import ReleasePlan
-from tallyveil.plan.stated import stated_plan
-from tallyveil.plan.subspace_query import drawn_items
+from tallyveil.plans.estimating import strategy_of_plan
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.stated import stated_plan
+from tallyveil.plans.subspace_query import drawn_items
 from tallyveil.postprocess.bounds_files import read_bounds
 from tallyveil.postprocess.constraints import public_zeros, zeros_of
 from tallyveil.postprocess.invariant_files import stated_invariant

@@ -65,8 +65,8 @@ from tallyveil.release.intervals import (
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest, stage_times
 from tallyveil.release.manifest_files import write_manifest, written_manifest
-from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import file_digest

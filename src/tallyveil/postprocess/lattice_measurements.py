@@ -21,7 +21,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals import AnswerRows
 from tallyveil.intervals.rows import narrowed
 from tallyveil.measurements.store import drawn_path
-from tallyveil.plan.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
+from tallyveil.plans.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
 from tallyveil.release.columns import read_located
 from tallyveil.storage.write import write_parquet

@@ -14,8 +14,8 @@ from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
 from tallyveil.postprocess.chunks import ChunkOutcome, KeepMeasurements, cut, estimate_span
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.unsolved import estimate_or_keep
-from tallyveil.run.executor import Executor, Threads, gathered
-from tallyveil.run.observer import Observer
+from tallyveil.runs.executor import Executor, Threads, gathered
+from tallyveil.runs.observer import Observer
 from tallyveil.universe.counts import PublicCounts, compress_rows, narrow
 
 ONE_THREAD: Final = Threads()

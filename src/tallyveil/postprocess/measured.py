@@ -9,9 +9,9 @@ from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
-from tallyveil.plan.estimating import EstimationPlan
-from tallyveil.plan.stated import StatedPlan, stated_plan
-from tallyveil.plan.terms import PrivacyTerms
+from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.stated import StatedPlan, stated_plan
+from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS
@@ -21,7 +21,7 @@ from tallyveil.release.geography import GEOGRAPHY, read_hierarchies
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest
-from tallyveil.run.earlier import Earlier
+from tallyveil.runs.earlier import Earlier
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest

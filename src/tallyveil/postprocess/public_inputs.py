@@ -7,7 +7,7 @@ from typing import Any
 from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.plan.subspace_query import drawn_items
+from tallyveil.plans.subspace_query import drawn_items
 from tallyveil.postprocess.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import (
@@ -18,8 +18,8 @@ from tallyveil.postprocess.invariant_files import (
 )
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
 from tallyveil.release.geography import GEOGRAPHY, read_hierarchies, write_geography
-from tallyveil.run.folder import PLAN
-from tallyveil.run.product import Run
+from tallyveil.runs.folder import PLAN
+from tallyveil.runs.product import Run
 from tallyveil.storage.write import write_json
 from tallyveil.universe.schema import Schema
 

@@ -8,11 +8,11 @@ import numpy as np
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
-from tallyveil.plan.estimating import EstimationPlan
+from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.release.areas import tabulated
 from tallyveil.release.histograms import MICRODATA, write_microdata
 from tallyveil.release.tables import TABLES, table_size, write_table
-from tallyveil.run.product import Run
+from tallyveil.runs.product import Run
 from tallyveil.universe.counts import PublicCounts
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]

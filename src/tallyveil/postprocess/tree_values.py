@@ -27,9 +27,9 @@ from tallyveil.intervals.upward_blocks import block_sweep
 from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.kernels.tree.answer_sums import family_answers
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
-from tallyveil.plan.estimating import EstimationPlan
+from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints import ConstraintTable, zeros_of
-from tallyveil.run.observer import Observer
+from tallyveil.runs.observer import Observer
 from tallyveil.universe.counts import narrow
 from tallyveil.universe.query_group import QueryGroup
 

@@ -34,7 +34,7 @@ from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, 
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.tree_values import TreeSweep
-from tallyveil.run.observer import SilentObserver
+from tallyveil.runs.observer import SilentObserver
 from tallyveil.universe.presets import load_preset
 
 NOISY = np.array([2, 4, 2, 0, 1, 3])

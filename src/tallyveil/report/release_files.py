@@ -10,8 +10,8 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
-from tallyveil.plan.estimating import strategy_of_plan
-from tallyveil.plan.stated import require_shape
+from tallyveil.plans.estimating import strategy_of_plan
+from tallyveil.plans.stated import require_shape
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import RESTORE, read_manifest

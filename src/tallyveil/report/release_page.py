@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tallyveil.plan.advice import fixed_shares
+from tallyveil.plans.advice import fixed_shares
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
 from tallyveil.report.lattice_counts import drawn_counts
 from tallyveil.report.page import write_page

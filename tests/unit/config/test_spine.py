@@ -10,7 +10,7 @@ from tallyveil.budget.spine.regroup import Measure
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.geography import Branch, BypassRule, CutByEntities, FanOutLimit
-from tallyveil.plan.inputs import Regroup
+from tallyveil.plans.inputs import Regroup
 
 LEVELS = {
     "us": '"US", "State", "County", "Tract", "Block_Group", "Block"',

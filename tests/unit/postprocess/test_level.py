@@ -25,8 +25,8 @@ from tallyveil.postprocess import chunks
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.level import estimate_level
-from tallyveil.run.executor import Threads
-from tallyveil.run.observer import SilentObserver
+from tallyveil.runs.executor import Threads
+from tallyveil.runs.observer import SilentObserver
 from tallyveil.universe.counts import PublicCounts
 
 

@@ -15,7 +15,7 @@ from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.plan.subspace_query import SubspaceQuery, drawn_items
+from tallyveil.plans.subspace_query import SubspaceQuery, drawn_items
 from tallyveil.postprocess import bounds_files, invariant_files
 from tallyveil.postprocess.bounds_files import bounds_path, read_bounds, stated_bounds, write_bounds
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward, zeros_of

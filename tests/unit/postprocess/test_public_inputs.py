@@ -9,7 +9,7 @@ from tallyveil.errors import SolverError, StoreError
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
-from tallyveil.plan.constraints import Invariant
+from tallyveil.plans.constraints import Invariant
 from tallyveil.postprocess.bounds_files import stated_bounds, write_bounds
 from tallyveil.postprocess.invariant_files import (
     invariant_path,

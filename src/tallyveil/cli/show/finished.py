@@ -9,7 +9,7 @@ from tallyveil.cli.terminal import say
 if TYPE_CHECKING:
     from tallyveil.cli.terminal import Screen
     from tallyveil.release.manifest import Manifest
-    from tallyveil.run.product import Outcome
+    from tallyveil.runs.product import Outcome
 
 
 def finish_release(outcome: "Outcome", quiet: bool, as_json: bool) -> None:

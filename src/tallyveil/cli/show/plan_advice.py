@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tallyveil.plan.release import ReleasePlan
+    from tallyveil.plans.release import ReleasePlan
 
 
 def show_advice(loaded: "ReleasePlan") -> None:
     """Print the advice that applies to this plan, and TOML tables that can replace those of the release file."""
     from tallyveil.cli.terminal import Screen, headed
-    from tallyveil.plan.record import advice_record
+    from tallyveil.plans.record import advice_record
 
     record = advice_record(loaded)
     console = Screen()

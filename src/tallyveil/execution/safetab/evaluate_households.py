@@ -21,7 +21,7 @@ from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed_table, read_manifest
-from tallyveil.run.key_file import binding_of
+from tallyveil.runs.key_file import binding_of
 from tallyveil.safetab.household_tables import (
     KEYS,
     ListedGroups,

@@ -15,10 +15,10 @@ from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.execution.safetab.job import safetab_job, write_plan_files
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.run.observer import Observer
-from tallyveil.run.once import run_product
-from tallyveil.run.product import Job, Outcome, Run, Work
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.safetab.group_numbers import CollectedGroups
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
 from tallyveil.safetab.group_record import level_errors, privacy_of_groups

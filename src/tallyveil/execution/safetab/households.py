@@ -18,11 +18,11 @@ from tallyveil.execution.safetab.run import DELTA, refuse_safetab_folder
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest
-from tallyveil.run.key_file import binding_of
-from tallyveil.run.observer import Observer, SilentObserver
-from tallyveil.run.once import run_product
-from tallyveil.run.product import Job, Outcome, Run, Work
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.safetab.household_expected import expected_household_errors
 from tallyveil.safetab.household_tables import (
     ListedGroups,

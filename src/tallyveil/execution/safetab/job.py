@@ -11,9 +11,9 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.parameters import parameters_of_cost
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.run.folder import PLAN
-from tallyveil.run.key_file import binding_of
-from tallyveil.run.product import Job, Run
+from tallyveil.runs.folder import PLAN
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.product import Job, Run
 from tallyveil.storage.json_files import Json, JsonObject
 from tallyveil.storage.write import write_json
 

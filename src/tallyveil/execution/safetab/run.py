@@ -17,11 +17,11 @@ from tallyveil.confidential.safetab_records import ConfidentialPersons, read_per
 from tallyveil.execution.safetab.job import safetab_job, write_plan_files
 from tallyveil.noise.source import NoiseSource
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.run.key_file import binding_of
-from tallyveil.run.observer import Observer
-from tallyveil.run.once import run_product
-from tallyveil.run.product import Job, Outcome, Run, Work
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.safetab.coterminous import Tabulation, tabulate_all, tabulate_once
 from tallyveil.safetab.expected import expected_errors
 from tallyveil.safetab.levels import NEIGHBOURS

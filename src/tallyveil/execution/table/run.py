@@ -22,15 +22,15 @@ from tallyveil.confidential.subspace_table import (
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.execution.topdown.lattice_record import noise_record
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.table import SubspacePlan
+from tallyveil.plans.table import SubspacePlan
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.run.folder import PLAN
-from tallyveil.run.key_file import binding_of
-from tallyveil.run.observer import Observer
-from tallyveil.run.once import run_product
-from tallyveil.run.product import Job, Run, Work
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.folder import PLAN
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths

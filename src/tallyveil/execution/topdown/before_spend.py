@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
-from tallyveil.plan.disk import free_disk, refuse_small_disk
-from tallyveil.plan.release import ReleasePlan
-from tallyveil.plan.resources import machine_memory, predict, sizes_of_spine
+from tallyveil.plans.disk import free_disk, refuse_small_disk
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.resources import machine_memory, predict, sizes_of_spine
 from tallyveil.release.intervals import ENTITIES, INTERVALS
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import file_name, refuse_long_paths

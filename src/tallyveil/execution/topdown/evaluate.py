@@ -16,7 +16,7 @@ from tallyveil.evaluation.artefacts import find_artefacts
 from tallyveil.evaluation.metrics import error_metrics
 from tallyveil.evaluation.store import Evaluation, write_evaluation
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.plan.stated import stated_plan
+from tallyveil.plans.stated import stated_plan
 from tallyveil.release.areas import tabulated
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER, MANIFEST

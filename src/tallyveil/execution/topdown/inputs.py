@@ -16,8 +16,8 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import stated_geounits
-from tallyveil.plan.inputs import GeographyInput, SpineInput
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.inputs import GeographyInput, SpineInput
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.storage.read import collect, require_text, scan_table
 
 ENTITY = "entity"

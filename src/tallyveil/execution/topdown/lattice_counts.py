@@ -12,7 +12,7 @@ from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import derive_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.lattice_draws import SubspaceDraw
+from tallyveil.plans.lattice_draws import SubspaceDraw
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, write_drawn
 from tallyveil.subspace.exact.digits import NoiseAddress

@@ -7,8 +7,8 @@ import numpy as np
 
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.measurements.store import drawn_name
-from tallyveil.plan.lattice_draws import SubspaceDraw
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.lattice_draws import SubspaceDraw
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan, guarantee_record
 

@@ -17,7 +17,7 @@ from tallyveil.intervals.by_share.least_squares import LeastSquares
 from tallyveil.intervals.by_share.measured import measured_queries
 from tallyveil.intervals.by_share.top_down import top_down_of
 from tallyveil.intervals.by_share.variances import Asked, Estimator, VariancesByShare
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
 from tallyveil.postprocess.interval_model import invariants_by_geolevel
 from tallyveil.postprocess.lattice_measurements import drawn_queries

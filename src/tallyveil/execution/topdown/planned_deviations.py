@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.expected_deviations import AreaDeviations, expected_deviations
 from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
 

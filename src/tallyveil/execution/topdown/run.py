@@ -21,10 +21,10 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.guarantee import privacy_of
-from tallyveil.plan.lattice_draws import SubspaceDraw, prepare_subspace
-from tallyveil.plan.release import ReleasePlan
-from tallyveil.plan.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.plans.guarantee import privacy_of
+from tallyveil.plans.lattice_draws import SubspaceDraw, prepare_subspace
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
@@ -35,13 +35,13 @@ from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.run.folder import FolderState, folder_state
-from tallyveil.run.key_file import binding_of
-from tallyveil.run.log import RunLog
-from tallyveil.run.observer import Observer
-from tallyveil.run.once import run_product
-from tallyveil.run.product import Job, Outcome, Run, Work
-from tallyveil.run.stopwatch import Stopwatch
+from tallyveil.runs.folder import FolderState, folder_state
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.log import RunLog
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject
 
 STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")

@@ -26,7 +26,7 @@ from tallyveil.geography.areas import AreaChange
 from tallyveil.geography.bypass import bypass
 from tallyveil.geography.entity_tables import family_columns
 from tallyveil.geography.optimise import further
-from tallyveil.plan.inputs import Regroup
+from tallyveil.plans.inputs import Regroup
 
 PLAIN = ("US", "State", "County", "Tract", "Block_Group", "Block")
 

@@ -16,7 +16,7 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.optimise import OptimisedSpine, Step, families_of, further
 from tallyveil.geography.respine import Reshaped
 from tallyveil.geography.spine import Spine
-from tallyveil.plan.inputs import Regroup
+from tallyveil.plans.inputs import Regroup
 
 
 def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:

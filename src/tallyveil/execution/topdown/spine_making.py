@@ -14,7 +14,7 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
 from tallyveil.geography.shares import uniform_shares
 from tallyveil.geography.spine import Spine
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 
 
 def make_spine(

@@ -10,7 +10,7 @@ from tallyveil.geography.areas import AreaChange, Deviation, Hierarchies
 from tallyveil.geography.distance import off_spine_distances
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan
 
 
 def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] | None:

@@ -3,8 +3,8 @@
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.invariants import check_bounds, invariant_values
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.plan.constraints import Invariant
-from tallyveil.plan.release import ReleasePlan
+from tallyveil.plans.constraints import Invariant
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraint_conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints import ConstraintTable, bounds_table, constraint_table
 from tallyveil.postprocess.invariant_files import invariant_name, stated_invariant

@@ -13,7 +13,7 @@ from tallyveil.errors import ConfigError, ConstraintError, SolverError, StoreErr
 from tallyveil.execution.table import run as table_run
 from tallyveil.execution.table.run import DRAWS, SUMS, TABLE, TABLE_CSV, Table, noise_of, run_subspace
 from tallyveil.release.manifest_files import read_manifest
-from tallyveil.run.observer import SilentObserver
+from tallyveil.runs.observer import SilentObserver
 
 KEY = bytes(32)
 ROWS, COLUMNS = ("north", "south", "east, west"), ("a", "b", '"c"')

@@ -10,9 +10,9 @@ from tallyveil.errors import ConstraintError
 from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plan.constraints import Invariant
-from tallyveil.plan.lattice_draws import prepare_subspace
-from tallyveil.plan.subspace_query import SubspaceQuery
+from tallyveil.plans.constraints import Invariant
+from tallyveil.plans.lattice_draws import prepare_subspace
+from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.subspace.exact.digits import NoiseAddress
 
 

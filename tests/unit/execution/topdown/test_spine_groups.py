@@ -14,7 +14,7 @@ from tallyveil.execution.topdown.spine_changes import area_changes, is_worse, wa
 from tallyveil.execution.topdown.spine_groups import choose_groups, with_protected
 from tallyveil.geography import Branch, FanOutLimit, GroupByMembership, entities_from_columns, optimise_spine
 from tallyveil.geography import spine_from_prefixes as prefixes
-from tallyveil.plan.inputs import Regroup
+from tallyveil.plans.inputs import Regroup
 
 STEPS = (Branch("reserve", "Town", "R"), GroupByMembership(("ward", "school"), "Group", "Block"))
 

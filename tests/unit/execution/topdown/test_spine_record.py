@@ -14,7 +14,7 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.execution.topdown.spine_record import spine_record
 from tallyveil.geography import GeounitShares, spine_from_prefixes
 from tallyveil.noise.key import insecure_key
-from tallyveil.plan.guarantee import check_paths
+from tallyveil.plans.guarantee import check_paths
 
 
 def test_every_path_is_summed_exactly(small_release):

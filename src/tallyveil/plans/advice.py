@@ -1,0 +1,205 @@
+"""Advice on how a plan could be improved at the same cost; `tallyveil plan` and the report show it."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tallyveil.budget.fixed_queries import Saving, find_saving
+from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
+from tallyveil.budget.spine.presets import load_spine_preset
+from tallyveil.budget.strategy import Strategy
+from tallyveil.geography.optimise import Branch, CutByEntities, Step
+from tallyveil.plans.estimating import strategy_of_plan
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.universe.presets import schema_from_mapping
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Shares of a plan that are spent on answers which its invariants publish, and a better use of them.
+
+    Args:
+        plan: The result of `ReleasePlan.to_mapping`, or the content of the file `plan.json` of a release.
+    Returns:
+        Plain data; None if no share is spent in this way. `sentences` is the advice in words. `toml` holds the two
+        tables of a release file that give these shares to other queries; it is None if no share can be moved.
+    """
+    strategy = strategy_of_plan(plan)
+    invariants = _on_whole_geounits(plan)
+    saving = find_saving(strategy, schema_from_mapping(plan["schema"]), invariants)
+    if saving is None:
+        return None
+    better = saving.strategy
+    return {
+        "fixed": [
+            {
+                "geolevel": item.geolevel,
+                "query": item.query,
+                "share": str(item.share),
+                "known_from": item.known_from,
+            }
+            for item in saving.fixed
+        ],
+        "freed": str(saving.share),
+        "standard_deviation_factor": saving.deviation,
+        "sentences": _sentences(saving, strategy.budget_unit),
+        "better": None if better is None else _shares(better),
+        "toml": None if better is None else strategy_tables(better, plan["estimation"]),
+    }
+
+
+def spine_advice(plan: ReleasePlan) -> str | None:
+    """The production spine that fits a production strategy, if the plan uses the geography as it is; otherwise None.
+
+    The result is also None if constraints of the plan name geolevels whose geounits would not be sums of siblings on
+    that spine.
+    """
+    if plan.spine is not None and (plan.spine.steps or plan.spine.regroup is not None):
+        return None
+    for name in strategy_preset_names():
+        preset = load_strategy_preset(name)
+        shares = preset.strategy.geolevel_shares, preset.strategy.query_shares
+        if shares == (plan.strategy.geolevel_shares, plan.strategy.query_shares):
+            spine = load_spine_preset(preset.spine)
+            if _stated_geolevels(plan) & _changed_geolevels(spine.steps, plan.geolevels):
+                return None
+            return (
+                f"The shares are those of strategy preset '{name}', and the geography is measured as given. Production "
+                f'used these shares on another spine: [spine] preset = "{spine.name}", with a table of the entities '
+                f"{', '.join(spine.families)}. On that spine these entities are sums of fewer measured geounits, and "
+                "the published block groups are no longer measured themselves. "
+                "`tallyveil plan --families` shows the standard deviations of both."
+            )
+    return None
+
+
+def _stated_geolevels(plan: ReleasePlan) -> set[str]:
+    """Geolevels that constraints name; the finest geolevel is left out, because it is never divided or replaced."""
+    named = {level for item in plan.invariants for level in item.geolevels}
+    named |= {item.geolevel for item in plan.bounds} | {item.geolevel for item in plan.subspace}
+    return named - {plan.geolevels[-1]}
+
+
+def _changed_geolevels(steps: Sequence[Step], geolevels: Sequence[str]) -> set[str]:
+    """Geolevels whose geounits are not sums of siblings after the steps: replaced ones and those below a cut."""
+    changed: set[str] = set()
+    for step in steps:
+        cut = isinstance(step, Branch | CutByEntities)
+        place = geolevels.index(step.geolevel)
+        changed |= set(geolevels[place + 1 :] if cut else geolevels[place : place + 1])
+    return changed
+
+
+def _on_whole_geounits(plan: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """The invariants of a plan, at geolevels whose geounits stay whole.
+
+    An invariant of a geolevel that the steps of the spine may cut tells the answers of whole geounits above that
+    geolevel only. Which geounits are cut is known when the geography is read; here every one of them may be.
+    """
+    may_be_cut = _cut_geolevels(plan)
+    found: list[tuple[str, list[str]]] = []
+    for item in plan["invariants"]:
+        names = list(item["geolevels"])
+        if may_be_cut.intersection(names):
+            whole = [name for name in plan["geolevels"] if name not in may_be_cut]
+            first = min(plan["geolevels"].index(name) for name in may_be_cut if name in plan["geolevels"])
+            above = [name for name in whole if plan["geolevels"].index(name) < first]
+            names = [name for name in names if name not in may_be_cut] + above[-1:]
+        found += [(item["query"], names)] if names else []
+    return found
+
+
+def _cut_geolevels(plan: Mapping[str, Any]) -> set[str]:
+    """Geolevels of the geography that the steps of a plan's spine may cut or replace; the finest is never cut."""
+    spine = plan.get("spine") or {"from": [], "steps": []}
+    cut: set[str] = set()
+    for step in spine["steps"]:
+        names, place = spine["from"], 1
+        if step["geolevel"] in names:
+            place = names.index(step["geolevel"])
+        if step["kind"] in ("branch", "cut_by_entities"):
+            kept = step.get("parts") is not None or step.get("keep") is True
+            cut.update(names[place + kept : -1])
+        elif step["geolevel"] in names:
+            cut.add(step["geolevel"])
+    return cut
+
+
+def _sentences(saving: Saving, unit: str) -> list[str]:
+    where = "; ".join(f"{item.query} at {item.geolevel} (by {item.known_from})" for item in saving.fixed)
+    share = sum(item.share for item in saving.fixed)
+    said = [
+        f"{100 * float(share):.3g} % of the strategy's {unit} measures answers that are published exactly anyway: "
+        f"{where}."
+    ]
+    if saving.strategy is not None:
+        fall = 100 * (1 - saving.deviation)
+        freed = (
+            "this share"
+            if share == saving.share
+            else f"{100 * float(saving.share):.3g} % of the strategy's {unit}"
+        )
+        said.append(
+            f"If {freed} went to the other queries, in the proportions they have, their standard deviations would fall "
+            f"by about {fall:.3g} %, at the same cost."
+        )
+    if saving.stuck:
+        said.append(
+            f"At {', '.join(saving.stuck)} nothing else is measured, and a geolevel has to measure something: give its "
+            "share to a query that is not published exactly."
+        )
+    return said
+
+
+def _shares(strategy: Strategy) -> dict[str, Any]:
+    return {
+        "geolevels": {level: str(share) for level, share in strategy.geolevel_shares},
+        "queries": {
+            level: {query: str(share) for query, share in own} for level, own in strategy.query_shares
+        },
+    }
+
+
+def strategy_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
+    """The complete tables [strategy] and [estimation] of a release file, so that they can replace a preset."""
+    shares, first = _shares(strategy), estimation[strategy.geolevels[0]]
+    passes = {
+        level: [left for names in estimation[level]["passes"] if (left := _measured(strategy, level, names))]
+        for level in strategy.geolevels
+    }
+    rounding = {level: estimation[level]["rounding"] for level in strategy.geolevels}
+    budget: dict[str, str] = {strategy.budget_unit: str(strategy.total)}
+    return "\n\n".join(
+        [
+            "# Put these tables in the place of your [strategy] and [estimation]. If your [strategy] gives the budget\n"
+            "# of Gaussian noise as epsilon, keep that line instead of rho.\n" + _table("strategy", budget),
+            _table("strategy.geolevels", shares["geolevels"]),
+            *(_table(f"strategy.queries.{_key(level)}", own) for level, own in shares["queries"].items()),
+            _table(
+                "estimation",
+                {key: first[key] for key in ("slack", "rounding_target", "values") if key in first},
+            ),
+            _table("estimation.passes", passes),
+            _table("estimation.rounding", rounding),
+        ]
+    )
+
+
+def _measured(strategy: Strategy, geolevel: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if name in strategy.queries(geolevel)]
+
+
+def _table(name: str, entries: Mapping[str, Any]) -> str:
+    lines = [f"{_key(key)} = {_value(value)}" for key, value in entries.items()]
+    return "\n".join([f"[{name}]", *lines])
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    """Text and lists of text, which TOML writes as JSON does, except for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -1,0 +1,237 @@
+"""The privacy guarantee of a plan, in numbers and in one sentence, computed before any data is opened."""
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.decimals import MOST_DIGITS, at_most
+from tallyveil.accounting.engines.tails import fraction_bounds
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.zcdp_curve import ZcdpConversion
+from tallyveil.budget.allocation import Allocation
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import BudgetError
+from tallyveil.geography.shares import path_total
+from tallyveil.plans.terms import PrivacyTerms
+
+MOST_KINDS = 4
+"""Largest number of kinds of paths whose pairs are composed exactly. Beyond it, the total cost bounds epsilon."""
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.bounds import Bounds
+
+NEIGHBOURS_IN_WORDS = {
+    "bounded": "one {unit}'s record changes its value",
+    "unbounded": "one {unit}'s record is added or removed",
+}
+
+POST_PROCESSING = (
+    "Estimation, rounding, microdata, tables and this statement read the noisy measurements, the declared invariants "
+    "and public inputs, and nothing else. Whatever is computed from the output of a private mechanism is as private as "
+    "the output (Dwork and Roth 2014, Proposition 2.1; for trade-off functions Dong, Roth, Su 2022, Proposition 2.8), "
+    "so everything after measuring costs nothing."
+)
+
+
+def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> dict[str, Any]:
+    """The privacy guarantee of a plan as plain data.
+
+    Args:
+        terms: Of the plan.
+        allocation: The share of the budget that each geounit of the spine gets; None before the geography is opened.
+            The effect of bypassing is then unknown, so only an upper bound on the exact epsilon is given.
+
+    Returns:
+        Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
+        delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, which follows from the cost
+        alone, by the best known proof; with Gaussian noise `textbook_epsilon`, which published tables have for the
+        same cost; both sides of the exact epsilon; the invariants; and one sentence.
+    Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
+    """
+    strategy = terms.strategy
+    gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
+    classical = _classical(strategy, terms.spent, terms.delta)
+    exact = _exact(terms, allocation)
+    delta = terms.delta if gaussian else 0
+    return {
+        "neighbours": strategy.neighbours.value,
+        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(unit=terms.unit.one),
+        "mechanism": strategy.mechanism.value,
+        "budget_unit": strategy.budget_unit,
+        "declared": str(terms.declared),
+        "spent": str(terms.spent),
+        "delta": str(delta),
+        "epsilon": exact["epsilon"]["upper"] if gaussian else classical,
+        "classical_epsilon": classical,
+        **_textbook(strategy, terms.spent, terms.delta),
+        "exact": exact,
+        "post_processing": POST_PROCESSING,
+        **({"subspace": [item.to_mapping() for item in terms.subspace]} if terms.subspace else {}),
+        "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in terms.invariants],
+        "statement": _statement(terms, exact["epsilon"]["upper"], classical),
+    }
+
+
+def privacy_of(terms: PrivacyTerms, allocation: Allocation) -> dict[str, Any]:
+    """What a manifest states of privacy: the guarantee on a spine, and that no path of the spine overspends.
+
+    Raises:
+        BudgetError: as `check_paths`, or the event cannot be accounted for.
+    """
+    return {**guarantee_of(terms, allocation), "paths": check_paths(allocation)}
+
+
+def check_paths(allocation: Allocation) -> str:
+    """Refuse a spine on which some path from a root to a finest geounit spends other than the whole, exactly.
+
+    Returns:
+        A sentence for the guarantee.
+    Raises:
+        BudgetError: the shares sum to another number than 1 along some path.
+    Source: Cumings-Menon et al. 2023, Theorem 3.
+    """
+    spine = allocation.spine
+    total = path_total(spine, allocation.shares)
+    if total != 1:
+        raise BudgetError(
+            f"shares sum to {total} along every path from a root to a {spine.geolevels[-1]}; wanted exactly 1, the "
+            "whole of the strategy. Take the shares that the steps of the spine made."
+        )
+    return (
+        f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to exactly {total}, for all "
+        f"{spine.n_geounits(spine.finest):,}; checked in exact fractions before anything was spent"
+    )
+
+
+def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]:
+    """Exact epsilon at the reporting delta, for the whole release and for each geolevel alone, with the zCDP bound."""
+    strategy, levels = terms.strategy, []
+    for geolevel in strategy.geolevels:
+        event: PrivacyEvent = strategy.geolevel_event(geolevel)
+        if allocation is not None:
+            event = allocation.geolevel_event(geolevel)
+        budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
+        # The shares are sorted, so the last one costs most.
+        found, _ = _epsilon(
+            terms, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
+        )
+        levels.append(
+            {
+                "geolevel": geolevel,
+                "spent": str(budget),
+                "classical_epsilon": _classical(strategy, budget, terms.delta),
+                **_textbook(strategy, budget, terms.delta),
+                "epsilon": found.to_mapping(),
+            }
+        )
+    epsilon, engines = _overall(terms, allocation)
+    return {
+        "delta": str(terms.delta),
+        "epsilon": epsilon.to_mapping(),
+        "engines": engines,
+        "geolevels": levels,
+    }
+
+
+def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
+    """Epsilon of the whole release.
+
+    Gaussian noise on a lattice has no single loss law. For a release with such noise, the lower bound is the exact
+    epsilon of its other measurements, and the upper bound follows from rho. The same holds for a release with many
+    kinds of paths after bypassing, which have too many pairs to compose. Before the geography is opened, only an upper
+    bound is given.
+    """
+    from tallyveil.accounting.bounds import Bounds
+
+    strategy = terms.strategy
+    if allocation is None and terms.may_bypass:
+        return Bounds(0.0, _classical(strategy, terms.spent, terms.delta)), [_classical_name(strategy)]
+    measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
+    # With many kinds of paths, the lower bound uses a record that stays on paths of the first kind.
+    composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
+    if terms.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return _epsilon(terms, composed, terms.spent, None)
+    return _epsilon(terms, terms.event(composed), terms.spent, terms.event(measuring))
+
+
+def _is_of_many_kinds(event: PrivacyEvent) -> bool:
+    return isinstance(event, ParallelEvent) and len(event.events) > MOST_KINDS
+
+
+def _epsilon(
+    terms: PrivacyTerms, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
+) -> "tuple[Bounds, list[str]]":
+    """A lower and an upper bound on epsilon, and the method.
+
+    Args:
+        terms: Of the plan.
+        composed: The event that is composed exactly: the whole release, or a part or case of it.
+        budget: The cost of the whole release.
+        whole: The event of the whole release. If `composed` is another event, its epsilon is only a lower bound.
+    """
+    from tallyveil.accounting import compose
+    from tallyveil.accounting.bounds import Bounds
+
+    guarantee = compose(composed, neighbours=terms.strategy.neighbours)
+    found = guarantee.epsilon(terms.delta)
+    if composed == whole:
+        return found, list(guarantee.engines)
+    # The composed epsilon is below the epsilon that the budget gives, up to the widths of both bounds.
+    classical = _classical(terms.strategy, budget, terms.delta)
+    return Bounds(min(found.lower, classical), classical), [
+        *guarantee.engines,
+        _classical_name(terms.strategy),
+    ]
+
+
+def _classical_name(strategy: Strategy) -> str:
+    return "zcdp" if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else "pure"
+
+
+def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
+    """Epsilon that follows from a budget under zCDP (Gaussian noise) or pure differential privacy (Laplace noise)."""
+    if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        return zcdp_to_epsilon(budget, delta)
+    return fraction_bounds(budget).upper
+
+
+def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str, float]:
+    """Epsilon as published tables have it, rho + 2 sqrt(rho ln(1 / delta)), for Gaussian noise."""
+    if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        return {}
+    return {"textbook_epsilon": ZcdpConversion.TEXTBOOK.epsilon(budget, delta)}
+
+
+def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
+    """The guarantee in one sentence: the least proved epsilon, then the one that follows from the budget alone."""
+    strategy = terms.strategy
+    neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(terms.delta)
+    if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        return (
+            f"pure differential privacy, epsilon = {exact_text(terms.spent)}, {neighbours}; "
+            f"at delta = {delta} epsilon <= {_short(exact, 3)}"
+        )
+    rho = f"rho = {exact_text(terms.spent)} zCDP"
+    if exact == classical:
+        return f"epsilon <= {_short(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
+    least, other = _apart(exact, classical)
+    return (
+        f"epsilon <= {least} at delta = {delta}, {neighbours}; {rho}, which alone allows epsilon <= {other}"
+    )
+
+
+def _short(value: Fraction | float, places: int) -> str:
+    """Text of a bound, rounded up, with `places` decimals; if it is below 1, with `places` + 1 significant digits."""
+    return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
+
+
+def _apart(least: float, other: float) -> tuple[str, str]:
+    """Texts of two different upper bounds, with enough digits to show that they differ."""
+    texts = _short(least, 3), _short(other, 3)
+    for places in range(4, MOST_DIGITS):
+        if texts[0] != texts[1]:
+            break
+        texts = _short(least, places), _short(other, places)
+    return texts

@@ -1,0 +1,62 @@
+"""A plan as plain data: its cost, its expected errors, the resources of a run, and advice."""
+
+from fractions import Fraction
+from typing import Any, Final
+
+from tallyveil.budget.allocation import Allocation
+from tallyveil.budget.expected import expected_errors
+from tallyveil.budget.parameters import query_parameters
+from tallyveil.plans.advice import fixed_shares, spine_advice
+from tallyveil.plans.guarantee import guarantee_of
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.resources import Resources
+
+CONFIDENCE: Final = Fraction(95, 100)
+"""Confidence of the margins of error that a plan states."""
+
+
+def plan_record(
+    loaded: ReleasePlan, resources: Resources | None = None, allocation: Allocation | None = None
+) -> dict[str, Any]:
+    """Cost and expected errors of a plan as plain data, and the resources of a run if they are predicted.
+
+    Beside the expected error of every query stand the privacy parameters of its noise alone, before composition.
+    """
+    alone = query_parameters(loaded.strategy)
+    record: dict[str, Any] = {
+        "name": loaded.name,
+        "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
+        "privacy": guarantee_of(loaded.terms, allocation),
+        "confidence": str(CONFIDENCE),
+        "expected": [
+            {
+                "geolevel": item.geolevel,
+                "query": item.query,
+                "answers": loaded.query(item.query).size,
+                "share": str(item.share),
+                "parameter": str(item.parameter),
+                "variance": item.variance,
+                "standard_deviation": item.standard_deviation,
+                "margin": item.margin,
+                **alone[item.geolevel, item.query].to_mapping(),
+            }
+            for item in expected_errors(loaded.strategy, CONFIDENCE)
+        ],
+        "values": {level: item.values for level, item in loaded.estimation},
+        **advice_record(loaded),
+    }
+    if resources is not None:
+        record["resources"] = {
+            "records": resources.sizes.people,
+            "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
+            "memory_bytes": resources.memory,
+            "disk_bytes": resources.disk,
+            "seconds": round(resources.total_seconds, 1),
+            "stages": {stage: round(seconds, 1) for stage, seconds in resources.seconds},
+        }
+    return record
+
+
+def advice_record(loaded: ReleasePlan) -> dict[str, Any]:
+    """The advice as plain data, under the keys that it has in `--json`."""
+    return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}

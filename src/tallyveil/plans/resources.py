@@ -1,0 +1,380 @@
+"""Predict the memory, the time of each stage and the disk space of a run, from the plan and public sizes alone.
+
+No record is read. The number of people is given by the user, or it is forty for each finest geounit, and a curve gives
+the number of cells that they fill. The rates were measured in runs on two cores of a 2020s server and rounded up: Rhode
+Island (25,181 blocks, 1.05 million people), a Pennsylvania-size state (421,545 blocks, 12.7 million people) and a
+US-size country (8 million blocks, 330 million people).
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tallyveil.errors import ConfigError
+from tallyveil.geography.spine import Spine
+from tallyveil.plans.estimating import TREE_VALUES
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.release.tables import has_zeros
+
+MIB: Final = 1 << 20
+PEOPLE_PER_GEOUNIT: Final = 40
+"""People in a finest geounit, if the total number is not given."""
+
+GEOUNITS_PER_PARENT: Final = (30.0, 3.5, 45.0, 60.0)
+"""Children of a geounit, from the parents of the finest geounits upward, as in the census. The last number repeats."""
+
+ANSWERS_PER_CELL: Final = 2.5
+"""Number of answers on the support, over all queries of redistricting data, for each cell of the support."""
+
+FILLED_CELLS: Final = ((1, 1), (30, 6), (900, 40), (3_100, 70), (146_000, 270), (12_700_000, 900))
+"""People in a geounit, and how many of the 2,016 cells of redistricting data they fill; linear on a log-log scale
+between these points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Measured costs of one unit of work.
+
+    Attributes:
+        base_bytes: The program with its libraries and compiled kernels.
+        piece_bytes: Memory for the work on one piece of a geolevel, which does not depend on the size of the geolevel.
+        geounit_bytes: Text and offsets of a geounit.
+        entry_bytes: A non-zero cell of a geolevel, true and estimated.
+        bound_bytes: Lower and upper bound of one answer of one geounit.
+        summing_bytes: A non-zero cell of the finest geolevel while a file of it is read.
+        measure_bytes: Noisy values held at once.
+        geography, records, bounds, histogram, microdata, zeros, no_zeros, checks: Seconds to read a finest
+            geounit; a cell or (in one row a person) a person; to compile a bound; to write a cell, a person, a row
+            of a table with zeros, a row of one without; to check a cell or a row.
+        measure: Seconds of a noisy value, written.
+        estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
+            cores; at the finest geolevel, where families are easy.
+        estimate_undetermined: More seconds, on two cores, of a cell of the parent's support in a geounit, where the
+            detailed query is not measured; of about a hundred answers.
+        tree: Seconds to draw or read a noisy value and to add it up, for the values of the tree, on two cores.
+        tree_bytes: Memory of a cell of a geounit above the finest geolevel, for the values of the tree.
+        interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
+        interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
+        kept_bytes: Memory of the noisy values that are kept so that they are read only once.
+        compile: Seconds to load the compiled kernels. The first run takes a minute more.
+        disk_*: Bytes of a file's geounit, cell, person, row or noisy value.
+    """
+
+    base_bytes: int = 300 * MIB
+    piece_bytes: int = 350 * MIB
+    geounit_bytes: int = 48
+    entry_bytes: int = 16
+    bound_bytes: int = 8
+    summing_bytes: int = 28
+    measure_bytes: int = 300 * MIB
+    geography: float = 0.5e-6
+    records: float = 0.2e-6
+    bounds: float = 0.2e-6
+    histogram: float = 0.3e-6
+    microdata: float = 0.3e-6
+    zeros: float = 0.12e-6
+    no_zeros: float = 0.3e-6
+    checks: float = 0.2e-6
+    measure: float = 40e-9
+    estimate: float = 3e-6
+    estimate_finest: float = 2e-6
+    estimate_undetermined: float = 2.5e-6
+    tree: float = 6e-9
+    tree_bytes: int = 4
+    interval: float = 0.6e-6
+    covariance: float = 12e-6
+    interval_bytes: int = 40
+    kept_bytes: int = 1 << 30
+    compile: float = 4.0
+    disk_geounit: float = 2.0
+    disk_entry: float = 3.0
+    disk_person: float = 0.6
+    disk_zeros: float = 1.2
+    disk_no_zeros: float = 4.0
+    disk_value: float = 1.0
+    disk_interval: float = 6.5
+
+
+RATES: Final = Rates()
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Public sizes of a run.
+
+    Attributes:
+        geounits: Geounits of every geolevel, root first.
+        people: Number of people.
+    """
+
+    geounits: tuple[int, ...]
+    people: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Predicted resources of a run.
+
+    Attributes:
+        sizes: Sizes of the population.
+        memory: Largest resident memory, bytes.
+        seconds: By stage, in the order of the run.
+        disk: Size of the release folder, bytes.
+    """
+
+    sizes: Sizes
+    memory: int
+    seconds: tuple[tuple[str, float], ...]
+    disk: int
+
+    @property
+    def total_seconds(self) -> float:
+        """Seconds of all stages."""
+        return sum(seconds for _, seconds in self.seconds)
+
+
+def sizes_of_spine(spine: Spine, people: int | None = None) -> Sizes:
+    """Sizes of a geography, with forty people for each finest geounit if no number is given."""
+    geounits = tuple(spine.n_geounits(level) for level in range(spine.n_levels))
+    return Sizes(geounits, people if people is not None else PEOPLE_PER_GEOUNIT * geounits[-1])
+
+
+def sizes_of_blocks(n_levels: int, blocks: int, people: int | None = None) -> Sizes:
+    """Sizes of a hierarchy with a given number of finest geounits, and with fan-outs like those of the census.
+
+    Args:
+        n_levels: Number of geolevels.
+        blocks: Number of finest geounits.
+        people: Number of people; None for forty for each finest geounit.
+    Raises:
+        ConfigError: there are no finest geounits, or the number of people is negative.
+    """
+    if blocks < 1 or (people is not None and people < 0):
+        raise ConfigError(
+            f"sizes to predict for: got {blocks} finest geounits and {people} records; wanted at least 1 finest "
+            "geounit and at least 0 records.",
+            code="bad-flag",
+        )
+    geounits = [blocks]
+    for step in range(n_levels - 1):
+        ratio = GEOUNITS_PER_PARENT[min(step, len(GEOUNITS_PER_PARENT) - 1)]
+        # Nearly every hierarchy has one root.
+        geounits.append(max(1, round(geounits[-1] / ratio)) if step < n_levels - 2 else 1)
+    return Sizes(tuple(reversed(geounits)), people if people is not None else PEOPLE_PER_GEOUNIT * blocks)
+
+
+def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resources:
+    """Predict the resources that a run of a plan needs for a population of given sizes.
+
+    Args:
+        plan: The release.
+        sizes: Public sizes, as `sizes_of_spine` or `sizes_of_blocks` give them.
+        rates: Measured costs.
+    Raises:
+        ConfigError: the sizes do not have as many geolevels as the plan.
+    """
+    if len(sizes.geounits) != len(plan.geolevels):
+        raise ConfigError(
+            f"sizes of {len(sizes.geounits)} geolevels for a plan of {len(plan.geolevels)} geolevels. Give one "
+            "number of geounits for every geolevel.",
+            code="bad-flag",
+        )
+    work = _work(plan, sizes)
+    return Resources(
+        sizes, _memory(work, sizes, rates), _seconds(work, sizes, rates), _disk(work, sizes, rates)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values of a sweep up the
+    spine, bounds, rows of tables and of intervals."""
+
+    entries: tuple[int, ...]
+    undetermined: tuple[int, ...]
+    values: tuple[int, ...]
+    tree: int
+    bounds: int
+    zeros: int
+    no_zeros: int
+    people: int
+    rows_read: int
+    intervals: int
+    cells_above: int
+    levels: tuple[str, ...]
+
+
+def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
+    levels = plan.geolevels
+    entries = _filled(sizes, plan.schema.size)
+    groups = [plan.query(name) for name in plan.tables]
+    dense = sum(group.size for group in groups if has_zeros(group))
+    bounds = 0
+    for item in plan.bounds:
+        reach = levels.index(item.geolevel) + 1
+        bounds += sum(sizes.geounits[:reach]) * plan.query(item.query).size
+    for invariant in plan.invariants:
+        reach = max(levels.index(name) for name in invariant.geolevels) + 1
+        bounds += sum(sizes.geounits[:reach]) * plan.query(invariant.query).size
+    for drawn in plan.subspace:
+        reach = levels.index(drawn.geolevel) + 1
+        bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
+    return _Work(
+        entries=entries,
+        undetermined=_undetermined(plan, sizes),
+        values=_values_written(plan, sizes, entries),
+        tree=_values_swept(plan, sizes),
+        bounds=bounds,
+        zeros=dense * sum(sizes.geounits),
+        no_zeros=sum(entries) * sum(not has_zeros(group) for group in groups),
+        people=sizes.people if plan.microdata else 0,
+        rows_read=entries[-1] if plan.records.count is not None else sizes.people,
+        intervals=0 if plan.intervals is None else sum(group.size for group in groups) * sum(sizes.geounits),
+        cells_above=plan.schema.size * sum(sizes.geounits[:-1]),
+        levels=levels,
+    )
+
+
+def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
+    """Cells of the parents' supports, over all geounits of each geolevel that does not measure the detailed query.
+
+    Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people.
+    """
+    found, support = [], plan.schema.size
+    for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
+        detailed = any(plan.query(name).is_detailed for name in plan.strategy.queries(level))
+        found.append(0 if detailed else n * support)
+        support = min(plan.schema.size, max(1, sizes.people // n))
+    return tuple(found)
+
+
+def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -> tuple[int, ...]:
+    """Number of noisy values that are written at each geolevel."""
+    found = []
+    for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
+        answers = sum(plan.query(name).size for name in plan.strategy.queries(level))
+        if plan.measurements == "support" and number > 0:
+            support = entries[number - 1] / sizes.geounits[number - 1]
+            answers = min(answers, round(ANSWERS_PER_CELL * support))
+        found.append(0 if plan.measurements == "none" else n * answers)
+    return tuple(found)
+
+
+def _values_swept(plan: ReleasePlan, sizes: Sizes) -> int:
+    """Number of noisy values that a sweep up the spine reads, if nothing is known to be zero."""
+    if not plan.estimating.uses_tree:
+        return 0
+    answers = (
+        sum(plan.query(name).size for name in plan.strategy.queries(level)) for level in plan.geolevels
+    )
+    return sum(n * own for n, own in zip(sizes.geounits, answers, strict=True))
+
+
+def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
+    """Number of non-zero cells at each geolevel."""
+    people, cells = np.log(np.array(FILLED_CELLS, dtype=np.float64)).T
+    found = []
+    for n_geounits in sizes.geounits:
+        each = sizes.people / n_geounits
+        filled = float(np.exp(np.interp(np.log(max(each, 1.0)), people, cells)))
+        found.append(round(n_geounits * min(filled, each, n_cells)))
+    return tuple(found)
+
+
+def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
+    kept = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
+    kept += rates.bound_bytes * work.bounds + (rates.tree_bytes * work.cells_above if work.tree else 0)
+    # The file of the finest counts is read at the start and at the end, never while noise is drawn.
+    passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
+    released = rates.base_bytes + rates.piece_bytes + kept + passing
+    if not work.intervals:
+        return int(released)
+    # Intervals are made when the release is finished, and its memory has been freed.
+    noisy = min(rates.kept_bytes, 2 * sum(work.values))
+    return int(max(released, rates.base_bytes + rates.interval_bytes * work.cells_above + noisy))
+
+
+def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float], ...]:
+    finest = sizes.geounits[-1]
+    stages = [
+        ("read geography", rates.geography * finest),
+        ("read records", rates.records * (work.rows_read + sum(work.entries))),
+        ("compile constraints", rates.bounds * work.bounds),
+        ("compile kernels", rates.compile),
+    ]
+    if work.tree:
+        stages.append((TREE_VALUES, rates.tree * work.tree))
+    for number, level in enumerate(work.levels):
+        stages.append((f"measure {level}", rates.measure * work.values[number]))
+        rate = rates.estimate_finest if level == work.levels[-1] else rates.estimate
+        seconds = (rate + rates.histogram) * work.entries[number]
+        stages.append(
+            (f"estimate {level}", seconds + rates.estimate_undetermined * work.undetermined[number])
+        )
+    stages.append(("microdata", rates.microdata * work.people))
+    stages.append(("tables", rates.zeros * work.zeros + rates.no_zeros * work.no_zeros))
+    rows = work.zeros + work.no_zeros + work.people
+    stages.append(("checks", rates.checks * (2 * sum(work.entries)) + rates.zeros * rows))
+    if work.intervals:
+        made = rates.covariance * finest + rates.interval * work.intervals
+        stages.append(("intervals", made + rates.measure / 2 * sum(work.values)))
+    return tuple(stages)
+
+
+def _disk(work: _Work, sizes: Sizes, rates: Rates) -> int:
+    size = rates.disk_geounit * sizes.geounits[-1] + rates.disk_entry * sum(work.entries)
+    size += rates.disk_person * work.people + rates.disk_value * sum(work.values)
+    size += rates.disk_zeros * work.zeros + rates.disk_no_zeros * work.no_zeros
+    if work.intervals:  # written in intervals/ and once more in the tables
+        size += rates.disk_interval * (work.intervals + work.zeros + work.no_zeros)
+    return int(size) + 8 * MIB
+
+
+def warn_small_machine(resources: Resources, memory: int | None = None) -> str | None:
+    """A warning if the machine has less memory than the predicted need of a run; otherwise None.
+
+    Args:
+        resources: The prediction.
+        memory: Bytes of memory of the machine; None for this machine.
+    """
+    has = memory if memory is not None else machine_memory()
+    if has is None or has >= resources.memory:
+        return None
+    return (
+        f"this release is expected to need {in_gib(resources.memory)} of memory, and this machine has "
+        f"{in_gib(has)}. It may be stopped by the operating system; the same command then takes it up again at no "
+        "new cost, on a larger machine, too."
+    )
+
+
+def machine_memory(limits: Sequence[Path] | None = None) -> int | None:
+    """Bytes of memory that this process may use: those of the machine, or of its container if that has less.
+
+    Args:
+        limits: Files holding a limit in bytes, or "max"; None for those of Linux control groups.
+    Returns:
+        The smallest of them; None on a system that does not state its memory.
+    """
+    known = []
+    if "SC_PHYS_PAGES" in os.sysconf_names and "SC_PAGE_SIZE" in os.sysconf_names:
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in CONTAINER_LIMITS if limits is None else limits:
+        text = path.read_text().strip() if path.is_file() else ""
+        if text.isdecimal():
+            known.append(int(text))
+    return min((size for size in known if size > 0), default=None)
+
+
+CONTAINER_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def in_gib(size: int) -> str:
+    """A number of bytes as text, such as "3.2 GiB"."""
+    return f"{size / (1 << 30):.1f} GiB"

@@ -1,0 +1,390 @@
+"""The one lifecycle of a run: claim the folder, take the key, spend, work, seal. Killed anywhere, it goes on.
+
+Everything is decided while the folder's lock is held, because the folder may change before that:
+
+1. The key is on disk before the ledger shows the spend, and the ledger shows it before the first draw.
+2. A key is made only in an empty folder. Where there is a ledger or a published file, a run goes on only with the key
+   that began it.
+3. The ledger is checked before any work, and again before the manifest is written. It must show exactly one spend: the
+   run's own or, where work goes on from an earlier run's files, the spend of that run.
+4. The manifest is kept in the private folder until the key is removed. Only then does it appear in the run folder.
+5. What a plan asks for beside the finished release, such as intervals, is made before the lock is given up.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import tallyveil
+from tallyveil.accounting.events import TEST_KEY
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.ledger.file import Ledger, read_ledger
+from tallyveil.accounting.ledger.lines import LedgerEntry, spent
+from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.noise.key import new_run_key
+from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record
+from tallyveil.release.manifest import (
+    TEST_KEY_WARNING,
+    Manifest,
+    Spent,
+    library_versions,
+    listed_file,
+    stage_times,
+)
+from tallyveil.release.manifest_files import parsed_manifest, require_entered, written_manifest
+from tallyveil.runs.earlier import (
+    Earlier,
+    public_secrets,
+    refuse_other_work,
+    require_same_work,
+    work_file,
+)
+from tallyveil.runs.folder import KEY_FILE, FolderState, RunFolder, folder_state
+from tallyveil.runs.key_file import RunSecrets, key_file, read_key_file
+from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
+
+
+def run_product(
+    product: Product,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+    last: LastStep | None = None,
+    draws: bool = True,
+) -> Outcome:
+    """Take a product from its plan to a sealed release, or go on with a run that was interrupted.
+
+    Args:
+        product: What to release.
+        out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
+        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        observer: Told of progress.
+        last: What is done once the release is finished.
+        draws: Whether the product draws noise; False where it works on the measurements of an earlier run.
+    Raises:
+        TallyveilError: nothing is spent before the folder and all inputs are checked.
+    Privacy: as `run_once`.
+    """
+    outcome = finished_before(out, Asked(product.plan_digest, last, draws))
+    if outcome is not None:
+        return outcome
+    product.refuse(out)
+    return run_once(out, product.read(out, observer or SilentObserver()), test_key=test_key, last=last)
+
+
+def finished_before(out: Path, asked: Asked) -> Outcome | None:
+    """Whether a folder holds this very release already; opens no input, and finishes what lacks only its last steps.
+
+    Args:
+        out: Release folder.
+        asked: The plan, and what is done once the release is finished.
+    Returns:
+        The finished release; None where there is work to do.
+    Raises:
+        StoreError: the folder cannot be used: it holds another release, other files, or a run whose key is lost.
+    """
+    state = _usable_state(out, asked)
+    if state not in (FolderState.FINISHED, FolderState.SEALED):
+        return None
+    if state is FolderState.FINISHED and not (out / PRIVATE).exists():
+        manifest = written_manifest(out)
+        _require_plan(out, manifest, asked)
+        if asked.last is None or asked.last.is_done(out):
+            return Outcome(out, manifest, already_finished=True)
+    with RunFolder(out) as folder:
+        return _last_steps(folder, asked)
+
+
+def run_once(
+    out: Path, work: Work, *, test_key: bytes | None = None, last: LastStep | None = None
+) -> Outcome:
+    """Make a release, or go on with one, or find that another process has made it.
+
+    Args:
+        out: Release folder; absent, empty, or holding a run of this very plan and these inputs.
+        work: What the run will do. Its inputs are read, and everything that can fail with them has been tried.
+        test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
+        last: What is done once the release is finished.
+    Raises:
+        StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
+        TallyveilError: what the work raises.
+    Privacy: spends the job's event once, however often the run is interrupted and taken up again.
+    """
+    job = work.job()
+    asked = Asked(job.plan_digest, last, draws=job.earlier is None)
+    outcome = finished_before(out, asked)
+    if outcome is not None:
+        return outcome
+    with RunFolder(out) as folder:
+        outcome = _last_steps(folder, asked)
+        if outcome is not None:
+            return outcome
+        run = _begin(folder, job, test_key)
+        body = work.release(run)
+        checks = work.check(run)
+        _require_one_spend(out, _ledger_entries(out, draws=asked.draws), job, run.run_id)
+        content = _manifest(run, job, body, checks, work.performance()).to_mapping()
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        folder.seal(text.encode())
+        folder.publish()
+        _close(folder, last)
+    return Outcome(out, written_manifest(out), already_finished=False)
+
+
+def _manifest(
+    run: Run, job: Job, body: JsonObject, checks: Sequence[str], stages: Sequence[JsonObject]
+) -> Manifest:
+    """What the release says of itself, whatever the product."""
+    protected = run.secrets.protected
+    return Manifest(
+        kind=job.kind,
+        run=run.run_id,
+        protected=protected,
+        warnings=() if protected else (TEST_KEY_WARNING,),
+        plan_digest=job.plan_digest,
+        event=job.event.to_mapping(),
+        spent=Spent(job.declaration.budget_unit, job.declaration.total, run.spent),
+        privacy=job.privacy,
+        checks=tuple(checks),
+        files=tuple(listed_file(run.path, path, digest) for path, digest in run.files().items()),
+        tallyveil=run.versions,
+        versions=library_versions(),
+        ledger=ledger_record(run.path),
+        performance=stage_times(stages),
+        body=body,
+    )
+
+
+def _usable_state(out: Path, asked: Asked) -> FolderState:
+    """The state of a folder, once it is one that a run may use."""
+    state = folder_state(out)
+    if state is FolderState.FOREIGN:
+        raise StoreError(
+            f"{out} holds files that do not belong to a Tallyveil run. Choose a new or empty folder with --out.",
+            code="folder-taken",
+        )
+    if state is FolderState.KEYLESS and not asked.draws:
+        raise StoreError(
+            f"{out} holds a ledger, and nothing from which work in it could go on. It is an estimate whose folder "
+            "private was removed, or a run whose key is lost; its ledger names the run that spent. An estimate draws "
+            "no noise, has no key of its own and spends nothing, so choose another folder for it.",
+            code="key-lost",
+        )
+    if state is FolderState.KEYLESS:
+        raise StoreError(
+            f"{out} holds a ledger and no key. The key of its run is lost, or it was removed when the run ended, so "
+            f"the same noise cannot be drawn again. {_spent_in_words(out)} A new key would be a new spend, so "
+            "nothing was done. Choose another folder for a new release, or restore this one from a copy.",
+            code="key-lost",
+        )
+    return state
+
+
+def _last_steps(folder: RunFolder, asked: Asked) -> Outcome | None:
+    """The finished release, after the steps that a killed process left out; None where there is work to do."""
+    state = _usable_state(folder.path, asked)
+    manifest = None
+    if state is FolderState.FINISHED:
+        manifest = written_manifest(folder.path)
+    elif state is FolderState.SEALED:
+        manifest = _sealed_manifest(folder, asked)
+    if manifest is None:
+        return None
+    _require_plan(folder.path, manifest, asked)
+    if state is FolderState.SEALED:
+        folder.publish()
+    _close(folder, asked.last)
+    # Read once more, because the last step may have added to it.
+    return Outcome(folder.path, written_manifest(folder.path), already_finished=True)
+
+
+def _close(folder: RunFolder, last: LastStep | None) -> None:
+    """Do what is left in a finished folder, whose key is gone; then give the folder up, also where that fails."""
+    try:
+        if last is not None and not last.is_done(folder.path):
+            last.do(folder.path)
+    finally:
+        folder.remove_private()
+
+
+def _sealed_manifest(folder: RunFolder, asked: Asked) -> Manifest | None:
+    """The sealed manifest whose files all stand as it says; None where the key can make them once more."""
+    data = folder.sealed()
+    manifest = None if data is None else parsed_manifest(folder.path, json.loads(data))
+    changed = (
+        "the manifest in its private folder"
+        if manifest is None
+        else next(
+            (path for path, digest in manifest.digests.items() if _differs(folder.path / path, digest)),
+            None,
+        )
+    )
+    if changed is None:
+        return manifest
+    if folder.read(KEY_FILE) is None:
+        raise StoreError(
+            f"the release in {folder.path} was nearly finished and its key is removed, but {changed} has been changed "
+            f"or removed since. {_spent_in_words(folder.path)} Restore it from a copy and run again, or choose another "
+            f"folder{_at_the_cost(asked.draws)}.",
+            code="release-damaged",
+        )
+    folder.unseal()
+    return None
+
+
+def _at_the_cost(draws: bool) -> str:
+    """What work in another folder costs, as the end of a sentence."""
+    return ", which is a new spend" if draws else "; estimating spends nothing"
+
+
+def _differs(path: Path, digest: str) -> bool:
+    return not path.is_file() or file_digest(path) != digest
+
+
+def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> None:
+    """Refuse a finished release of another plan, or one that another command made; raises StoreError."""
+    if manifest.plan_digest != asked.plan_digest:
+        raise StoreError(
+            f"{out} holds a finished release of another plan. Choose another folder.",
+            code="folder-taken",
+        )
+    require_entered(out, manifest)
+    if asked.last is not None:
+        asked.last.refuse(out, manifest)
+
+
+def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
+    """Take or make the key, and enter the spend into the ledger before the first draw."""
+    out = folder.path
+    entries = _ledger_entries(out, draws=job.earlier is None)
+    begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
+    stored = folder.read(KEY_FILE)
+    versions: tuple[str, ...] = (tallyveil.__version__,)
+    if stored is None:  # the folder is empty, or its state would be another
+        secrets = _new_secrets(job, test_key)
+        begun_with = key_file(secrets) if job.earlier is None else work_file(secrets, job.earlier)
+        folder.write(KEY_FILE, json.dumps(begun_with, indent=2).encode())
+    elif job.earlier is not None:
+        secrets = _new_secrets(job, test_key)
+        require_same_work(out, stored, work_file(secrets, job.earlier))
+    else:
+        refuse_other_work(out, stored)
+        spent_before = _spent_in_words(out)
+        found = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
+        secrets, versions = found
+        if stored != (kept := json.dumps(key_file(secrets, versions), indent=2).encode()):
+            folder.write(KEY_FILE, kept)  # this version works on the run, too
+    if begun:
+        _require_one_spend(out, entries, job, secrets.run_id)
+    try:
+        entered = _copy(out, job.earlier) if job.earlier else _enter(out / LEDGER, job, secrets)
+    except TallyveilError:
+        if not begun:
+            (out / LEDGER).unlink(missing_ok=True)
+            folder.abandon()
+        raise
+    _require_one_spend(out, entered, job, secrets.run_id)
+    _remove_half_written(out)
+    return Run(folder, secrets, spent(entered), versions, resumed=begun)
+
+
+def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:
+    """The secrets of a run that begins, or those of work that draws nothing and may have begun before."""
+    if job.earlier is not None:
+        return public_secrets(job.earlier, job.binding, job.whole_plan)
+    return RunSecrets(test_key or new_run_key(), job.binding, job.whole_plan, test_key is None)
+
+
+def _copy(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
+    """Begin the ledger with the lines of the run that has spent; they are there already where work goes on."""
+    if not _ledger_entries(out, draws=False):
+        write_text(out / LEDGER, earlier.ledger.decode())
+    elif (out / LEDGER).read_bytes() != earlier.ledger:
+        raise _bad_ledger(
+            out, "it does not hold the lines of the run that drew the measurements", draws=False
+        )
+    return _ledger_entries(out, draws=False)
+
+
+def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
+    with Ledger(path, job.declaration, secrets.run_id) as ledger:
+        if not secrets.protected:
+            ledger.declassify(
+                TEST_KEY,
+                description="run with an insecure test key",
+                token=f"{secrets.run_id} test key",
+            )
+        ledger.spend(job.event, description=job.description, token=f"{secrets.run_id} {job.token}")
+        return ledger.entries
+
+
+def _ledger_entries(out: Path, *, draws: bool) -> tuple[LedgerEntry, ...]:
+    """Entries of the ledger; none where it is not there, or was only being begun."""
+    path = out / LEDGER
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise _bad_ledger(out, "it is no plain file", draws=draws)
+    try:
+        if not path.exists() or b"\n" not in path.read_bytes():
+            return ()
+    except OSError as error:
+        raise store_error(path, error) from error
+    return read_ledger(path)[1]
+
+
+def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
+    """Refuse a ledger that shows anything but the one spend of this run, or of the run whose files it works on."""
+    draws = job.earlier is None
+    run = run if job.earlier is None else job.earlier.run
+    others = sorted({entry.run for entry in entries if entry.run != run})
+    if others:
+        raise _bad_ledger(out, f"it has lines of another run ({', '.join(others)!a:.60})", draws=draws)
+    spends = [entry for entry in entries if entry.kind == "spend"]
+    tokens = [entry.token for entry in spends]
+    if tokens != [f"{run} {job.token}"]:
+        raise _bad_ledger(
+            out, "it does not show the spend of the run whose files are in the same folder", draws=draws
+        )
+    if spends[0].event != job.event:
+        raise _bad_ledger(out, "it shows another spend than this plan's", draws=draws)
+
+
+def _bad_ledger(out: Path, reason: str, *, draws: bool) -> StoreError:
+    why = (
+        "The run has drawn noise and"
+        if draws
+        else "The counts come from noise that a run has drawn, and the work"
+    )
+    return StoreError(
+        f"the ledger {out / LEDGER} is not as the run left it: {reason}. {why} cannot go on without the record of it. "
+        f"Restore the ledger from a copy, or choose another folder{_at_the_cost(draws)}.",
+        code="ledger-damaged",
+    )
+
+
+def _spent_in_words(out: Path) -> str:
+    """What the ledger of a folder shows, as a sentence."""
+    try:
+        declaration, entries = read_ledger(out / LEDGER)
+    except TallyveilError:
+        return "It is not known what was spent, because its ledger is not there or cannot be read."
+    cost = spent(entries)
+    if not cost:
+        return "Its ledger shows no spend."
+    return f"Its ledger shows that {declaration.budget_unit} = {exact_text(cost)} was spent."
+
+
+def _written(out: Path) -> list[str]:
+    """Names of files and folders that a run folder has only after the spend; a ledger may be half written before it."""
+    before = (PRIVATE, LEDGER, LEDGER + TEMPORARY_SUFFIX)
+    return [path.name for path in out.iterdir() if path.name not in before]
+
+
+def _remove_half_written(out: Path) -> None:
+    """Remove the files that a killed process was writing."""
+    for path in sorted(out.rglob("*" + TEMPORARY_SUFFIX)):
+        if path.is_file() and PRIVATE not in path.relative_to(out).parts[:1]:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""Seconds and memory by stage, for the manifest."""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tallyveil.runs.observer import Observer
+
+
+class Stopwatch:
+    """Times the stages of one run and tells an observer about them."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._record: Callable[[dict[str, Any]], None] = lambda stage: None
+        self.stages: list[dict[str, Any]] = []
+
+    def on_finish(self, record: Callable[[dict[str, Any]], None]) -> None:
+        """Hand the stages finished so far, and every later one, to `record`."""
+        for stage in self.stages:
+            record(stage)
+        self._record = record
+
+    @contextmanager
+    def stage(self, name: str, total: int = 1) -> Iterator[None]:
+        """Time what happens inside; `total` is what the observer will see advance."""
+        self._observer.stage_started(name, total)
+        start = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - start
+        record = {"stage": name, "seconds": round(seconds, 3), "peak_memory_mib": peak_memory_mib()}
+        self.stages.append(record)
+        self._record(record)
+        self._observer.stage_finished(name, seconds)
+
+
+def peak_memory_mib() -> int:
+    """Largest resident memory of this process so far, MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak // (1024 if sys.platform != "darwin" else 1024 * 1024))

@@ -1,0 +1,163 @@
+"""Predictions: near what was measured, growing with what they are for, and made without data."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.cli.synth import _release_file
+from tallyveil.config.load import load_plan
+from tallyveil.errors import ConfigError
+from tallyveil.execution.topdown.inputs import read_spine
+from tallyveil.execution.topdown.run import STAGES_BEFORE
+from tallyveil.plans.resources import (
+    MIB,
+    RATES,
+    machine_memory,
+    predict,
+    sizes_of_blocks,
+    sizes_of_spine,
+    warn_small_machine,
+)
+from tallyveil.postprocess.estimation import stages_of
+
+
+@pytest.fixture
+def redistricting(tmp_path):
+    import polars as pl
+
+    paths = {name: tmp_path / f"{name}.parquet" for name in ("records", "geography", "facilities")}
+    pl.DataFrame({"state": ["97", "98"]}).write_parquet(paths["geography"])
+    release = tmp_path / "release.toml"
+    release.write_text(_release_file("pl94-persons", "us", paths))
+    return load_plan(release)
+
+
+# Measured on two cores without measuring and estimating: memory in MiB, seconds of the stages named, and the
+# non-zero cells of the blocks.
+@pytest.mark.parametrize(
+    ("blocks", "people", "memory", "reading"),
+    [(421_545, 12_700_000, 830, 1.6), (8_000_000, 330_000_000, 3_924, 37.0)],
+)
+def test_predictions_are_near_what_was_measured(redistricting, blocks, people, memory, reading):
+    found = predict(replace(redistricting, microdata=False), sizes_of_blocks(6, blocks, people))
+    assert 0.9 * memory < found.memory / MIB < 2 * memory
+    assert reading / 2 < dict(found.seconds)["read records"] < 3 * reading
+
+
+def test_more_people_more_blocks_and_microdata_need_more(redistricting):
+    small, large, crowded = (
+        predict(replace(redistricting, microdata=False), sizes_of_blocks(6, *size))
+        for size in ((100_000, 4_000_000), (400_000, 16_000_000), (100_000, 16_000_000))
+    )
+    for more in (large, crowded):
+        assert more.memory > small.memory
+        assert more.disk > small.disk
+        assert more.total_seconds > small.total_seconds
+    with_microdata = predict(redistricting, small.sizes)
+    assert with_microdata.disk > small.disk
+    assert with_microdata.total_seconds > small.total_seconds
+
+
+def test_cells_that_are_not_measured_take_longer(small_release, edit):
+    """Measured on 684 cells: 365,000 cells of supports took 1.8 s on one core."""
+    sizes = sizes_of_blocks(3, 1_000)
+    usual = dict(predict(load_plan(small_release), sizes).seconds)
+    more = dict(predict(load_plan(edit('"age*home" = "1/2"', 'home = "1/2"')), sizes).seconds)
+    slower = {stage for stage in usual if more[stage] > usual[stage]}
+    assert slower == {"estimate Region", "estimate Town", "estimate Block"}
+    assert 0.5 < RATES.estimate_undetermined * 365_000 / (1.8 / 2) < 2
+
+
+def test_intervals_are_foreseen(redistricting):
+    """About Rhode Island with its five tables, which took 7 s of processor time, 1.1 GiB and 60 MB."""
+    plain, made = (
+        predict(replace(redistricting, intervals=level), sizes_of_blocks(6, 25_181, 1_052_567))
+        for level in (None, Fraction(19, 20))
+    )
+    assert "intervals" not in dict(plain.seconds)
+    assert 4 < dict(made.seconds)["intervals"] < 16
+    assert 0.6 < made.memory / plain.memory < 2.5
+    assert 50e6 < made.disk - plain.disk < 200e6
+
+
+def with_tree(plan):
+    """The plan with values of the tree above the finest geolevel."""
+    *above, finest = plan.estimation
+    return replace(plan, estimation=(*((name, replace(item, values="tree")) for name, item in above), finest))
+
+
+def test_a_country_with_values_of_the_tree_stays_under_eight_gibibytes(redistricting):
+    """A sweep of 2 million blocks was measured; its rounded cells take four bytes each."""
+    own = replace(redistricting, microdata=False)
+    usual, tree = (
+        predict(plan, sizes_of_blocks(6, 8_000_000, 330_000_000)) for plan in (own, with_tree(own))
+    )
+    assert tree.memory - usual.memory == 4 * 2_016 * sum(usual.sizes.geounits[:-1])
+    assert tree.memory < 8 << 30
+    assert 60 < dict(tree.seconds)["values of the tree"] < 300
+
+
+def test_stages_are_those_of_a_run(small_release):
+    plan = load_plan(small_release)
+    names = [name for name, _ in predict(plan, sizes_of_spine(read_spine(plan.geography))).seconds]
+    spine = read_spine(plan.geography)
+    assert set(names) == {*STAGES_BEFORE, *stages_of(spine)}
+    swept = [name for name, _ in predict(with_tree(plan), sizes_of_spine(spine)).seconds]
+    assert set(swept) == {*STAGES_BEFORE, *stages_of(spine, tree=True)}
+
+
+def test_sizes_of_a_geography_are_its_own(small_release):
+    spine = read_spine(load_plan(small_release).geography)
+    assert sizes_of_spine(spine).geounits == (2, 8, 48)
+    assert sizes_of_spine(spine).people == 48 * 40
+    assert sizes_of_spine(spine, 7).people == 7
+
+
+def test_sizes_of_blocks_are_shaped_like_the_census():
+    sizes = sizes_of_blocks(6, 8_000_000, 330_000_000)
+    assert sizes.geounits[0] == 1
+    assert sizes.geounits[-1] == 8_000_000
+    assert 200_000 < sizes.geounits[-2] < 300_000
+    assert 60_000 < sizes.geounits[-3] < 90_000
+    assert list(sizes.geounits) == sorted(sizes.geounits)
+    assert sizes_of_blocks(1, 5).geounits == (5,)
+
+
+@pytest.mark.parametrize("arguments", [(3, 0), (3, 5, -1)])
+def test_impossible_sizes_are_refused(arguments):
+    with pytest.raises(ConfigError, match="sizes to predict for"):
+        sizes_of_blocks(*arguments)
+
+
+def test_sizes_of_another_hierarchy_are_refused(small_release):
+    with pytest.raises(ConfigError, match="sizes of 6 geolevels for a plan of 3"):
+        predict(load_plan(small_release), sizes_of_blocks(6, 100))
+
+
+def test_rates_can_be_replaced(redistricting):
+    sizes = sizes_of_blocks(6, 1_000)
+    usual, slow = (
+        dict(predict(redistricting, sizes, rates=rates).seconds)
+        for rates in (RATES, replace(RATES, estimate_finest=1.0))
+    )
+    assert slow["estimate Block"] > 1_000 * usual["estimate Block"]
+
+
+def test_a_small_machine_is_warned_of(redistricting):
+    resources = predict(redistricting, sizes_of_blocks(6, 8_000_000))
+    assert warn_small_machine(resources, resources.memory) is None
+    warning = warn_small_machine(resources, 2 << 30)
+    assert warning is not None
+    assert "this machine has 2.0 GiB" in warning
+
+
+def test_the_least_limit_counts(tmp_path):
+    container, unlimited = tmp_path / "container", tmp_path / "unlimited"
+    container.write_text("1048576\n")
+    unlimited.write_text("max\n")
+    machine = machine_memory([])
+    assert machine is not None
+    assert machine > 1 << 28
+    assert machine_memory([unlimited, tmp_path / "absent"]) == machine
+    assert machine_memory([container, unlimited]) == 1 << 20

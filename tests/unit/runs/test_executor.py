@@ -1,0 +1,77 @@
+"""Executors may complete chunks in any order; results come in the order of addresses."""
+
+import random
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallyveil.runs.executor import Threads, gathered
+
+
+class Scrambled:
+    """Begins and completes chunks in an order of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def completed(self, work, numbers):
+        shuffled = list(numbers)
+        random.Random(self.seed).shuffle(shuffled)
+        for number in shuffled:
+            yield number, work(number)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.permutations(range(9)), st.integers(0, 5), st.integers(1, 4))
+def test_results_come_in_address_order(numbers, seed, workers):
+    told: list[int] = []
+    for executor in (Scrambled(seed), Threads(workers)):
+        told.clear()
+        assert gathered(executor, lambda n: n * n, numbers, told.append) == [n * n for n in range(9)]
+        assert sorted(told) == list(range(9))
+    assert gathered(Threads(workers), str, []) == []
+
+
+def test_threads_complete_a_short_chunk_before_a_long_one():
+    """The first chunk waits until the second one was handed over: only completion out of order can end this."""
+    handed_over = threading.Event()
+
+    def work(number: int) -> int:
+        assert number != 0 or handed_over.wait(30)
+        return number
+
+    completed = Threads(2).completed(work, [0, 1])
+    first = next(completed)
+    handed_over.set()
+    assert [first, *completed] == [(1, 1), (0, 0)]
+    assert gathered(Threads(2), work, [0, 1]) == [0, 1]
+
+
+def test_an_error_ends_the_work_and_what_has_not_begun_is_left_out():
+    begun: list[int] = []
+
+    def work(number: int) -> int:
+        begun.append(number)
+        if number == 3:
+            raise KeyError(number)
+        return number
+
+    with pytest.raises(KeyError):
+        gathered(Threads(1), work, [3, *range(100, 200)])
+    assert len(begun) < 100
+
+
+class Forgetful:
+    def __init__(self, given: list[int]) -> None:
+        self.given = given
+
+    def completed(self, work, numbers):
+        yield from ((number, work(number)) for number in self.given)
+
+
+@pytest.mark.parametrize("given_back", [[], [0], [0, 1, 1], [0, 1, 2]])
+def test_an_executor_that_loses_or_repeats_a_chunk_is_noticed(given_back):
+    with pytest.raises(ValueError, match="the executor"):
+        gathered(Forgetful(given_back), str, [0, 1])

@@ -1,0 +1,76 @@
+"""Stages are timed, told to the observer in order, and recorded once each."""
+
+import resource
+import sys
+import time
+
+import pytest
+
+from tallyveil.runs.observer import SilentObserver
+from tallyveil.runs.stopwatch import Stopwatch, peak_memory_mib
+
+
+class Watching(SilentObserver):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, object]] = []
+
+    def stage_started(self, stage: str, total: int) -> None:
+        self.told.append((stage, total))
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        self.told.append((stage, seconds))
+
+
+def test_stages_are_told_and_recorded_in_order(monkeypatch):
+    clock = iter([10.0, 10.25, 20.0, 21.5])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    observer = Watching()
+    watch = Stopwatch(observer)
+    with watch.stage("read", 3):
+        assert observer.told == [("read", 3)]
+        assert watch.stages == []
+    with watch.stage("measure"):
+        pass
+    assert observer.told == [("read", 3), ("read", 0.25), ("measure", 1), ("measure", 1.5)]
+    assert [(one["stage"], one["seconds"]) for one in watch.stages] == [("read", 0.25), ("measure", 1.5)]
+    assert all(one["peak_memory_mib"] > 10 for one in watch.stages)
+
+
+def test_who_asks_late_gets_every_stage_once():
+    watch, kept = Stopwatch(SilentObserver()), []
+    with watch.stage("before"):
+        pass
+    watch.on_finish(kept.append)
+    with watch.stage("after"):
+        assert [one["stage"] for one in kept] == ["before"]
+    assert kept == watch.stages
+    assert [one["stage"] for one in kept] == ["before", "after"]
+
+
+def test_a_stage_that_fails_is_not_recorded_as_finished():
+    observer = Watching()
+    watch = Stopwatch(observer)
+    with pytest.raises(KeyError), watch.stage("estimate"):
+        raise KeyError
+    assert watch.stages == []
+    assert observer.told == [("estimate", 1)]
+
+
+@pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1024 * 1024)])
+def test_memory_is_in_mebibytes_on_every_platform(monkeypatch, platform, unit):
+    class Usage:
+        ru_maxrss = 300 * unit
+
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(resource, "getrusage", lambda _: Usage)
+    assert peak_memory_mib() == 300
+
+
+def test_the_silent_observer_passes_over_everything():
+    silent = SilentObserver()
+    silent.stage_started("read", 1)
+    silent.advanced(1)
+    silent.warned("small machine")
+    silent.stage_finished("read", 0.1)
