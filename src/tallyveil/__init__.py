@@ -1,3 +1,64 @@
-"""Tallyveil: hierarchical counts of people, published with differential privacy."""
+"""Tallyveil: hierarchical counts of people, published with differential privacy.
 
-__version__ = "0.1.0"
+`__all__` lists what is public, beside the names that `tallyveil.accounting`, `tallyveil.noise`, `tallyveil.safetab`,
+`tallyveil.subspace` and `tallyveil.spine` list in theirs. docs/python.md says how these names may change.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.version import VERSION
+
+if TYPE_CHECKING:
+    from tallyveil.errors import TallyveilError
+    from tallyveil.face.estimating import estimate
+    from tallyveil.face.making import measure, run
+    from tallyveil.face.opening import open_folder as open  # noqa: A004 - read as `tallyveil.open`
+    from tallyveil.face.planned import Plan, plan
+    from tallyveil.face.released import Release
+
+
+__version__ = VERSION
+
+_PLACES = {
+    "Plan": ("face.planned", "Plan"),
+    "Release": ("face.released", "Release"),
+    "TallyveilError": ("errors", "TallyveilError"),
+    "estimate": ("face.estimating", "estimate"),
+    "measure": ("face.making", "measure"),
+    "open": ("face.opening", "open_folder"),
+    "plan": ("face.planned", "plan"),
+    "run": ("face.making", "run"),
+}
+_ROOMS = ("accounting", "noise", "safetab", "spine", "subspace")
+
+__all__ = [
+    "Plan",
+    "Release",
+    "TallyveilError",
+    "__version__",
+    "accounting",
+    "estimate",
+    "measure",
+    "noise",
+    "open",
+    "plan",
+    "run",
+    "safetab",
+    "spine",
+    "subspace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Nothing is imported before it is used, so that `import tallyveil` and the command line start at once.
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place, own = _PLACES[name]
+    return getattr(import_module(f"{__name__}.{place}"), own)
+
+
+def __dir__() -> list[str]:
+    return __all__

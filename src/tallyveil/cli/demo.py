@@ -23,12 +23,10 @@ def demo(
 
     The population and its release file are written to OUT/population, and the release to OUT/release.
     """
-    from tallyveil.config.load import load_plan
-
     release_file = out / "population" / "release.toml"
     if not release_file.exists():
         write_country(out / "population", blocks=blocks, schema="pl94-persons", name="demo", intervals="0.95")
     if not (quiet or as_json):
         say(f"A made-up population is in {release_file.parent}. What follows is the command")
         say(f"  tallyveil run {release_file} --out {out / 'release'}")
-    make_release(load_plan(release_file), out / "release", quiet, as_json)
+    make_release(release_file, out / "release", quiet, as_json)

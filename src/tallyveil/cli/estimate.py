@@ -39,12 +39,8 @@ def estimate(
     that `tallyveil run` would have published. After an interruption, the same command resumes the work.
     """
     from tallyveil.cli.progress import observer_for
-    from tallyveil.config.load import load_estimation
-    from tallyveil.postprocess.estimate import estimate_release
-    from tallyveil.postprocess.measured import open_measurements
+    from tallyveil.face.estimating import estimate as make
 
-    opened = open_measurements(measurements)
-    levels = None if estimation is None else load_estimation(estimation, opened.plan)
     with observer_for(quiet, as_json) as observer:
-        outcome = estimate_release(opened, out, levels, observer=observer, workers=workers)
-    finish_release(outcome, quiet, as_json)
+        made = make(measurements, out, estimation=estimation, observer=observer, workers=workers)
+    finish_release(made, quiet, as_json)

@@ -44,8 +44,8 @@ def evaluate(
             "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
-    from tallyveil.cli.products import EVALUATE, require_evaluation
     from tallyveil.execution.topdown.evaluate import evaluate_release
+    from tallyveil.face.products import EVALUATE, require_evaluation
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_evaluation_report, write_report
 

@@ -114,22 +114,14 @@ def intervals(
     if minus is not None:
         raise ConfigError("--minus FILE can be given only together with --district FILE.", code="bad-flag")
     from tallyveil.cli.progress import observer_for
-    from tallyveil.postprocess.interval_areas import read_entity_table
-    from tallyveil.postprocess.intervals import make_intervals
-    from tallyveil.report import write_report
-    from tallyveil.storage.claims import is_unfinished
+    from tallyveil.face.add_intervals import add_intervals
 
-    columns = split_names(families) if families else None
-    table = None if entities is None else read_entity_table(entities, columns)
-    # If the report cannot be made, this fails before anything else is written into the release.
-    if not is_unfinished(release):
-        write_report(release)
     with observer_for(quiet, as_json) as observer:
-        outcome = make_intervals(
+        outcome = add_intervals(
             release,
-            tables=queries,
-            entities=table,
-            families=columns,
+            queries=queries,
+            entities=entities,
+            families=split_names(families) if families else None,
             level=level,
             simultaneous=simultaneous,
             with_bounds=not without_bounds,
@@ -137,11 +129,10 @@ def intervals(
             observer=observer,
             workers=workers,
         )
-    page = write_report(release)
     if as_json:
         say(json.dumps({key: value for key, value in outcome.manifest.items() if key != "files"}))
     elif not quiet:
-        _show(outcome.manifest, release, page)
+        _show(outcome.manifest, release, release / "report.html")
 
 
 def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:

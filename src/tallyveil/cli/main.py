@@ -75,9 +75,9 @@ app.add_typer(publish)
 
 def _version(value: bool) -> None:
     if value:
-        from tallyveil import __version__
+        from tallyveil.version import VERSION
 
-        say(f"tallyveil {__version__}")
+        say(f"tallyveil {VERSION}")
         raise typer.Exit
 
 

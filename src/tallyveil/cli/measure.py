@@ -10,7 +10,7 @@ from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFileP
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.runs.product import Outcome
+    from tallyveil.face.opened import Measurements
 
 
 def measure(
@@ -27,48 +27,42 @@ def measure(
     The command spends what `tallyveil run` would spend. OUT then holds everything that `tallyveil estimate` needs to
     make the release on any machine, without the records and at no further cost.
     """
-    from tallyveil.cli.products import require_input
     from tallyveil.cli.progress import observer_for
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import measure_release
-    from tallyveil.noise.key import insecure_key
-    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.face.making import measure as make
 
-    require_input(release_file, ReleaseKind.TOPDOWN)
-    key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
-        outcome = measure_release(load_plan(release_file), out, test_key=key, observer=observer)
+        made = make(release_file, out, insecure_test_key=insecure_test_key, observer=observer)
     if as_json:
-        say(json.dumps(_summary(outcome)))
+        say(json.dumps(_summary(made)))
     elif not quiet:
-        _show_summary(outcome)
+        _show_summary(made)
 
 
-def _summary(outcome: "Outcome") -> dict[str, Any]:
-    manifest = outcome.manifest
+def _summary(made: "Measurements") -> dict[str, Any]:
+    manifest = made.manifest
     return {
         "name": manifest.body["name"],
         "run": manifest.run,
         "protected": manifest.protected,
         "warnings": list(manifest.warnings),
-        "already_finished": outcome.already_finished,
+        "already_finished": made.already_finished,
         "privacy": manifest.privacy,
-        "out": str(outcome.path),
+        "out": str(made.path),
     }
 
 
-def _show_summary(outcome: "Outcome") -> None:
+def _show_summary(made: "Measurements") -> None:
     from rich.table import Table
 
     from tallyveil.cli.show.finished import opened_summary
 
-    manifest, again = outcome.manifest, outcome.already_finished
-    console = opened_summary(manifest, outcome.path, again, "these measurements", "new measurements")
+    manifest, again = made.manifest, made.already_finished
+    console = opened_summary(manifest, made.path, again, "these measurements", "new measurements")
     table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
     table.add_row("privacy", manifest.privacy["statement"])
     for invariant in manifest.privacy["invariants"]:
         table.add_row("published exactly", invariant)
     size = sum(file.bytes for file in manifest.files) / 1e6
     table.add_row("files", f"{len(manifest.files)}, {size:.1f} MB")
-    table.add_row("next", f"tallyveil estimate {outcome.path} --out FOLDER")
+    table.add_row("next", f"tallyveil estimate {made.path} --out FOLDER")
     console.print(table)

@@ -95,10 +95,9 @@ def plan(
     The command opens the release file and nothing else: no records, and no public geography, bounds or entities unless
     --read-geography, --families or --optimise asks for it.
     """
-    from tallyveil.cli.products import require_input
-    from tallyveil.config.load import load_plan, release_file_schema
+    from tallyveil.config.load import release_file_schema
     from tallyveil.errors import ConfigError
-    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.face.planned import plan as make
 
     if schema:
         say(json.dumps(release_file_schema(), indent=2))
@@ -117,11 +116,10 @@ def plan(
             "--out": out is not None,
         }
     )
-    require_input(release_file, ReleaseKind.TOPDOWN)
+    loaded = make(release_file).content
     if aims is not None:
         optimise(release_file, aims, out, as_json=as_json)
         return
-    loaded = load_plan(release_file)
     if families is not None and entities is None and loaded.spine is None:
         raise ConfigError(
             "--families FAMILY,... and --entities FILE must be given together, because the release file has no "

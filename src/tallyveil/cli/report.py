@@ -14,7 +14,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write report.html of any release again, from the published files alone."""
-    from tallyveil.cli.products import write_page
+    from tallyveil.face.products import write_page
 
     page = write_page(release)
     if not quiet:

@@ -174,9 +174,9 @@ def run(
 
         _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
         return
-    from tallyveil.cli.products import write_page
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab.run import run_safetab
+    from tallyveil.face.products import write_page
     from tallyveil.noise.key import insecure_key
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
@@ -235,9 +235,9 @@ def evaluate(
         refuse_census_options({"--t1": published is not None})
         evaluate_of_groups(params, data, out, repeats=runs - 1, quiet=quiet, as_json=as_json)
         return
-    from tallyveil.cli.products import EVALUATE_SAFETAB, require_evaluation
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
     from tallyveil.execution.safetab.evaluate_households import evaluate_households
+    from tallyveil.face.products import EVALUATE_SAFETAB, require_evaluation
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
@@ -281,9 +281,9 @@ def households(
         manifest = tabulate_households_exactly(params, data, out, published=published)
         _show_exact(manifest, out, quiet=quiet, as_json=as_json)
         return
-    from tallyveil.cli.products import write_page
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab.households import run_households
+    from tallyveil.face.products import write_page
     from tallyveil.noise.key import insecure_key
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None

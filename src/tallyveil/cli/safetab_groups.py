@@ -47,9 +47,9 @@ def run_of_groups(
     path: Path, records: Path, out: Path, *, test_key: str | None, quiet: bool, as_json: bool
 ) -> None:
     """Tabulate the population groups of a file, and print a summary."""
-    from tallyveil.cli.products import write_page
     from tallyveil.cli.progress import observer_for
     from tallyveil.execution.safetab.groups import run_groups
+    from tallyveil.face.products import write_page
     from tallyveil.noise.key import insecure_key
 
     key = insecure_key(test_key) if test_key is not None else None
@@ -71,9 +71,9 @@ def evaluate_of_groups(
     path: Path, records: Path, out: Path, *, repeats: int, quiet: bool, as_json: bool
 ) -> None:
     """Compare the tables of a run with the true counts. The caller has asked whether this is understood."""
-    from tallyveil.cli.products import EVALUATE_GROUPS, require_evaluation
     from tallyveil.cli.show.safetab_groups import show_group_errors
     from tallyveil.execution.safetab.evaluate_groups import evaluate_groups
+    from tallyveil.face.products import EVALUATE_GROUPS, require_evaluation
     from tallyveil.report import write_groups_evaluation
 
     require_evaluation(out, EVALUATE_GROUPS)
@@ -101,8 +101,8 @@ def refuse_census_options(given: Mapping[str, bool]) -> None:
 
 
 def _plan(path: Path) -> "GroupPlan":
-    from tallyveil.cli.products import require_input
     from tallyveil.config.groups import load_group_plan
+    from tallyveil.face.products import require_input
     from tallyveil.release.kinds import ReleaseKind
 
     require_input(path, ReleaseKind.GROUPS)

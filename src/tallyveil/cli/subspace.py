@@ -62,10 +62,10 @@ def release(
     The command checks every input, enters the spend into the ledger, and then draws the noise. It writes the noisy
     table, the guarantee, and diagnostics of simulated noise, which do not depend on the table.
     """
-    from tallyveil.cli.products import require_input
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.execution.table.run import noise_of, run_subspace
+    from tallyveil.face.products import require_input
     from tallyveil.noise.key import insecure_key
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_table_report
@@ -121,11 +121,11 @@ def diagnose(
     The distance of a Markov chain from its target law is measured on pairs of chains. The command fails if this
     distance adds more delta than the file allows.
     """
-    from tallyveil.cli.products import require_input
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.errors import ConfigError
     from tallyveil.execution.table.run import noise_of
     from tallyveil.execution.topdown.lattice_record import noise_record
+    from tallyveil.face.products import require_input
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.outputs import own_folder
     from tallyveil.subspace.noise_plan import guarantee_record

@@ -3,8 +3,9 @@
 import difflib
 import reprlib
 import tomllib
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -34,6 +35,36 @@ def load_plan(path: Path) -> ReleasePlan:
     return plan_of(parse_file(path, ReleaseFile), path.parent)
 
 
+def plan_from_mapping(content: Mapping[str, Any], folder: Path) -> ReleasePlan:
+    """Make the plan of a release file's content, given as nested mappings.
+
+    Args:
+        content: The tables of a release file. Exact numbers are text, whole numbers or fractions, never floats. A path
+            may be text or a `Path`.
+        folder: Relative paths start from this folder.
+    Raises:
+        ConfigError, SchemaError, BudgetError: as `load_plan`.
+    """
+    return plan_of(_of_mapping(content, ReleaseFile, "the release mapping"), folder)
+
+
+def _of_mapping(content: Mapping[str, Any], model: type[File], where: str) -> File:
+    """Typed tables of a mapping; raises ConfigError with all mistakes."""
+    try:
+        return model.model_validate(_as_in_a_file(content))
+    except ValidationError as error:
+        raise ConfigError(_all_mistakes(where, error, model), code="bad-key-or-value") from None
+
+
+def _as_in_a_file(value: Any) -> Any:
+    """The content of a mapping in the types that a TOML file can hold."""
+    if isinstance(value, Mapping):
+        return {key: _as_in_a_file(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_in_a_file(item) for item in value]
+    return str(value) if isinstance(value, (Fraction, PurePath)) else value
+
+
 def load_estimation(path: Path, plan: EstimationPlan) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """Read the [estimation] of a file of its own, for measurements that are drawn already.
 
@@ -45,6 +76,21 @@ def load_estimation(path: Path, plan: EstimationPlan) -> tuple[tuple[str, Geolev
         StoreError, ConfigError: as `load_plan`.
     """
     return estimation_of(parse_file(path, EstimationFile).estimation, plan.strategy, plan.schema, None)
+
+
+def estimation_from_mapping(
+    content: Mapping[str, Any], plan: EstimationPlan
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """The [estimation] of a mapping, for measurements that are drawn already.
+
+    Args:
+        content: The table `estimation` of a release file.
+        plan: Of the measurements.
+    Raises:
+        ConfigError: as `load_plan`.
+    """
+    file = _of_mapping({"estimation": content}, EstimationFile, "the estimation mapping")
+    return estimation_of(file.estimation, plan.strategy, plan.schema, None)
 
 
 def release_file_schema() -> dict[str, Any]:
@@ -81,7 +127,7 @@ def parse_file(path: Path, model: type[File]) -> File:
     try:
         return model.model_validate(tomllib.loads(text))
     except ValidationError as error:  # before ValueError, of which it is a subclass
-        raise ConfigError(_all_mistakes(path, error, model), code="bad-key-or-value") from None
+        raise ConfigError(_all_mistakes(str(path), error, model), code="bad-key-or-value") from None
     except ValueError as error:  # not TOML, or a number with thousands of digits
         raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
     except RecursionError:
@@ -92,12 +138,12 @@ def parse_file(path: Path, model: type[File]) -> File:
         ) from None
 
 
-def _all_mistakes(path: Path, error: ValidationError, model: type[BaseModel]) -> str:
+def _all_mistakes(where: str, error: ValidationError, model: type[BaseModel]) -> str:
     mistakes = [
         f"  {_place(item['loc'])}: {_explain(item, model)}" for item in error.errors(include_url=False)
     ]
     count = f"{len(mistakes)} mistake" + ("s" if len(mistakes) > 1 else "")
-    return "\n".join([f"{count} in {path}:", *mistakes])
+    return "\n".join([f"{count} in {where}:", *mistakes])
 
 
 def _place(location: tuple[str | int, ...]) -> str:

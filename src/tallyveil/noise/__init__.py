@@ -6,7 +6,11 @@ from tallyveil.noise.key import derive_key, insecure_key, new_run_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 
 if TYPE_CHECKING:
+    from tallyveil.noise.samples import discrete_gaussian, discrete_laplace
     from tallyveil.noise.source import NoiseSource
+
+# These import the compiler. Planning needs only the laws and should start at once.
+_LATER = {"NoiseSource": "source", "discrete_gaussian": "samples", "discrete_laplace": "samples"}
 
 __all__ = [
     "DiscreteGaussian",
@@ -14,15 +18,16 @@ __all__ = [
     "Law",
     "NoiseSource",
     "derive_key",
+    "discrete_gaussian",
+    "discrete_laplace",
     "insecure_key",
     "new_run_key",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # The source imports the compiler. Planning needs only the laws and should start at once.
-    if name == "NoiseSource":
-        from tallyveil.noise.source import NoiseSource
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return NoiseSource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

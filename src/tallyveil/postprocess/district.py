@@ -98,6 +98,19 @@ class District:
     covers: str | None
     unpublished: str | None
 
+    def to_frame(self) -> pl.DataFrame:
+        """One row for each answer, with the attributes of `DistrictAnswer` as columns."""
+        text, number, whole = pl.String(), pl.Float64(), pl.Int64()
+        schema = {
+            "query": text,
+            "answer": text,
+            "published": whole,
+            "standard_error": number,
+            "estimate": number,
+        }
+        schema |= {"lower": whole, "upper": whole, "lacking": text}
+        return pl.DataFrame([line.to_mapping() for line in self.answers], schema=schema)
+
 
 def district_answers(
     root: Path,

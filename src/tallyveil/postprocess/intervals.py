@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-import tallyveil
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError
 from tallyveil.geography.areas import area_spine
@@ -72,6 +71,7 @@ from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import file_digest
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
+from tallyveil.version import VERSION
 
 COMMAND = "intervals"
 INTERVALS_FORMAT = 1
@@ -310,7 +310,7 @@ class _Work:
             "covers": self.covers,
             "bounds_used": bounds if with_bounds else [],
             "bounds_left_out": [] if with_bounds else bounds,
-            "tallyveil": tallyveil.__version__,
+            "tallyveil": VERSION,
         }
 
     def readme(self, with_bounds: bool) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import tallyveil
 from tallyveil.errors import StoreError
 from tallyveil.noise.key import KEY_BYTES, NOISE_LAW, derive_key
 from tallyveil.storage.json_files import Json, JsonObject
+from tallyveil.version import VERSION
 
 KEY_FILE_FORMAT: Final = 3
 _VERSIONS: Final = {2: "version", KEY_FILE_FORMAT: "versions"}
@@ -74,7 +74,7 @@ def binding_of(*digests: bytes) -> bytes:
     return hashlib.sha256(b"".join(len(d).to_bytes(4, "little") + d for d in digests)).digest()
 
 
-def key_file(secrets: RunSecrets, versions: Sequence[str] = (tallyveil.__version__,)) -> JsonObject:
+def key_file(secrets: RunSecrets, versions: Sequence[str] = (VERSION,)) -> JsonObject:
     """Content of `run.json`, with the versions of Tallyveil that worked on the run.
 
     The digest of the inputs is keyed, so that the text confirms no guess of the records to whoever finds a part of it.
@@ -120,7 +120,7 @@ def read_key_file(
     if fields["noise_law"] != NOISE_LAW or not _is_known(fields):
         raise StoreError(
             f"the run in {where} was started with Tallyveil {versions[0]!a:.40} (noise law {fields['noise_law']}); "
-            f"this is Tallyveil {tallyveil.__version__!r} (noise law {NOISE_LAW}), which may draw other noise from "
+            f"this is Tallyveil {VERSION!r} (noise law {NOISE_LAW}), which may draw other noise from "
             "the same key, or may not be able to read the key file. The noise of one release must not follow two "
             "different laws. Finish the run with the version that began it, or choose another folder, which is a "
             "new spend.",
@@ -140,7 +140,7 @@ def read_key_file(
             "folder, which is a new key and a new spend.",
             code="resume-changed",
         )
-    return secrets, versions if versions[-1] == tallyveil.__version__ else (*versions, tallyveil.__version__)
+    return secrets, versions if versions[-1] == VERSION else (*versions, VERSION)
 
 
 def _refuse_other_key(secrets: RunSecrets, where: str, test_key: bytes | None) -> None:
@@ -182,7 +182,7 @@ def _fields(data: bytes) -> JsonObject | None:
     versions = _versions(fields)
     if not versions or type(fields.get("noise_law")) is not int:
         return None
-    is_ours = _is_known(fields) or versions[-1] == tallyveil.__version__
+    is_ours = _is_known(fields) or versions[-1] == VERSION
     return fields if fields["noise_law"] != NOISE_LAW or not is_ours or _is_authentic(fields) else None
 
 

@@ -15,7 +15,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import tallyveil
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
@@ -45,6 +44,7 @@ from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
+from tallyveil.version import VERSION
 
 
 def run_product(
@@ -263,7 +263,7 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
     entries = _ledger_entries(out, draws=job.earlier is None)
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
-    versions: tuple[str, ...] = (tallyveil.__version__,)
+    versions: tuple[str, ...] = (VERSION,)
     if stored is None:  # the folder is empty, or its state would be another
         secrets = _new_secrets(job, test_key)
         begun_with = key_file(secrets) if job.earlier is None else work_file(secrets, job.earlier)

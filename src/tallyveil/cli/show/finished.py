@@ -8,21 +8,16 @@ from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.cli.terminal import Screen
+    from tallyveil.face.released import Release
     from tallyveil.release.manifest import Manifest
-    from tallyveil.runs.product import Outcome
 
 
-def finish_release(outcome: "Outcome", quiet: bool, as_json: bool) -> None:
-    """Write the report of a release, unless it exists, and print the closing summary."""
-    out = outcome.path
-    if not (out / "report.html").exists():
-        from tallyveil.cli.products import write_page
-
-        write_page(out)
+def finish_release(made: "Release", quiet: bool, as_json: bool) -> None:
+    """Print the closing summary of a release."""
     if as_json:
-        say(json.dumps(_summary(outcome.manifest, out, outcome.already_finished)))
+        say(json.dumps(_summary(made.manifest, made.path, made.already_finished)))
     elif not quiet:
-        _show_summary(outcome.manifest, out, outcome.already_finished)
+        _show_summary(made.manifest, made.path, made.already_finished)
 
 
 def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import polars as pl
 
-import tallyveil
 from tallyveil.accounting.events import WITHOUT_NOISE
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
@@ -30,6 +29,7 @@ from tallyveil.safetab.plan import RunPlan
 from tallyveil.safetab.regions import read_regions
 from tallyveil.storage.outputs import refuse_taken
 from tallyveil.storage.write import write_json
+from tallyveil.version import VERSION
 
 WARNING: Final = (
     "NOT PRIVATE: tabulated without noise. These are the true counts; they protect nobody and must not "
@@ -126,7 +126,7 @@ def _finish(out: Path, kind: str, sizes: dict[str, Any]) -> dict[str, Any]:
         "run": RUN,
         "protected": False,
         "warnings": [WARNING],
-        "tallyveil": [tallyveil.__version__],
+        "tallyveil": [VERSION],
         "body": {"sizes": sizes},
         "files": [asdict(listed_file(out, path.relative_to(out).as_posix())) for path in files],
     }

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-import tallyveil
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.manifest import listed_file
 from tallyveil.release.pl94.areas import PublishedAreas, published_areas
@@ -23,6 +22,7 @@ from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_i
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_json, write_text
 from tallyveil.universe.counts import PublicCounts
+from tallyveil.version import VERSION
 
 COMMAND: Final = "publish pl94"
 PUBLICATION: Final = "publication.json"
@@ -93,7 +93,7 @@ def _statements(sources: Sequence[Source]) -> JsonObject:
     protected = all(source.manifest.protected for source in sources)
     return {
         "format": PUBLICATION_FORMAT,
-        "tallyveil": tallyveil.__version__,
+        "tallyveil": VERSION,
         "tables": [layout.name for source in sources for layout in source.layouts],
         "protected": protected,
         "warnings": [] if protected else [UNPROTECTED],

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.unit.release.test_manifest import enter, manifest_of, put
 
-from tallyveil.cli import products
-from tallyveil.cli.products import (
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.face import products
+from tallyveil.face.products import (
     EVALUATE,
     EVALUATE_SAFETAB,
     PRODUCTS,
@@ -16,7 +17,6 @@ from tallyveil.cli.products import (
     require_input,
     write_page,
 )
-from tallyveil.errors import ConfigError, StoreError
 from tallyveil.release.kinds import ReleaseKind
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -1,0 +1,73 @@
+"""Put estimates and intervals beside the counts of a finished release."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tallyveil.postprocess.intervals import IntervalsOutcome
+    from tallyveil.runs.observer import Observer
+
+
+def add_intervals(
+    release: Path,
+    *,
+    queries: Sequence[str] | None = None,
+    entities: str | Path | None = None,
+    families: Sequence[str] | None = None,
+    level: float = 0.95,
+    simultaneous: bool = False,
+    with_bounds: bool = True,
+    in_tables: bool = True,
+    workers: int | None = None,
+    observer: "Observer | None" = None,
+) -> "IntervalsOutcome":
+    """Write `intervals/` into the folder of a release, add columns to its tables, and write its page again.
+
+    Args:
+        release: Folder of a finished release, with all its measurements.
+        queries: Queries, measured or not; None for those of the release's tables.
+        entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
+        families: Columns of `entities` to read; None for every other text column.
+        level: Coverage of each interval.
+        simultaneous: Whether all intervals of a table together have that coverage.
+        with_bounds: Whether the zeros of the release's public bounds are used.
+        in_tables: Whether the tables of the release get the same columns.
+        workers: Number of threads; None for one per core.
+        observer: Is told of progress.
+    Raises:
+        ConfigError: families are named without a table of entities, or the level is out of range.
+        StoreError: the release is not finished, does not hold all its measurements, or cannot be written to.
+        SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
+    Privacy: post-processing. It reads published files alone and spends nothing.
+    """
+    from tallyveil.postprocess.interval_areas import read_entity_table
+    from tallyveil.postprocess.intervals import make_intervals
+    from tallyveil.report import write_report
+    from tallyveil.storage.claims import is_unfinished
+
+    if families is not None and entities is None:
+        raise ConfigError(
+            "families names columns of a table of entities, which is not given. Give entities as well.",
+            code="bad-argument",
+        )
+    table = None if entities is None else read_entity_table(Path(entities), families)
+    # If the report cannot be made, this fails before anything else is written into the release.
+    if not is_unfinished(release):
+        write_report(release)
+    outcome = make_intervals(
+        release,
+        tables=queries,
+        entities=table,
+        families=families,
+        level=level,
+        simultaneous=simultaneous,
+        with_bounds=with_bounds,
+        in_tables=in_tables,
+        observer=observer,
+        workers=workers,
+    )
+    write_report(release)
+    return outcome

@@ -1,0 +1,46 @@
+"""Make a release from published measurements. No record can be reached from here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.face.opened import Measurements
+from tallyveil.face.released import Release, finished
+
+if TYPE_CHECKING:
+    from tallyveil.runs.observer import Observer
+
+
+def estimate(
+    measurements: str | Path | Measurements,
+    out: str | Path,
+    *,
+    estimation: str | Path | Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    observer: "Observer | None" = None,
+) -> Release:
+    """Make a release from published measurements, without the records.
+
+    Args:
+        measurements: What `measure` returned, its folder, or the folder of a finished release with all measurements.
+        out: Folder of the release. It does not exist, is empty, or holds an unfinished estimate of the same settings.
+        estimation: TOML file with the table [estimation] of a release file, or this table as nested mappings; None for
+            the settings that the measurements were planned with.
+        workers, observer: As for `run`.
+    Raises:
+        TallyveilError: the measurements, the settings or the folder cannot be used.
+    Privacy: post-processing. It reads public files alone and spends nothing.
+    """
+    from tallyveil.config.load import estimation_from_mapping, load_estimation
+    from tallyveil.postprocess.estimate import estimate_release
+    from tallyveil.postprocess.measured import open_measurements
+
+    path = measurements.path if isinstance(measurements, Measurements) else Path(measurements)
+    opened = open_measurements(path)
+    levels = None
+    if isinstance(estimation, Mapping):
+        levels = estimation_from_mapping(estimation, opened.plan)
+    elif estimation is not None:
+        levels = load_estimation(Path(estimation), opened.plan)
+    outcome = estimate_release(opened, Path(out), levels, observer=observer, workers=workers)
+    return finished(outcome)

@@ -1,0 +1,83 @@
+"""A finished folder of any product: its manifest, its guarantee and its page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.face.pages import described
+from tallyveil.face.products import write_page
+from tallyveil.release.manifest import Manifest
+
+if TYPE_CHECKING:
+    from tallyveil.face.stated import StatedGuarantee
+
+
+class Opened:
+    """A finished folder.
+
+    Attributes:
+        path: The folder.
+        manifest: Content of its `manifest.json`.
+        already_finished: Whether it was finished before the call that returned this object, which then did nothing.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, *, already_finished: bool = True) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.already_finished = already_finished
+
+    @property
+    def kind(self) -> str:
+        """The product, as in the manifest: `topdown`, `topdown-measurements`, `safetab` and so on."""
+        return self.manifest.kind.value
+
+    @property
+    def protected(self) -> bool:
+        """Whether the noise came from a secret key. If it did not, the folder protects nobody."""
+        return self.manifest.protected
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must be said wherever the release is shown."""
+        return self.manifest.warnings
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """The guarantee as plain data, as the manifest states it."""
+        return dict(self.manifest.privacy)
+
+    def report(self) -> Path:
+        """Write the page of the release again, from its published files.
+
+        Returns:
+            Path of the HTML file.
+        Raises:
+            StoreError: there is no page for this product, or the folder was changed.
+        """
+        return write_page(self.path)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """What notebooks show of the folder."""
+        return [
+            *(("NOT PRIVATE", warning) for warning in self.warnings),
+            ("spent", f"{self.manifest.spent.unit} = {self.manifest.spent.spent}"),
+            ("checks", f"{len(self.manifest.checks)} passed"),
+            ("files", f"{len(self.manifest.files):,}"),
+            ("folder", str(self.path)),
+        ]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}>"
+
+    def _repr_html_(self) -> str:
+        return described(f"{self.manifest.kind.command} · run {self.manifest.run}", self._lines())
+
+
+class Measurements(Opened):
+    """The noisy measurements of a release, without its counts; made by `measure`."""
+
+    @property
+    def guarantee(self) -> "StatedGuarantee":
+        """What the measurements cost. An estimate from them costs nothing more."""
+        from tallyveil.face.stated import StatedGuarantee
+
+        return StatedGuarantee(self.manifest.privacy)

@@ -1,0 +1,168 @@
+"""Plan a release: its cost and its expected accuracy, before any data is opened."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.config.load import load_plan, plan_from_mapping
+from tallyveil.errors import ConfigError
+from tallyveil.face.pages import described
+from tallyveil.face.products import require_input
+from tallyveil.face.stated import StatedGuarantee
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.release.kinds import ReleaseKind
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tallyveil.plans.resources import Resources
+    from tallyveil.universe.schema import Schema
+
+ReleaseFile = str | Path | Mapping[str, Any]
+"""A release file, or its content as nested mappings."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan:
+    """A release as it is planned. Nothing confidential was opened to make it.
+
+    Attributes:
+        content: The plan in the types of the library.
+    """
+
+    content: ReleasePlan
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return self.content.name
+
+    @property
+    def geolevels(self) -> tuple[str, ...]:
+        """Geolevels that are measured, root first."""
+        return self.content.geolevels
+
+    @property
+    def schema(self) -> "Schema":
+        """The attributes of a record, and the queries that can be asked."""
+        return self.content.schema
+
+    @property
+    def guarantee(self) -> StatedGuarantee:
+        """What the release will cost. It is computed when it is asked for, which takes some tenths of a second.
+
+        Raises:
+            BudgetError, SolverError: no exact epsilon can be given.
+        """
+        from tallyveil.plans.guarantee import guarantee_of
+
+        return StatedGuarantee(guarantee_of(self.content.terms))
+
+    def expected(self) -> "pl.DataFrame":
+        """The noise of every query at every geolevel.
+
+        Returns:
+            One row for each, with `geolevel`, `query`, `answers`, `variance`, `standard_deviation` and `margin`. With
+            probability 95 % or more the noise of an answer lies within the margin. The unit is the unit of record, for
+            `variance` its square. Estimation usually reduces the error.
+        """
+        import polars as pl
+
+        from tallyveil.budget.expected import expected_errors
+        from tallyveil.plans.record import CONFIDENCE
+
+        columns = ("geolevel", "query", "variance", "standard_deviation", "margin")
+        found = expected_errors(self.content.strategy, CONFIDENCE)
+        frame = pl.DataFrame({name: [getattr(item, name) for item in found] for name in columns})
+        sizes = pl.Series("answers", [self.content.query(item.query).size for item in found])
+        return frame.insert_column(2, sizes)
+
+    def resources(self, blocks: int, people: int | None = None) -> "Resources":
+        """The memory, disk and time that a run will need.
+
+        Args:
+            blocks: Number of finest geounits.
+            people: Number of records; None for 40 in each finest geounit.
+        """
+        from tallyveil.plans.resources import predict, sizes_of_blocks
+
+        return predict(self.content, sizes_of_blocks(len(self.geolevels), blocks, people))
+
+    def standard_deviations(
+        self,
+        families: Sequence[str] = (),
+        *,
+        entities: "str | Path | None" = None,
+        queries: Sequence[str] | None = None,
+    ) -> "pl.DataFrame":
+        """Exact standard deviations of the unbiased estimates, for every geolevel and for families of entities.
+
+        The public geography is opened, and so are public bounds and the table of entities. No records are.
+
+        Args:
+            families: Families of entities: columns of `entities`, or families of the release file's [spine].
+            entities: Public table of the finest geounits with a column `geocode` and a column for each family.
+            queries: Queries; None for those of the release's tables.
+        Returns:
+            One row for each geolevel or family and query, with the smallest, the median and the largest standard
+            deviation of an answer. It is null where the measurements do not determine an answer.
+        Raises:
+            GeographyError, SchemaError, StoreError: the geography, the entities or the queries do not fit.
+        """
+        import polars as pl
+
+        from tallyveil.execution.topdown.planned_deviations import deviations_of
+
+        path = None if entities is None else Path(entities)
+        wanted = None if queries is None else list(queries)
+        found = deviations_of(self.content, path, list(families), wanted)
+        return pl.DataFrame([item.summary() for item in found])
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data, as `tallyveil plan --json` prints it."""
+        from tallyveil.plans.record import plan_record
+
+        return plan_record(self.content)
+
+    def __repr__(self) -> str:
+        levels = ", ".join(self.geolevels)
+        return f"<Plan {self.name}: {self.schema.name}, {self.schema.size:,} cells; {levels}>"
+
+    def _repr_html_(self) -> str:
+        guarantee = self.guarantee
+        lines = [
+            ("privacy", guarantee.statement),
+            ("neighbours", guarantee.neighbours),
+            *(("published exactly", name) for name in guarantee.invariants),
+            ("schema", f"{self.schema.name}, {self.schema.size:,} cells"),
+            ("geolevels", ", ".join(self.geolevels)),
+        ]
+        return described(f"Plan of release {self.name}", lines) + self.expected()._repr_html_()
+
+
+def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> Plan:
+    """Plan a release. No records are opened, and nothing is spent.
+
+    Args:
+        release: Path of a release file (TOML), or its content as nested mappings, or a plan, which is returned.
+        folder: The folder from which relative paths of a mapping start; None for the current folder. The paths of a
+            file start from the file's own folder.
+    Raises:
+        StoreError: the file cannot be read.
+        ConfigError: the file or mapping has unknown keys or wrong values, or describes another product.
+        SchemaError, BudgetError: the schema or the shares are wrong.
+    """
+    if isinstance(release, Mapping):
+        return Plan(plan_from_mapping(release, Path() if folder is None else Path(folder)))
+    if folder is not None:
+        raise ConfigError(
+            "folder belongs to a release that is given as a mapping. The paths in a release file start from the file's "
+            "own folder: leave folder out.",
+            code="bad-argument",
+        )
+    if isinstance(release, Plan):
+        return release
+    path = Path(release)
+    require_input(path, ReleaseKind.TOPDOWN)
+    return Plan(load_plan(path))

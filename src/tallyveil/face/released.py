@@ -1,0 +1,294 @@
+"""Read a finished release of the main product: its tables, estimates, intervals, and districts of it."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.face.opened import Opened
+from tallyveil.face.stated import StatedGuarantee
+from tallyveil.release.intervals import ENTITIES, INTERVALS, interval_folder, read_interval_table
+from tallyveil.release.manifest_files import require_unchanged
+from tallyveil.release.tables import table_folder
+from tallyveil.storage.paths import file_name
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.universe.query_group import QueryGroup
+
+if TYPE_CHECKING:
+    from tallyveil.postprocess.district import District
+    from tallyveil.postprocess.interval_model import FinishedRelease
+    from tallyveil.runs.observer import Observer
+    from tallyveil.runs.product import Outcome
+
+Geocodes = Iterable[str] | pl.Series
+
+
+class Release(Opened):
+    """A finished release: counts of every geounit, made by `run` or `estimate`, or opened by `open`."""
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self.manifest.body["name"])
+
+    @property
+    def guarantee(self) -> StatedGuarantee:
+        """What the release promises to every person, as its manifest states it."""
+        return StatedGuarantee(self.manifest.privacy)
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        """What there are tables of: geolevels, and families of entities."""
+        hierarchies = self._release.hierarchies
+        known = (hierarchies.spine.geolevels[level] for level in hierarchies.known_levels)
+        replaced = (family.name for family in hierarchies.replaced)
+        return (*known, *replaced, *self._release.plan.get("entities", []))
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The queries that there are tables of."""
+        return tuple(self.manifest.body["plan"]["tables"])
+
+    def table(self, area: str, query: str) -> pl.DataFrame:
+        """The published counts of a query.
+
+        Args:
+            area: A geolevel, or a family of entities.
+            query: A query of the release's tables.
+        Returns:
+            `geocode`; one column for each attribute or recode of the query, with labels; `count`; after
+            `add_intervals` also `estimate`, `standard_error`, `lower` and `upper`. A query of more than 16 answers has
+            no rows for counts of zero.
+        Raises:
+            ConfigError: the release has no such table.
+            StoreError: the table is damaged.
+        """
+        parts = sorted(table_folder(self.path, area, query).glob("part-*.parquet"))
+        if not parts:
+            raise ConfigError(
+                f"{self.path} has no table of {query!r} for {area!r}. It has tables of "
+                f"{', '.join(self.queries)}, for {', '.join(self.areas)}.",
+                code="no-table",
+            )
+        for part in parts:
+            require_unchanged(self.path, self.manifest, part)
+        frame = collect(scan_parquet(*parts), parts[0], "table").drop("geolevel", "query")
+        return _labelled(frame, self._release.schema.query(query))
+
+    def interval(self, query: str, area: str) -> pl.DataFrame:
+        """Unbiased estimates and intervals of a geounit or an entity.
+
+        Args:
+            query: A query of `intervals/`.
+            area: Geocode of a geounit, or name of an entity.
+        Returns:
+            One row for each answer: `geolevel` (the geolevel or family), the labels, `published`, `estimate`,
+            `standard_error`, `lower` and `upper`. All of them, if areas of several
+            geolevels or families have this code.
+        Raises:
+            StoreError: the release has no intervals of the query; `add_intervals` makes them.
+            GeographyError: nothing has this code.
+        """
+        frames = []
+        for name, is_entity in self._interval_areas(query):
+            rows = read_interval_table(self.path, name, query, is_entity=is_entity)
+            code = "entity" if is_entity else "geocode"
+            own = rows.filter(pl.col(code).cast(pl.String) == area).drop(code)
+            frames.append(own.select(pl.lit(name).alias("geolevel"), pl.all()).collect())
+        found = pl.concat(frames) if frames else pl.DataFrame()
+        if found.is_empty():
+            raise GeographyError(
+                f"no geounit or entity of {self.path} has the code {area!r}. Give a geocode as text, such as '44007'."
+            )
+        return _labelled(found, self._release.schema.query(query))
+
+    def district(self, geocodes: Geocodes) -> "Area":
+        """Any set of finest geounits, whose counts can be estimated.
+
+        Args:
+            geocodes: Geocodes of the finest geounits, each once.
+        """
+        return Area(self, _series(geocodes))
+
+    def difference(
+        self, first: "Area | Geocodes", second: "Area | Geocodes", **settings: object
+    ) -> "District":
+        """Counts of the first area minus those of the second, with their exact standard errors.
+
+        Args:
+            first, second: Areas, or geocodes of their finest geounits.
+            settings: As for `Area.estimate`.
+        Raises:
+            GeographyError: a geocode is unknown or given twice.
+        """
+        own, other = (one if isinstance(one, Area) else self.district(one) for one in (first, second))
+        return own.estimate(minus=other, **settings)  # type: ignore[arg-type]
+
+    def add_intervals(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        entities: str | Path | None = None,
+        families: Sequence[str] | None = None,
+        workers: int | None = None,
+        observer: "Observer | None" = None,
+    ) -> None:
+        """Put an unbiased estimate, its standard error and an interval beside every published count.
+
+        Args:
+            queries: Queries; None for those of the release's tables.
+            level: Coverage of each interval.
+            simultaneous: Whether all intervals of a table together have that coverage.
+            entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
+            families: Columns of `entities` to read; None for every other text column.
+            workers: Number of threads; None for one per core.
+            observer: Is told of progress.
+        Raises:
+            TallyveilError: as `tallyveil.face.add_intervals.add_intervals`.
+        Privacy: post-processing. It reads published files alone and spends nothing.
+        """
+        from tallyveil.face.add_intervals import add_intervals
+        from tallyveil.release.manifest_files import read_manifest
+
+        add_intervals(
+            self.path,
+            queries=queries,
+            level=level,
+            simultaneous=simultaneous,
+            entities=entities,
+            families=families,
+            workers=workers,
+            observer=observer,
+        )
+        self.manifest = read_manifest(self.path)
+
+    @cached_property
+    def _release(self) -> "FinishedRelease":
+        from tallyveil.postprocess.interval_model import open_release
+
+        return open_release(self.path)
+
+    def _interval_areas(self, query: str) -> list[tuple[str, bool]]:
+        """The geolevels and families whose intervals of a query were made."""
+        root = self.path / INTERVALS
+        families = sorted(place.parent.name for place in (root / ENTITIES).glob(f"*/{file_name(query)}"))
+        areas = [(name, False) for name in self.areas] + [(name, True) for name in families]
+        made = [one for one in areas if interval_folder(root, one[0], query, is_entity=one[1]).is_dir()]
+        if not made:
+            raise StoreError(
+                f"{self.path} holds no intervals of {query!r}. Make them with add_intervals(), or with `tallyveil "
+                "intervals`.",
+                code="intervals-missing",
+            )
+        return made
+
+    def _lines(self) -> list[tuple[str, str]]:
+        guarantee = self.guarantee
+        sizes = self.manifest.body["sizes"]["geolevels"]
+        return [
+            ("privacy", guarantee.statement),
+            *(("published exactly", name) for name in guarantee.invariants),
+            ("geounits", ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes.items())),
+            ("tables", ", ".join(self.queries)),
+            *super()._lines(),
+        ]
+
+
+def finished(outcome: "Outcome") -> Release:
+    """The release that a run has finished. Its page is written, unless it is there already.
+
+    Raises:
+        StoreError: the page cannot be written.
+    """
+    made = Release(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
+    if not (made.path / "report.html").exists():
+        made.report()
+    return made
+
+
+class Area:
+    """A set of finest geounits of a release, such as an electoral district; made by `Release.district`.
+
+    Attributes:
+        release: The release.
+        geocodes: Geocodes of the finest geounits.
+    """
+
+    def __init__(self, release: Release, geocodes: pl.Series) -> None:
+        self.release = release
+        self.geocodes = geocodes
+
+    def estimate(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        minus: "Area | None" = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> "District":
+        """Published counts, unbiased estimates, exact standard errors and intervals of this area.
+
+        Standard errors follow from the plan. Estimates are sums of those in `intervals/`, which `add_intervals` makes.
+
+        Args:
+            queries: Queries; None for those of the release's tables.
+            minus: An area whose counts are subtracted.
+            level: Coverage of the intervals.
+            simultaneous: Whether all intervals together have that coverage.
+            with_bounds: Whether zeros of public bounds are used.
+            workers: Number of threads; None for one per core.
+        Returns:
+            The answers; `to_frame()` makes a table of them.
+        Raises:
+            GeographyError: a geocode is unknown or given twice.
+            ConfigError: the level is out of range.
+        """
+        from tallyveil.postprocess.district import district_answers
+
+        return district_answers(
+            self.release.path,
+            self.geocodes,
+            minus=None if minus is None else minus.geocodes,
+            tables=queries,
+            level=level,
+            simultaneous=simultaneous,
+            with_bounds=with_bounds,
+            workers=workers,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}>"
+
+
+def _series(geocodes: Geocodes) -> pl.Series:
+    """The geocodes as text.
+
+    Raises:
+        GeographyError: they are not text. A number would have lost its leading zeros.
+    """
+    found = geocodes if isinstance(geocodes, pl.Series) else pl.Series(list(geocodes), strict=False)
+    if len(found) and found.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        raise GeographyError(
+            f"geocodes are text, got {found.dtype}. Read the column as text, since a number loses leading zeros."
+        )
+    return found.cast(pl.String).alias("geocode")
+
+
+def _labelled(frame: pl.DataFrame, group: QueryGroup) -> pl.DataFrame:
+    """A table with a column for each attribute or recode of the query in the place of `answer`."""
+    if not group.factor_names:
+        return frame.drop("answer")
+    words = pl.DataFrame([group.label(answer) for answer in range(group.size)])
+    words = words.with_columns(pl.Series("answer", group.labels()))
+    joined = frame.with_columns(pl.col("answer").cast(pl.String)).join(
+        words, on="answer", how="left", maintain_order="left"
+    )
+    before = frame.columns[: frame.columns.index("answer")]
+    return joined.select(*before, *group.factor_names, *frame.columns[len(before) + 1 :])

@@ -1,0 +1,78 @@
+"""Arrays of exact integer noise, for use outside releases.
+
+A release draws at addresses of its own (`tallyveil.noise.source`). These functions draw whole arrays at addresses that
+nothing else uses: the array has a number, and an entry has its place in the array.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given, exact_value
+from tallyveil.noise.key import new_run_key
+from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise.source import NoiseSource
+
+Exact = Fraction | int | str
+Shape = int | tuple[int, ...]
+
+
+def discrete_gaussian(
+    variance: Exact, shape: Shape = (), *, key: bytes | None = None, number: int = 0
+) -> NDArray[np.int64]:
+    """Draws from the discrete Gaussian law, whose weights are proportional to exp(-x^2 / (2 variance)).
+
+    Args:
+        variance: The law's parameter: a fraction, an integer, or text such as "68.49". Floats are refused.
+        shape: Shape of the array.
+        key: 32 bytes from which the draws follow; None for new random bytes from the operating system.
+        number: Number of the array, 0 to 65535. Arrays of one key need different numbers. If they have the same
+            number, they get the same draws, and their difference shows what the noise should hide.
+    Returns:
+        Independent draws with exactly this law, int64.
+    Raises:
+        BudgetError: the variance is no exact number, or is out of range.
+        ConfigError: the key is not 32 bytes.
+        GeographyError, SchemaError: the number or the size is out of range.
+    Privacy: whoever knows the key can subtract the noise. Do not publish it.
+    Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy".
+    """
+    return _draws(DiscreteGaussian(_exact(variance, "variance")), shape, key, number)
+
+
+def discrete_laplace(
+    scale: Exact, shape: Shape = (), *, key: bytes | None = None, number: int = 0
+) -> NDArray[np.int64]:
+    """Draws from the discrete Laplace law, whose weights are proportional to exp(-|x| / scale).
+
+    Args:
+        scale: The law's parameter, as for the variance of `discrete_gaussian`. With sensitivity 1, epsilon is
+            1 / scale.
+        shape, key, number: As for `discrete_gaussian`. The two laws must not share a key and a number.
+    Returns:
+        Independent draws with exactly this law, int64.
+    Raises:
+        BudgetError, ConfigError, GeographyError, SchemaError: as `discrete_gaussian`.
+    Privacy: as `discrete_gaussian`.
+    """
+    return _draws(DiscreteLaplace(_exact(scale, "scale")), shape, key, number)
+
+
+def _draws(law: Law, shape: Shape, key: bytes | None, number: int) -> NDArray[np.int64]:
+    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+    source = NoiseSource(new_run_key() if key is None else key)
+    found: NDArray[np.int64] = source.dense(law, 0, number, range(1), math.prod(wanted))
+    return found.reshape(wanted)
+
+
+def _exact(value: Exact, name: str) -> Fraction:
+    found = exact_value(value)
+    if found is None:
+        raise BudgetError(
+            f"{name} must be an exact number, got {as_given(value)}. Give a Fraction, an integer, or text such as "
+            "'68.49'; a float is not the decimal it was written as."
+        )
+    return found

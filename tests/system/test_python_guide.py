@@ -1,0 +1,18 @@
+"""The examples of docs/python.md run as they stand, one after the other."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+
+
+def test_guide(small_release, monkeypatch):
+    monkeypatch.chdir(small_release.parent)
+    examples = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    assert len(examples) == 4
+    names: dict[str, Any] = {}
+    for example in examples:
+        exec(compile(example, "python.md", "exec"), names)
+    assert names["release"].protected
+    assert names["again"].name == names["plan"].name

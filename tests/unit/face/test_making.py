@@ -1,0 +1,166 @@
+"""Plans, releases, measurements and estimates from Python are those of the command line."""
+
+import json
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tallyveil
+from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.face.opened import Measurements
+
+KEY = "face"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, make_small_inputs) -> Path:
+    """The small inputs and a release of them."""
+    place = tmp_path_factory.mktemp("face")
+    make_small_inputs(place)
+    tallyveil.run(place / "release.toml", place / "out", insecure_test_key=KEY).add_intervals()
+    return place
+
+
+@pytest.fixture
+def release(folder) -> tallyveil.Release:
+    opened = tallyveil.open(folder / "out")
+    assert isinstance(opened, tallyveil.Release)
+    return opened
+
+
+def test_a_plan_states_what_the_command_states(folder, command):
+    plan = tallyveil.plan(folder / "release.toml")
+    said = json.loads(command("plan", str(folder / "release.toml"), "--json"))
+    assert plan.to_mapping() == said
+    assert plan.guarantee.to_mapping() == said["privacy"]
+    assert plan.guarantee.epsilon.upper == said["privacy"]["epsilon"]
+    expected = plan.expected()
+    assert expected.columns == ["geolevel", "query", "answers", "variance", "standard_deviation", "margin"]
+    assert expected["variance"].to_list() == [item["variance"] for item in said["expected"]]
+    assert expected["answers"].to_list() == [item["answers"] for item in said["expected"]]
+    assert plan.resources(1000).total_seconds > 0
+    assert set(plan.standard_deviations()["area"]) == {"Region", "Town", "Block"}
+
+
+def test_a_mapping_is_the_file(folder, monkeypatch):
+    content = tomllib.loads((folder / "release.toml").read_text())
+    plan = tallyveil.plan(folder / "release.toml")
+    assert tallyveil.plan(content, folder=folder).content == plan.content
+    assert tallyveil.plan(plan) is plan
+    content["records"]["path"] = folder / "people.parquet"
+    content["privacy"]["delta"] = Fraction(1, 1000)
+    monkeypatch.chdir(folder)
+    assert tallyveil.plan(content).guarantee.delta == Fraction(1, 1000)
+
+
+def test_mistakes_in_a_mapping_are_named(folder):
+    content = tomllib.loads((folder / "release.toml").read_text())
+    content["privacy"]["delta"] = 1e-10
+    content["outputs"]["table"] = ["total"]
+    with pytest.raises(ConfigError, match="2 mistakes in the release mapping") as caught:
+        tallyveil.plan(content, folder=folder)
+    assert "privacy.delta" in str(caught.value)
+    assert "did you mean 'tables'" in str(caught.value)
+    with pytest.raises(ConfigError, match="leave folder out"):
+        tallyveil.plan(folder / "release.toml", folder=folder)
+
+
+def test_a_finished_release_is_not_made_again(folder, release):
+    again = tallyveil.run(folder / "release.toml", folder / "out", insecure_test_key=KEY)
+    assert again.already_finished
+    assert again.manifest.run == release.manifest.run
+    assert not again.protected
+    assert again.guarantee.statement == release.guarantee.statement
+    assert release.report() == folder / "out" / "report.html"
+
+
+def test_tables_have_their_labels_as_columns(release):
+    assert release.areas == ("Region", "Town", "Block")
+    assert release.queries == ("total", "age", "home")
+    table = release.table("Town", "age")
+    assert table.columns == ["geocode", "age", "count", "estimate", "standard_error", "lower", "upper"]
+    stored = pl.read_parquet(release.path / "tables" / "Town" / "age" / "*.parquet")
+    assert table["count"].to_list() == stored["count"].to_list()
+    assert ("age=" + table["age"]).to_list() == stored["answer"].cast(pl.String).to_list()
+    assert release.table("Region", "total").columns[:2] == ["geocode", "count"]
+    with pytest.raises(ConfigError, match="no table of 'race' for 'Town'"):
+        release.table("Town", "race")
+
+
+def test_a_changed_table_is_refused(release):
+    (part,) = (release.path / "tables" / "Town" / "age").glob("*.parquet")
+    content = part.read_bytes()
+    frame = pl.read_parquet(part)
+    frame.with_columns(pl.col("count") + 1).write_parquet(part)
+    with pytest.raises(StoreError, match="not the file that the manifest"):
+        release.table("Town", "age")
+    part.write_bytes(content)
+    assert len(release.table("Town", "age")) == len(frame)
+
+
+def test_intervals_of_a_geounit(release):
+    found = release.interval("age", "P01")
+    assert found.columns == [
+        "geolevel", "age", "published", "estimate", "standard_error", "lower", "upper"
+    ]  # fmt: skip
+    table = release.table("Town", "age").filter(geocode="P01")
+    assert found["estimate"].to_list() == table["estimate"].to_list()
+    assert found["published"].to_list() == table["count"].to_list()
+    with pytest.raises(GeographyError, match="has the code 'X'"):
+        release.interval("age", "X")
+    with pytest.raises(StoreError, match=r"add_intervals\(\)"):
+        release.interval("age*home", "P01")
+
+
+def test_a_district_is_the_sum_of_its_blocks(release):
+    table = release.table("Block", "home")
+    blocks = table["geocode"].unique(maintain_order=True)
+    found = release.district(blocks[:6]).estimate(["home"])
+    frame = found.to_frame()
+    published = (
+        table.filter(pl.col("geocode").is_in(blocks[:6].implode()))
+        .group_by("home")
+        .agg(pl.col("count").sum())
+    )
+    wanted = dict(published.select("home", "count").iter_rows())
+    assert dict(zip(frame["answer"].str.strip_prefix("home="), frame["published"], strict=True)) == wanted
+    assert frame["standard_error"].min() > 0
+    less = release.difference(list(blocks[:6]), release.district(blocks[6:9]), queries=["home"])
+    assert less.n_minus == 3
+    with pytest.raises(GeographyError, match="geocodes are text"):
+        release.district([1, 2])
+    assert "6 finest geounits" in repr(release.district(blocks[:6]))
+
+
+def test_measuring_and_estimating_apart(folder, release, tmp_path):
+    measured = tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
+    assert isinstance(measured, Measurements)
+    assert isinstance(tallyveil.open(tmp_path / "measured"), Measurements)
+    made = tallyveil.estimate(measured, tmp_path / "release")
+    assert made.table("Block", "home").equals(
+        release.table("Block", "home").select("geocode", "home", "count")
+    )
+    other = {"rounding": {"*": [["total"], ["age*home"]]}}
+    assert tallyveil.estimate(measured.path, tmp_path / "other", estimation=other).name == release.name
+    with pytest.raises(ConfigError, match="1 mistake in the estimation mapping"):
+        tallyveil.estimate(measured, tmp_path / "none", estimation={"round": {}})
+    assert measured.guarantee.spent == release.guarantee.spent
+
+
+def test_notebooks_show_what_matters(folder, release):
+    page = release._repr_html_()
+    assert "NOT PRIVATE" in page
+    assert release.guarantee.statement.replace("<", "&lt;") in page
+    plan = tallyveil.plan(folder / "release.toml")
+    assert "total at Region" in plan._repr_html_()
+    assert plan.name in repr(plan)
+    assert release.manifest.run in repr(release)
+    assert "at most" in release.guarantee._repr_html_()
+
+
+def test_what_cannot_be_opened(tmp_path):
+    with pytest.raises(StoreError):
+        tallyveil.open(tmp_path)

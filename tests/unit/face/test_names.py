@@ -1,0 +1,55 @@
+"""The public names. One that disappears or appears must be meant, and stand in the changelog."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tallyveil
+from tallyveil import accounting, noise, safetab, spine, subspace
+
+PUBLIC = [
+    "Plan",
+    "Release",
+    "TallyveilError",
+    "__version__",
+    "accounting",
+    "estimate",
+    "measure",
+    "noise",
+    "open",
+    "plan",
+    "run",
+    "safetab",
+    "spine",
+    "subspace",
+]
+
+
+def test_the_names_of_the_package():
+    assert sorted(tallyveil.__all__) == sorted(PUBLIC)
+    assert dir(tallyveil) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("module", [tallyveil, accounting, noise, safetab, spine, subspace])
+def test_every_name_is_there(module):
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
+
+
+def test_the_package_alone_imports_no_room():
+    code = "import sys, tallyveil; print([name for name in sys.modules if name.startswith('tallyveil')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "['tallyveil.version', 'tallyveil']"
+
+
+def test_no_room_has_the_name_of_a_function():
+    """A room would take its place as soon as it is imported."""
+    import tallyveil.cli.main
+    import tallyveil.execution.topdown.run
+    import tallyveil.plans.release
+
+    assert all(callable(getattr(tallyveil, name)) for name in ("plan", "run", "measure", "estimate", "open"))
