@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest coverage soak lint benchmark benchmark-long clean
+.PHONY: demo test test-oldest coverage soak lint docs benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -51,6 +51,14 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+# The site is docs/_build/index.html. Its notebooks are executed; a warning is an error.
+docs: $(VENV)/.installed-docs
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build
 
 # Small sizes, some minutes; `make benchmark NAMES="noise spine"` runs only those.
 benchmark: $(VENV)/.installed-dev

@@ -6,8 +6,9 @@ from enum import StrEnum
 class Neighbours(StrEnum):
     """The relation under which two populations are neighbours.
 
-    BOUNDED: one record changes its value; the number of records stays the same (one record leaves a cell and
-        one enters another). The 2020 Census used this one, within a state.
+    BOUNDED: one record changes its value; the number of records stays the same, since the record leaves a cell and
+    enters another. The 2020 Census used this one, within a state.
+
     UNBOUNDED: one record is added or removed.
 
     A *partition query* counts each record in at most one of its answers, by one. Every cost in this package starts

@@ -1,6 +1,6 @@
 """The only way in which true counts leave the wall without noise, for evaluation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,16 +43,19 @@ def declassify_truth(
     spine: Spine,
     ledger: Ledger,
     reason: str,
+    numbers: Collection[str] = (),
 ) -> tuple[PublicCounts, ...]:
     """Return the true counts of every geolevel, after recording this in the ledger.
 
     Args:
-        path, geocode, count, columns, schema, spine: As in `read_records`.
+        path, geocode, count, columns, schema, spine, numbers: As in `read_records`.
         ledger: Ledger of the release. A non-private event is written to it before anything is returned.
         reason: The reason in words, for the ledger.
     Privacy: none. Everything computed from the result must be marked as not private.
     """
-    finest = read_records(path, geocode=geocode, count=count, columns=columns, schema=schema, spine=spine)
+    finest = read_records(
+        path, geocode=geocode, count=count, columns=columns, schema=schema, spine=spine, numbers=numbers
+    )
     _enter(ledger, reason)
     return tuple(
         PublicCounts(level.geolevel, level.offsets, level.cells, level.counts)

@@ -1,7 +1,7 @@
 """Reads records: from a table to the true histogram, with errors that show no record."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tallyveil.storage.read import collect_batches, require_counts, require_leve
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.counts import TripletSum
 from tallyveil.universe.limits import LARGEST_COUNT
+from tallyveil.universe.ranges import bins_of, ranges_of
 from tallyveil.universe.schema import Schema
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ def read_records(
     columns: Mapping[str, str],
     schema: Schema,
     spine: Spine,
+    numbers: Collection[str] = (),
 ) -> ConfidentialHistogram:
     """Read a table of records, in batches, into the true histogram of the finest geolevel.
 
@@ -42,6 +44,7 @@ def read_records(
         columns: Column of every attribute, by attribute name. Its values are names of levels.
         schema: The universe that the records must fit.
         spine: The hierarchy that must contain their geocodes.
+        numbers: Attributes whose columns hold whole numbers. Their levels are ranges.
     Raises:
         SchemaError: a value is not a level of its attribute, a count is negative, missing or fractional, counts are too
             large (`LARGEST_COUNT`), or a record lies in a structural zero.
@@ -55,9 +58,10 @@ def read_records(
     require_levels(frame, list(columns.values()), path, "records")
     if count is not None:
         require_counts(frame, count, path, "records")
-    found = _Problems(path, geocode, count, columns, schema, spine)
+    found = _Problems(path, geocode, count, columns, schema, spine, numbers)
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
-    for batch in collect_batches(frame.select(_coded(geocode, count, columns, schema)), path, "records"):
+    coded = [*_coded_places(geocode, count), *_coded_levels(columns, schema, numbers)]
+    for batch in collect_batches(frame.select(coded), path, "records"):
         counts = batch[WEIGHT] if count else None
         rows = spine.locate(spine.finest, batch[GEOCODE])
         sound = found.look(batch, rows, counts)
@@ -72,19 +76,39 @@ def read_records(
     return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
 
 
-def _coded(geocode: str, count: str | None, columns: Mapping[str, str], schema: Schema) -> list[pl.Expr]:
-    """The geocode as text, level codes (null for an unknown level), and the count (null if it is not an integer)."""
+def _coded_places(geocode: str, count: str | None) -> list[pl.Expr]:
+    """The geocode as text, and the count (null if it is not an integer)."""
     coded = [pl.col(geocode).cast(pl.String).alias(GEOCODE)]
+    return coded if count is None else [*coded, _whole_number(count).alias(WEIGHT)]
+
+
+def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collection[str]) -> list[pl.Expr]:
+    """The level codes; null for an unknown level, and for a number in no range."""
+    coded = []
     for attribute in schema.attributes:
-        levels = pl.Enum(list(attribute.levels))
-        code = pl.col(columns[attribute.name]).cast(pl.String).cast(levels, strict=False).to_physical()
+        column = columns[attribute.name]
+        if attribute.name in numbers:
+            begins, levels = bins_of(ranges_of(attribute.levels, attribute.name))
+            bins = (
+                _whole_number(column).cut([float(begin) for begin in begins], left_closed=True).to_physical()
+            )
+            code = bins.replace_strict(range(len(levels)), levels, default=None, return_dtype=pl.UInt32)
+        else:
+            code = (
+                pl.col(column)
+                .cast(pl.String)
+                .cast(pl.Enum(list(attribute.levels)), strict=False)
+                .to_physical()
+            )
         coded.append(code.alias(_code_column(attribute.name)))
-    if count is not None:
-        # A count that is not an integer becomes null and is refused below. A strict cast would quote it in its error.
-        whole = pl.col(count).cast(pl.Int64, strict=False)
-        exact = whole.cast(pl.Float64) == pl.col(count).cast(pl.Float64, strict=False)
-        coded.append(pl.when(exact).then(whole).alias(WEIGHT))
     return coded
+
+
+def _whole_number(column: str) -> pl.Expr:
+    """A column as integers. What is no integer becomes null and is refused later. A strict cast would quote it."""
+    whole = pl.col(column).cast(pl.Int64, strict=False)
+    exact = whole.cast(pl.Float64) == pl.col(column).cast(pl.Float64, strict=False)
+    return pl.when(exact).then(whole)
 
 
 def _code_column(attribute: str) -> str:
@@ -106,6 +130,7 @@ class _Problems:
     columns: Mapping[str, str]
     schema: Schema
     spine: Spine
+    numbers: Collection[str] = ()
     bad_counts: bool = False
     bad_attributes: set[str] = field(default_factory=set)
     bad_geocodes: bool = False
@@ -166,10 +191,14 @@ class _Problems:
         shown = ", ".join(attribute.levels[:12]) + (", ..." if attribute.size > 12 else "")
         return SchemaError(
             f"column '{self.columns[attribute.name]}' of the records file {self.path} has values (or nulls) that are "
-            f"not levels of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. Recode the "
-            "column, or add the level to the schema.",
+            f"{self._what(attribute)} of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. "
+            "Recode the column, or add the level to the schema.",
             code="unknown-level",
         )
+
+    def _what(self, attribute: Attribute) -> str:
+        """What the values of a column should be."""
+        return "not whole numbers in a range" if attribute.name in self.numbers else "not levels"
 
     def _size_problem(self) -> SchemaError:
         return SchemaError(

@@ -32,6 +32,7 @@ from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.universe.names import check_areas
+from tallyveil.universe.ranges import ranges_of
 from tallyveil.universe.schema import Schema
 
 
@@ -103,7 +104,11 @@ def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:
             code="unknown-attribute",
         )
     columns = tuple((name, file.records.columns.get(name, name)) for name in schema.attribute_names)
-    return RecordsInput(folder / file.records.path, file.records.geocode, file.records.count, columns)
+    numbers = tuple(dict.fromkeys(file.records.numbers))
+    for name in numbers:
+        ranges_of(schema.attribute(name, "[records] numbers").levels, name)
+    records = file.records
+    return RecordsInput(folder / records.path, records.geocode, records.count, columns, numbers)
 
 
 def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:

@@ -31,6 +31,10 @@ class RecordsTable(Table):
     columns: dict[str, Name] = Field(
         default_factory=dict, description="Column of each attribute whose column has another name."
     )
+    numbers: list[Name] = Field(
+        default_factory=list,
+        description='Attributes whose columns hold whole numbers. Their levels are ranges, such as "18-24" or "85+".',
+    )
 
 
 class GeographyTable(Table):

@@ -27,12 +27,14 @@ class RecordsInput:
         geocode: Column holding the geocode of the finest geolevel.
         count: Column of non-negative counts, or None for one row for each person.
         columns: Column of each attribute, by attribute name.
+        numbers: Attributes whose columns hold whole numbers. Their levels are ranges (`tallyveil.universe.ranges`).
     """
 
     path: Path
     geocode: str
     count: str | None
     columns: tuple[tuple[str, str], ...]
+    numbers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

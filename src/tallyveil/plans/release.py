@@ -135,6 +135,7 @@ class ReleasePlan:
                 "geocode": self.records.geocode,
                 "count": self.records.count,
                 "columns": dict(self.records.columns),
+                **({"numbers": list(self.records.numbers)} if self.records.numbers else {}),
             },
             "geolevels": list(self.geolevels),
             "mechanism": self.strategy.mechanism.value,

@@ -42,7 +42,7 @@ _SHAPE: Final = {
         "recodes": [{"name": str, "attribute": str, "groups": _GROUPS}],
         "structural_zeros": [{"name": str, "cells": _GROUPS}],
     },
-    "records": {"geocode": str, "count": TEXT_OR_NONE, "columns": Each(str)},
+    "records": {"geocode": str, "count": TEXT_OR_NONE, "columns": Each(str), "numbers": Perhaps([str])},
     "geolevels": [str],
     "mechanism": str,
     "neighbours": str,
@@ -168,7 +168,11 @@ def _read(plan: JsonObject) -> ReleasePlan:
         name=check_name(plan["name"], "release"),
         schema=schema,
         records=RecordsInput(
-            Path(), records["geocode"], records.get("count"), tuple(records["columns"].items())
+            Path(),
+            records["geocode"],
+            records.get("count"),
+            tuple(records["columns"].items()),
+            tuple(records.get("numbers", ())),
         ),
         geography=GeographyInput(Path(), "", geolevels, None, None),
         # The estimator adds up in the order of the queries, so this order must be the one of the release plan.

@@ -73,8 +73,7 @@ class RunPlan:
             total_only: Whether total-only groups are a separate case. If not, every group counts as split, which is not
                 a bound but has a single loss law.
         Source: SafeTab (Haney et al.), Theorems 1 to 3. A record is in the same iterations at every geography of a
-        view.
-            So its groups of an iteration are either all split or all total-only.
+            view. So its groups of an iteration are either all split or all total-only.
         """
         by_view: dict[tuple[int, bool], list[LevelSet]] = {}
         for one in self.sets:

@@ -182,3 +182,41 @@ def test_words_kept_once_read_the_same(tmp_path, kind):
     frame = pl.read_parquet(path)
     frame.with_columns(pl.col("geocode").cast(kind), pl.col("age").cast(pl.Categorical)).write_parquet(path)
     assert read(path).digest() == digest
+
+
+AGES = Schema("ages", (Attribute("age", ("18-64", "0-17", "65-84", "90+")),))
+
+
+def read_ages(path: Path, ages: object, *, strict: bool = True) -> ConfidentialHistogram:
+    frame = pl.DataFrame({"geocode": ["A1"] * len(ages), "years": pl.Series(ages, strict=strict)})
+    frame.write_parquet(path) if path.suffix == ".parquet" else frame.write_csv(path)
+    return read_records(
+        path,
+        geocode="geocode",
+        count=None,
+        columns={"age": "years"},
+        schema=AGES,
+        spine=SPINE,
+        numbers=("age",),
+    )
+
+
+@pytest.mark.parametrize("name", ["records.parquet", "records.csv"])
+@pytest.mark.parametrize(
+    "ages", [[0, 17, 18, 64, 65, 84, 90, 10**12], ["0", "17", "18", "64", "65", "84", "90", "118"]]
+)
+def test_numbers_are_put_into_their_ranges(tmp_path, name, ages):
+    histogram = read_ages(tmp_path / name, ages)
+    assert dict(zip(histogram.cells.tolist(), histogram.counts.tolist(), strict=True)) == {
+        0: 2, 1: 2, 2: 2, 3: 2
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("age", [85, -1, 17.5, float("nan"), float("inf"), None, "17x", "", CANARY, "1e1"])
+def test_a_number_in_no_range_is_not_shown(tmp_path, age):
+    with pytest.raises(SchemaError, match="not whole numbers in a range of attribute 'age'") as caught:
+        read_ages(
+            tmp_path / "records.parquet", ["18", age] if isinstance(age, str) else [18, age], strict=False
+        )
+    assert CANARY not in str(caught.value)
+    assert caught.value.code == "unknown-level"

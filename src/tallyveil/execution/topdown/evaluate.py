@@ -59,6 +59,7 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
             geocode=plan["records"]["geocode"],
             count=plan["records"]["count"],
             columns=plan["records"]["columns"],
+            numbers=plan["records"].get("numbers", ()),
             schema=schema,
             spine=spine,
             ledger=ledger,

@@ -149,6 +149,7 @@ def read_histograms(plan: ReleasePlan, spine: Spine) -> tuple[ConfidentialHistog
         geocode=records.geocode,
         count=records.count,
         columns=dict(records.columns),
+        numbers=records.numbers,
         schema=plan.schema,
         spine=spine,
     )
