@@ -22,6 +22,7 @@ from tallyveil.cli.estimate import estimate
 from tallyveil.cli.evaluate import evaluate
 from tallyveil.cli.explain import explain
 from tallyveil.cli.geography import geography
+from tallyveil.cli.init import init
 from tallyveil.cli.intervals import intervals
 from tallyveil.cli.measure import measure
 from tallyveil.cli.plan import plan
@@ -52,6 +53,7 @@ app = typer.Typer(
 
 for command in (
     demo,
+    init,
     plan,
     run,
     measure,

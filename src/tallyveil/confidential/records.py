@@ -183,7 +183,8 @@ class _Problems:
         return SchemaError(
             f"column '{self.count}' of the records file {self.path} has negative, missing or fractional counts; "
             "wanted integers of 0 or more. Correct or remove those rows (filter the column for values below 0, "
-            "nulls and fractions to find them).",
+            "nulls and fractions to find them). Survey weights cannot be released: leave count out, and count the "
+            "records of the sample.",
             code="bad-counts",
         )
 

@@ -1,7 +1,5 @@
 """Advice on how a plan could be improved at the same cost; `tallyveil plan` and the report show it."""
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,9 +10,8 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
 from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.storage.toml_text import toml_key, toml_table
 from tallyveil.universe.presets import schema_from_mapping
-
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -174,32 +171,22 @@ def strategy_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
     return "\n\n".join(
         [
             "# Put these tables in the place of your [strategy] and [estimation]. If your [strategy] gives the budget\n"
-            "# of Gaussian noise as epsilon, keep that line instead of rho.\n" + _table("strategy", budget),
-            _table("strategy.geolevels", shares["geolevels"]),
-            *(_table(f"strategy.queries.{_key(level)}", own) for level, own in shares["queries"].items()),
-            _table(
+            "# of Gaussian noise as epsilon, keep that line instead of rho.\n"
+            + toml_table("strategy", budget),
+            toml_table("strategy.geolevels", shares["geolevels"]),
+            *(
+                toml_table(f"strategy.queries.{toml_key(level)}", own)
+                for level, own in shares["queries"].items()
+            ),
+            toml_table(
                 "estimation",
                 {key: first[key] for key in ("slack", "rounding_target", "values") if key in first},
             ),
-            _table("estimation.passes", passes),
-            _table("estimation.rounding", rounding),
+            toml_table("estimation.passes", passes),
+            toml_table("estimation.rounding", rounding),
         ]
     )
 
 
 def _measured(strategy: Strategy, geolevel: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name in strategy.queries(geolevel)]
-
-
-def _table(name: str, entries: Mapping[str, Any]) -> str:
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in entries.items()]
-    return "\n".join([f"[{name}]", *lines])
-
-
-def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _value(name)
-
-
-def _value(value: Any) -> str:
-    """Text and lists of text, which TOML writes as JSON does, except for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -1,0 +1,150 @@
+"""A first release file: from public metadata alone, and one that plans and runs."""
+
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tallyveil
+
+CANARY = "canary-31"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """Records, a geography and a codebook."""
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(
+        {
+            "area": ["A1", "A1", "B2"],
+            "age": [7, 40, 90],
+            "home": ["house", CANARY, "house"],
+            "n": [3, 1, 2],
+            "weight": [1.5, 1.0, 2.0],
+        }
+    ).write_parquet("people.parquet")
+    pl.DataFrame({"area": ["A1", "A2", "B2"], "region": ["A", "A", "B"]}).write_csv("areas.csv")
+    pl.DataFrame({"attribute": ["home", "home"], "level": ["house", CANARY]}).write_csv("codebook.csv")
+    return tmp_path
+
+
+PLACES = ["--geography", "areas.csv", "--geocode", "area", "--geolevels", "Region=1,Area"]
+
+
+@pytest.fixture
+def made(folder, command):
+    """Runs `tallyveil init` on the records, and gives what the file says."""
+
+    def run(*flags: str, places: list[str] = PLACES, records: str = "people.parquet") -> dict:
+        Path("release.toml").unlink(missing_ok=True)
+        command("init", records, *places, *(flags if "--epsilon" in flags else ("--rho", "1/2", *flags)))
+        return tomllib.loads(Path("release.toml").read_text())
+
+    return run
+
+
+def test_a_codebook_and_ranges(made, command):
+    content = made("--codebook", "codebook.csv", "--ranges", "age=0-17,18-64,65+")
+    assert [one["name"] for one in content["schema"]["attributes"]] == ["home", "age"]
+    assert content["records"] == {"path": "people.parquet", "geocode": "area", "numbers": ["age"]}
+    assert content["geography"]["prefix_lengths"] == [1, 2]
+    made_release = tallyveil.run("release.toml", "out", insecure_test_key="k")
+    assert made_release.table("Region", "age")["age"].unique().sort().to_list() == ["0-17", "18-64", "65+"]
+
+
+def test_bands_counts_units_and_a_pure_budget(made):
+    content = made(
+        *(
+            "--bands",
+            "age=0:5:85",
+            "--count",
+            "n",
+            "--epsilon",
+            "2",
+            "--unit",
+            "family",
+            "--units",
+            "families",
+        ),
+        *("--name", "ages", "--neighbours", "unbounded"),
+        places=["--geography", "areas.csv", "--geocode", "area", "--geolevels", "Region=region,Area"],
+    )
+    (age,) = content["schema"]["attributes"]
+    assert len(age["levels"]) == 18
+    assert (age["levels"][0], age["levels"][-2:]) == ("0-4", ["80-84", "85+"])
+    assert content["schema"]["unit"] == "family"
+    assert content["geography"]["parent_columns"] == ["region"]
+    assert content["privacy"] == {
+        "neighbours": "unbounded",
+        "mechanism": "discrete_laplace",
+        "epsilon": "2",
+    }
+    assert content["strategy"]["queries"]["*"] == {"total": "1/3", "detailed": "2/3"}
+    assert tallyveil.run("release.toml", "out", insecure_test_key="k").name == "ages"
+
+
+def test_levels_come_from_a_sample(made):
+    pl.DataFrame({"area": ["X"] * 2, "home": ["tent", "house"], "n": [1, 1]}).write_csv("sample.csv")
+    content = made("--sample", "sample.csv", "--count", "n")
+    assert content["schema"]["attributes"] == [{"name": "home", "levels": ["house", "tent"]}]
+
+
+def test_levels_come_from_records_only_if_told_so(made, command):
+    said = command("init", "people.parquet", *PLACES, "--rho", "1", "--attributes", "home", code=2)
+    assert "Levels are not guessed from confidential records" in " ".join(said.split())
+    assert CANARY not in said
+    content = made("--levels-from-records", "--attributes", "home")
+    assert content["schema"]["attributes"][0]["levels"] == [CANARY, "house"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (["--count", "weight"], 2, "no fixed sensitivity"),
+        (["--ranges", "age=0-17,17+"], 3, "share a number"),
+        (["--ranges", "age"], 2, "wanted COLUMN="),
+        (["--bands", "age=0:5:86"], 2, "wanted START:WIDTH:LAST"),
+        (["--bands", "age=5:0:85"], 2, "wanted START:WIDTH:LAST"),
+        (["--numbers", "age"], 2, "--numbers names age"),
+        (["--attributes", "home,sex"], 2, "which levels sex has"),
+        (["--sample", "areas.csv"], 2, "exclude each other"),
+        (["--epsilon", "2"], 2, "not both"),
+        (["--ranges", "years=0-9"], 2, "column"),
+    ],
+)
+def test_mistakes_are_named_and_write_nothing(folder, command, flags, code, said):
+    given = ["--codebook", "codebook.csv", *flags]
+    found = command("init", "people.parquet", *PLACES, "--rho", "1/2", *given, code=code)
+    assert said in " ".join(found.split())
+    assert CANARY not in found
+    assert not Path("release.toml").exists()
+
+
+@pytest.mark.parametrize("flag", ["--geography", "--geocode", "--geolevels", "--rho"])
+def test_without_a_terminal_a_missing_flag_is_named(folder, command, flag):
+    flags = [*PLACES, "--rho", "1/2"]
+    place = flags.index(flag)
+    del flags[place : place + 2]
+    said = command("init", "people.parquet", *flags, "--codebook", "codebook.csv", code=2)
+    assert f"give {flag}." in " ".join(said.split())
+
+
+@pytest.mark.parametrize("text", ["Area=2", "Region=1,Town=town,Area", "Region,Area", "=1,Area", ""])
+def test_geolevels_that_make_no_sense(folder, command, text):
+    flags = [*PLACES[:-1], text, "--rho", "1", "--codebook", "codebook.csv"]
+    assert "--geolevels has" in command("init", "people.parquet", *flags, code=2)
+
+
+def test_a_file_that_is_there_stays(folder, command):
+    Path("release.toml").write_text("mine")
+    flags = [*PLACES, "--rho", "1", "--codebook", "codebook.csv"]
+    assert "file-taken" in command("init", "people.parquet", *flags, code=8)
+    assert Path("release.toml").read_text() == "mine"
+    assert "name the table of records" in command("init", code=2)
+
+
+def test_hostile_names_are_written_as_they_are(made):
+    pl.DataFrame({"attribute": ["home"] * 2, "level": ['a"b\\c\n', "é = ]"]}).write_parquet("odd.parquet")
+    content = made("--codebook", "odd.parquet")
+    assert content["schema"]["attributes"][0]["levels"] == ['a"b\\c\n', "é = ]"]
