@@ -88,7 +88,7 @@ def _refuse_weights(kind: pl.DataType, asked: Asked) -> None:
     if kind.is_float():
         raise ConfigError(
             f"column {asked.count!r} of the records file {asked.records} holds decimal numbers, such as survey "
-            "weights. A weighted count has no fixed sensitivity, so it cannot be released. Leave --count out to count the "
-            "records of the sample, or store the counts as whole numbers.",
+            "weights. A weighted count has no fixed sensitivity, so it cannot be released. Leave --count out to "
+            "count the records of the sample, or store the counts as whole numbers.",
             code="fractional-weights",
         )
