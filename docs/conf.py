@@ -33,7 +33,7 @@ html_static_path: list[str] = []
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
-nb_execution_mode = "cache"
+nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
