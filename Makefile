@@ -56,9 +56,9 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
-# The site is docs/_build/index.html. Its notebooks are executed; a warning is an error.
+# The site is docs/_build/html/index.html. Its notebooks are executed; a warning is an error.
 docs: $(VENV)/.installed-docs
-	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build/html
 
 # Small sizes, some minutes; `make benchmark NAMES="noise spine"` runs only those.
 benchmark: $(VENV)/.installed-dev

@@ -63,7 +63,7 @@ def as_restructured_text(
     """Docstrings are plain text with a little Markdown. A bar there is an absolute value or the edge of a table."""
     for number, line in enumerate(lines):
         row = line.lstrip()
-        if row.startswith("| ") and row.endswith("|"):
+        if row.startswith("|") and row.rstrip().endswith("|") and row.count("|") > 2:
             cells = [cell.strip() for cell in row.strip("|").split("|")]
             lines[number] = "" if set("".join(cells)) == {"-"} else f"- {', '.join(cells)}"
         else:
