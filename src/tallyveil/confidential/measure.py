@@ -98,7 +98,7 @@ class Measurer:
         laws = self.allocation.laws(wanted.geolevel, wanted.queries[q].name)
         own = position[int(wanted.child_begin[0]) : int(wanted.child_begin[-1])]
         if own.size and own.min() == own.max() and own[0] in laws:
-            out[:] = self.noise.at(laws[int(own[0])], *number, geounits, answers)
+            self.noise.at(laws[int(own[0])], *number, geounits, answers, out)
             return
         share_of = position[geounits]
         drawn = 0
@@ -106,7 +106,7 @@ class Measurer:
             here = share_of == share
             n_here = int(np.count_nonzero(here))
             if n_here == len(out):
-                out[:] = self.noise.at(law, *number, geounits, answers)
+                self.noise.at(law, *number, geounits, answers, out)
             elif n_here:
                 out[here] = self.noise.at(law, *number, geounits[here], answers[here])
             drawn += n_here

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Integers, Uint16s, Words
+from tallyveil.arrays import Int32s, Integers, Uint16s, Words
 from tallyveil.kernels.compiled import njit
 
 
@@ -26,6 +26,20 @@ class Blocks(NamedTuple):
     """
 
     first: int
+    lanes: Uint16s
+
+
+class ScatteredBlocks(NamedTuple):
+    """Encrypted blocks of a run of scattered draws.
+
+    Attributes:
+        first: The first draw of the run.
+        block_of: Number of each draw's block among the blocks.
+        lanes: The blocks, 8 lanes each.
+    """
+
+    first: int
+    block_of: Int32s
     lanes: Uint16s
 
 
@@ -80,30 +94,43 @@ def dense_addresses_reference(
 
 @njit(nogil=True, cache=True)
 def scattered_addresses(
-    high: np.uint64, geounits: Integers, answers: Integers, first: int, n_blocks: int, addresses: Words
-) -> None:
-    """Write the address of the block that holds each of the scattered answers first..first + n_blocks.
+    high: np.uint64, geounits: Integers, answers: Integers, first: int, addresses: Words, block_of: Int32s
+) -> int:
+    """Write the addresses of the blocks that hold scattered answers. Neighbours in one block share its address.
 
     Args:
         high: High word without geounit.
         geounits: [n].
         answers: [n].
         first: Answer to begin with.
-        n_blocks: Answers, one block each.
-        addresses: Output, [at least 2 n_blocks].
+        addresses: Output, [at least 2 block_of.size].
+        block_of: Output, for each answer from `first` on, the number of its block among those written.
+    Returns:
+        How many addresses are written.
     """
-    for i in range(n_blocks):
-        addresses[2 * i] = np.uint64(answers[first + i] >> 3)
-        addresses[2 * i + 1] = high | np.uint64(geounits[first + i])
+    last = -1
+    for i in range(block_of.size):
+        low, word = np.uint64(answers[first + i] >> 3), high | np.uint64(geounits[first + i])
+        if i == 0 or low != addresses[2 * last] or word != addresses[2 * last + 1]:
+            last += 1
+            addresses[2 * last] = low
+            addresses[2 * last + 1] = word
+        block_of[i] = last
+    return last + 1
 
 
 def scattered_addresses_reference(
-    high: np.uint64, geounits: Integers, answers: Integers, first: int, n_blocks: int, addresses: Words
-) -> None:
+    high: np.uint64, geounits: Integers, answers: Integers, first: int, addresses: Words, block_of: Int32s
+) -> int:
     """Specification of `scattered_addresses`."""
-    part = slice(first, first + n_blocks)
-    addresses[0 : 2 * n_blocks : 2] = (answers[part] // 8).astype(np.uint64)
-    addresses[1 : 2 * n_blocks : 2] = high | geounits[part].astype(np.uint64)
+    part = slice(first, first + block_of.size)
+    low, word = (answers[part] // 8).astype(np.uint64), high | geounits[part].astype(np.uint64)
+    new = np.append(True, (np.diff(low) != 0) | (np.diff(word) != 0))[: block_of.size]
+    block_of[:] = np.cumsum(new) - 1
+    n_blocks = int(np.count_nonzero(new))
+    addresses[0 : 2 * n_blocks : 2] = low[new]
+    addresses[1 : 2 * n_blocks : 2] = word[new]
+    return n_blocks
 
 
 @njit(nogil=True, cache=True)
@@ -158,7 +185,7 @@ def scattered_refinement(
     high: np.uint64,
     geounits: Integers,
     answers: Integers,
-    blocks: Blocks,
+    blocks: ScatteredBlocks,
     positions: Integers,
     out: Refinement,
 ) -> None:
@@ -168,15 +195,15 @@ def scattered_refinement(
         high: High word without geounit, of the refinement kind.
         geounits: [n].
         answers: [n].
-        blocks: Encrypted blocks, one a draw, among them those of the draws at `positions`.
+        blocks: Encrypted blocks, among them those of the draws at `positions`.
         positions: [m], places of the draws among the n.
         out: Output.
     """
-    first, lanes = blocks
+    first, block_of, lanes = blocks
     addresses, cells = out
     for i in range(positions.size):
         position = positions[i]
-        cells[i] = lanes[8 * (position - first) + (answers[position] & 7)]
+        cells[i] = lanes[8 * block_of[position - first] + (answers[position] & 7)]
         addresses[2 * i] = np.uint64(answers[position]) << np.uint64(16)
         addresses[2 * i + 1] = high | np.uint64(geounits[position])
 
@@ -185,12 +212,13 @@ def scattered_refinement_reference(
     high: np.uint64,
     geounits: Integers,
     answers: Integers,
-    blocks: Blocks,
+    blocks: ScatteredBlocks,
     positions: Integers,
     out: Refinement,
 ) -> None:
     """Specification of `scattered_refinement`."""
     drawn = answers[positions]
-    out.cells[: positions.size] = blocks.lanes[8 * (positions - blocks.first) + drawn % 8]
+    own = blocks.block_of[positions - blocks.first].astype(np.int64)
+    out.cells[: positions.size] = blocks.lanes[8 * own + drawn % 8]
     out.addresses[0 : 2 * positions.size : 2] = (drawn << 16).astype(np.uint64)
     out.addresses[1 : 2 * positions.size : 2] = high | geounits[positions].astype(np.uint64)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -97,8 +98,15 @@ def answers_on_support(
 
 def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32s:
     """For each cell of the schema, the answer in which it counts, or -1 for none; int32, shape (Q, n_cells)."""
-    cells = np.arange(n_cells, dtype=np.int64)
-    return np.array([group.answers_of(cells) for group in queries], np.int32).reshape(len(queries), n_cells)
+    return np.array([_answer_table(group) for group in queries], np.int32).reshape(len(queries), n_cells)
+
+
+@lru_cache(maxsize=128)
+def _answer_table(group: QueryGroup) -> Int32s:
+    """The answer of every cell. Every chunk of families asks for it, so it is kept."""
+    table = group.answers_of(np.arange(group.n_cells, dtype=np.int64)).astype(np.int32)
+    table.setflags(write=False)
+    return table
 
 
 def measure_one_by_one(source: MeasurementSource, wanted: FamilyAnswers) -> Integers:

@@ -155,6 +155,7 @@ class NoiseSource:
         query: int,
         geounits: npt.ArrayLike,
         answers: npt.ArrayLike,
+        out: npt.NDArray[np.int64] | None = None,
     ) -> npt.NDArray[np.int64]:
         """Noise at scattered addresses: the value of `dense` at row geounits[i] and column answers[i].
 
@@ -163,7 +164,8 @@ class NoiseSource:
             geolevel: 0 (root) to 255.
             query: Number of the query group in the plan, 0 to 65535.
             geounits: [n], each 0 to 2**36 - 1.
-            answers: [n], each 0 to 2**48 - 1.
+            answers: [n], each 0 to 2**48 - 1. Answers of one geounit that follow each other are drawn fastest.
+            out: Array to write to, int64 [n]; by default a new one.
         Returns:
             int64 [n].
         Raises:
@@ -175,7 +177,9 @@ class NoiseSource:
                 f"NoiseSource.at: got {rows.size} geounits for {columns.size} answers, wanted as many of one as of "
                 "the other."
             )
-        out: npt.NDArray[np.int64] = np.empty(rows.size, dtype=np.int64)
+        if out is None:
+            out = np.empty(rows.size, dtype=np.int64)
+        _check_output(out.reshape(-1, 1), (rows.size, 1), ("int64",))
         draws = ScatteredDraws(
             high=high_word(CELLS, geolevel, query),
             refined_high=high_word(REFINEMENT, geolevel, query),
@@ -260,11 +264,10 @@ class NoiseSource:
 
     def _draw(self, table: InversionTable, draws: Draws) -> None:
         with self._workspace() as work:
-            for first in range(0, draws.n_blocks, CHUNK_BLOCKS):
-                n_blocks = min(CHUNK_BLOCKS, draws.n_blocks - first)
-                draws.write_addresses(work, first, n_blocks)
-                work.cells.encrypt(n_blocks)
-                n_open = draws.look_up(work, table, first, n_blocks)
+            for first in range(0, draws.n_steps, CHUNK_BLOCKS):
+                n_steps = min(CHUNK_BLOCKS, draws.n_steps - first)
+                work.cells.encrypt(draws.write_addresses(work, first, n_steps))
+                n_open = draws.look_up(work, table, first, n_steps)
                 for start in range(0, n_open, REFINED_BLOCKS):
                     places = work.positions[start : min(start + REFINED_BLOCKS, n_open)]
                     draws.write_refinement(work, first, places)

@@ -27,13 +27,27 @@ def test_dense_addresses(per_geounit: int, first: int, n_blocks: int) -> None:
     assert np.all(fast[2 * n_blocks :] == 99)
 
 
-@pytest.mark.parametrize(("first", "n_blocks"), [(0, 40), (13, 20), (39, 1)])
-def test_scattered_addresses(first: int, n_blocks: int) -> None:
-    fast, plain = unwritten(100), unwritten(100)
-    kernels.scattered_addresses(HIGH, GEOUNITS, ANSWERS, first, n_blocks, fast)
-    kernels.scattered_addresses_reference(HIGH, GEOUNITS, ANSWERS, first, n_blocks, plain)
-    np.testing.assert_array_equal(fast, plain)
-    assert np.all(fast[2 * n_blocks :] == 99)
+@pytest.mark.parametrize("neighbours", [False, True])
+@pytest.mark.parametrize(("first", "n_draws"), [(0, 40), (13, 20), (39, 1), (7, 0)])
+def test_scattered_addresses(neighbours: bool, first: int, n_draws: int) -> None:
+    geounits, answers = (GEOUNITS // (1 << 33), np.arange(40) * 3) if neighbours else (GEOUNITS, ANSWERS)
+    results = []
+    for kernel in (kernels.scattered_addresses, kernels.scattered_addresses_reference):
+        addresses, block_of = unwritten(100), np.full(n_draws, -1, np.int32)
+        n_blocks = kernel(HIGH, geounits, answers, first, addresses, block_of)
+        results.append((addresses, block_of))
+        assert np.all(addresses[2 * n_blocks :] == 99)
+        own = addresses.reshape(-1, 2)[block_of]
+        np.testing.assert_array_equal(own[:, 0], answers[first : first + n_draws] // 8)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+def test_neighbours_in_one_block_share_its_address() -> None:
+    geounits, answers = np.array([1, 1, 1, 2, 1]), np.array([6, 7, 8, 8, 9])
+    addresses, block_of = unwritten(10), np.zeros(5, np.int32)
+    assert kernels.scattered_addresses(HIGH, geounits, answers, 0, addresses, block_of) == 4
+    assert block_of.tolist() == [0, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("n_answers", [1, 8, 13, 64])
@@ -52,13 +66,12 @@ def test_dense_refinement(n_answers: int) -> None:
 
 
 def test_scattered_refinement() -> None:
-    places = np.array([11, 12, 30, 39])
+    places, block_of = np.array([11, 12, 30, 39]), np.repeat(np.arange(10, dtype=np.int32), 3)
     results = []
     for kernel in (kernels.scattered_refinement, kernels.scattered_refinement_reference):
         addresses, cells = unwritten(10), np.zeros(6, dtype=np.uint16)
-        kernel(
-            HIGH, GEOUNITS, ANSWERS, kernels.Blocks(10, LANES), places, kernels.Refinement(addresses, cells)
-        )
+        blocks = kernels.ScatteredBlocks(10, block_of, LANES)
+        kernel(HIGH, GEOUNITS, ANSWERS, blocks, places, kernels.Refinement(addresses, cells))
         results.append((addresses, cells))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
