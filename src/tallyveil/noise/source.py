@@ -179,7 +179,7 @@ class NoiseSource:
             )
         if out is None:
             out = np.empty(rows.size, dtype=np.int64)
-        _check_output(out.reshape(-1, 1), (rows.size, 1), ("int64",))
+        _check_output(out[None], (1, rows.size), ("int64",))
         draws = ScatteredDraws(
             high=high_word(CELLS, geolevel, query),
             refined_high=high_word(REFINEMENT, geolevel, query),

@@ -119,6 +119,10 @@ def test_dense_scattered_added_and_narrow_agree(law: Law) -> None:
     np.testing.assert_array_equal(drawn[0], drawn[4])
     rows, answers = np.indices(drawn.shape).reshape(2, -1)
     np.testing.assert_array_equal(noise.at(law, 1, 2, geounits[rows], answers), drawn[rows, answers])
+    shuffled = np.random.default_rng(1).permutation(rows.size)  # neighbours no longer share blocks
+    out = np.empty(rows.size, np.int64)
+    assert noise.at(law, 1, 2, geounits[rows[shuffled]], answers[shuffled], out) is out
+    np.testing.assert_array_equal(out, drawn[rows, answers][shuffled])
     counts = np.arange(drawn.size).reshape(drawn.shape)
     before = counts.copy()
     noise.add_dense(law, 1, 2, geounits, counts)
@@ -313,6 +317,20 @@ def test_output_must_fit(out: np.ndarray) -> None:
     if out.shape != (3, 3):  # its own width is what counts there
         with pytest.raises(SchemaError, match="array to write"):
             noise.add_dense(GAUSSIAN, 0, 0, range(3), out)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros(3, dtype=np.float64),
+        np.zeros(4, dtype=np.int64),
+        np.zeros(6, dtype=np.int64)[::2],
+        np.zeros((3, 1), dtype=np.int64),
+    ],
+)
+def test_output_of_scattered_draws_must_fit(out: np.ndarray) -> None:
+    with pytest.raises(SchemaError, match="array to write"):
+        NoiseSource(KEY).at(GAUSSIAN, 0, 0, [0, 1, 2], [0, 1, 2], out)
 
 
 def test_counts_are_never_in_a_message() -> None:
