@@ -172,26 +172,24 @@ def look_up_dense_reference(
 def look_up_scattered(
     blocks: ScatteredBlocks,
     table: Direct,
-    answers: Integers,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Look up a run of scattered draws.
+    """Look up a run of scattered or listed draws.
 
     Args:
         blocks: Encrypted blocks.
         table: The law's table.
-        answers: [n], which choose the lane.
         out: [n], changed in place.
         positions: Output, places in `out` of the undecided draws. [at least one a draw of the run]
     Returns:
         How many draws are undecided.
     """
-    first, block_of, lanes = blocks
+    first, lane_of, lanes = blocks
     direct, open_mark = table
     n_open = 0
-    for i in range(block_of.size):
-        outcome = direct[lanes[8 * block_of[i] + (answers[first + i] & 7)]]
+    for i in range(lane_of.size):
+        outcome = direct[lanes[lane_of[i]]]
         out[first + i] = outcome
         positions[n_open] = first + i
         n_open += outcome == open_mark
@@ -201,15 +199,12 @@ def look_up_scattered(
 def look_up_scattered_reference(
     blocks: ScatteredBlocks,
     table: Direct,
-    answers: Integers,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
     """Specification of `look_up_scattered`."""
-    lanes = blocks.lanes.reshape(-1, 8)
-    part = slice(blocks.first, blocks.first + blocks.block_of.size)
-    outcomes = table.outcomes[lanes[blocks.block_of, answers[part] % 8]]
-    out[part] = outcomes
+    outcomes = table.outcomes[blocks.lanes[blocks.lane_of]]
+    out[blocks.first : blocks.first + blocks.lane_of.size] = outcomes
     (undecided,) = np.nonzero(outcomes == table.open_mark)
     positions[: undecided.size] = blocks.first + undecided
     return int(undecided.size)

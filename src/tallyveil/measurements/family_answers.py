@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.address import Listed
 from tallyveil.kernels.family.answers import list_answers, spread_answers
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.universe.query_group import QueryGroup
@@ -46,6 +47,11 @@ class FamilyAnswers:
     def n_values(self) -> int:
         """Total number of values."""
         return int(self.value_begin[-1, -1]) if len(self.queries) else 0
+
+    def listed(self, query: int) -> Listed:
+        """The values of one query, as a request for noise."""
+        begin = self.value_begin[query]
+        return Listed(self.answers, self.begin[query], self.child_begin, begin - begin[0])
 
     def addresses(self, query: int) -> tuple[Integers, Integers]:
         """Geounit and answer of every value of one query, in order."""

@@ -1,6 +1,6 @@
-"""The two forms of a request for noise: whole rows of a dense array, and scattered addresses.
+"""The three forms of a request for noise: whole rows of a dense array, scattered addresses, and listed answers of runs.
 
-Both forms do the same three things for a chunk of steps: write the addresses, look up the encrypted bits, and write
+All forms do the same three things for a chunk of steps: write the addresses, look up the encrypted bits, and write
 the refinement addresses of the draws that remain undecided. `NoiseSource` runs the chunks.
 """
 
@@ -13,10 +13,12 @@ import numpy.typing as npt
 from tallyveil.arrays import Integers
 from tallyveil.kernels.address import (
     Blocks,
+    Listed,
     Refinement,
     ScatteredBlocks,
     dense_addresses,
     dense_refinement,
+    listed_addresses,
     scattered_addresses,
     scattered_refinement,
 )
@@ -104,21 +106,19 @@ class ScatteredDraws:
     Attributes:
         high: High word of the cells' addresses, without the geounit.
         refined_high: High word of the refinement addresses, without the geounit.
-        geounits: int64 [n].
-        answers: int64 [n].
+        where: Geounits and answers, int64 [n] each; or listed answers of runs of geounits.
         out: [n].
     """
 
     high: np.uint64
     refined_high: np.uint64
-    geounits: Integers
-    answers: Integers
+    where: tuple[Integers, Integers] | Listed
     out: npt.NDArray[Any]
 
     @property
     def n_steps(self) -> int:
         """Number of draws."""
-        return self.geounits.size
+        return self.out.size
 
     @property
     def add(self) -> bool:
@@ -127,18 +127,19 @@ class ScatteredDraws:
 
     def write_addresses(self, work: Workspace, first: int, n_steps: int) -> int:
         """Write the addresses of the blocks of these draws; see `Draws.write_addresses`."""
-        block_of = work.block_of[:n_steps]
-        return scattered_addresses(
-            self.high, self.geounits, self.answers, first, work.cells.addresses, block_of
-        )
+        lane_of = work.lane_of[:n_steps]
+        if isinstance(self.where, Listed):
+            return listed_addresses(self.high, self.where, first, work.cells.addresses, lane_of)
+        return scattered_addresses(self.high, *self.where, first, work.cells.addresses, lane_of)
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_steps: int) -> int:
         """Look the encrypted blocks up; see `Draws.look_up`."""
-        blocks = ScatteredBlocks(first, work.block_of[:n_steps], work.cells.lanes)
-        return look_up_scattered(blocks, table.first_part, self.answers, self.out, work.positions)
+        blocks = ScatteredBlocks(first, work.lane_of[:n_steps], work.cells.lanes)
+        return look_up_scattered(blocks, table.first_part, self.out, work.positions)
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
         """Write the refinement addresses of the undecided draws at `places` of the output."""
-        blocks = ScatteredBlocks(first, work.block_of, work.cells.lanes)
+        blocks = ScatteredBlocks(first, work.lane_of, work.cells.lanes)
         out = Refinement(work.refinement.addresses, work.refined_cells)
-        scattered_refinement(self.refined_high, self.geounits, self.answers, blocks, places, out)
+        change = self.high ^ self.refined_high
+        scattered_refinement(change, blocks, work.cells.addresses, places, out)

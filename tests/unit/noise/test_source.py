@@ -16,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, TallyveilError
+from tallyveil.kernels.address import Listed
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource, insecure_key
 from tallyveil.noise import source as source_module
 from tallyveil.noise.table import InversionTable
@@ -123,6 +124,10 @@ def test_dense_scattered_added_and_narrow_agree(law: Law) -> None:
     out = np.empty(rows.size, np.int64)
     assert noise.at(law, 1, 2, geounits[rows[shuffled]], answers[shuffled], out) is out
     np.testing.assert_array_equal(out, drawn[rows, answers][shuffled])
+    runs = Listed(np.arange(1001), np.array([0, 0, 1001]), np.array([3, 5, 8]), np.array([0, 0, 3 * 1001]))
+    listed = np.empty(3 * 1001, np.int64)
+    noise.listed(law, 1, 2, runs, listed)
+    np.testing.assert_array_equal(listed.reshape(3, 1001), noise.dense(law, 1, 2, range(5, 8), 1001))
     counts = np.arange(drawn.size).reshape(drawn.shape)
     before = counts.copy()
     noise.add_dense(law, 1, 2, geounits, counts)
