@@ -1,10 +1,21 @@
 """Accuracy of `[estimation] values = "tree"` beside `"own"`, on the same noisy measurements.
 
 The population is the one of `accuracy.py`: Rhode Island's blocks, with 2,016 cells and made-up group quarters and
-races. For every geolevel and every query, and for the areas of an entity table, the sum of |error| over the answers of
-the query is averaged over geounits and keys. Test keys protect nobody.
+races. Releases have the facilities' bounds and are rounded as in production. Spines:
 
-    python benchmarks/tree_values.py [--counts FILE] [--entities FILE] [--keys 4] [--preset NAME] [--query-wise]
+    plain      State, County, Tract, Block_Group and Block as the Bureau draws them
+    optimised  block groups regrouped by entities, as in 2020
+
+All errors are those of published blocks, added up to official geounits and to areas of an entity table. For a query,
+the error of an area is the sum of |error| over the answers. Tables have means over areas and keys, by query, by the
+true size of the area, and by race. For blocks there are also the counts of small groups by their true size. Test keys
+protect nobody.
+
+The State has few answers of a coarse query, so its errors differ much from key to key. `--root-keys` estimates the
+State alone for many keys.
+
+    python benchmarks/tree_values.py [--counts FILE] [--entities FILE] [--keys 4] [--spine optimised] [--json FILE]
+    python benchmarks/tree_values.py --root-keys 200
 """
 
 import os
@@ -16,7 +27,7 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -25,16 +36,53 @@ import polars as pl
 from accuracy_alternatives import World, make_world, matrix_of
 from scipy import sparse
 
+from tallyveil.budget.allocation import allocation_of
+from tallyveil.confidential.measure import Measurer
+from tallyveil.config.load import load_plan
+from tallyveil.evaluation.size_class import SizeClass, size_classes
+from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals.algebra import LARGEST_BLOCK
 from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess import tree_values
+from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.implied_bounds import with_implied_bounds
+from tallyveil.postprocess.level import estimate_level
+from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.release.histograms import read_histogram
+from tallyveil.runs.observer import SilentObserver
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+PRESET, SPINE_PRESET = "redistricting-state-rooted", "redistricting-persons-state-rooted"
 QUERIES = ("total", "votingage", "hispanic*cenrace", "hhgq", "detailed")
-FAMILIES = ("place", "county_subdivision", "state_house", "state_senate")
+FAMILIES = ("place", "county_subdivision", "school_district", "state_house", "state_senate", "zcta")
+RACES = ("white", "black", "aian", "asian", "nhopi", "sor")
+WAYS = ("own", "tree", "query by query")
 STAGES = ("estimate", "values of the tree")
+
+Row = tuple[str, str, str]
+"""Kind of area; "query", "size", "race" or "group size"; and which of them."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release that is made again and again.
+
+    Attributes:
+        plan: With values = "own".
+        spine: The spine that is measured.
+        place: Official number of each of its finest geounits.
+    """
+
+    plan: ReleasePlan
+    spine: Spine
+    place: np.ndarray
 
 
 def with_values(plan: ReleasePlan, values: str) -> ReleasePlan:
@@ -46,34 +94,198 @@ def with_values(plan: ReleasePlan, values: str) -> ReleasePlan:
     return replace(plan, estimation=estimation, measurements="none", microdata=False, tables=("total",))
 
 
-def areas_of(world: World, path: Path) -> dict[str, sparse.csr_matrix]:
-    """For each family, which blocks are in each area."""
+def release_of(world: World, folder: Path, entities: Path, spine: str) -> Release:
+    """The release on one of the two spines."""
+    if spine == "plain":
+        return Release(world.plan, world.spine, np.arange(world.spine.n_geounits(world.spine.finest)))
+    kinds = kinds_of_group_quarters(pl.read_parquet(folder / "facilities.parquet"))
+    codes = world.spine.geocodes[-1].text.implode()
+    table = pl.read_parquet(entities).filter(pl.col("geocode").is_in(codes))
+    table.join(kinds, on="geocode", how="left").write_parquet(folder / "entities.parquet")
+    path = folder / "optimised.toml"
+    text = (folder / "release.toml").read_text()
+    path.write_text(f'{text}\n[spine]\nentities = "entities.parquet"\npreset = "{SPINE_PRESET}"\n')
+    plan = load_plan(path)
+    measured = read_hierarchies(plan).spine
+    own = measured.geocodes[-1].text.to_numpy()
+    return Release(plan, measured, world.spine.locate(world.spine.finest, own))
+
+
+def areas_of(spine: Spine, path: Path) -> dict[str, sparse.csr_matrix]:
+    """For each official geolevel and each family, which blocks are in each area."""
+    n = spine.n_geounits(spine.finest)
+    found = {
+        name: sparse.csr_matrix((np.ones(n), (spine.ancestors(level), np.arange(n))))
+        for level, name in enumerate(spine.geolevels)
+    }
     table = pl.read_parquet(path)
-    rows = world.spine.locate(world.spine.finest, table["geocode"].to_numpy())
-    found = {}
+    rows = spine.locate(spine.finest, table["geocode"].to_numpy())
     for family in FAMILIES:
         inside = table[family].is_not_null().to_numpy() & (rows >= 0)
         _, area = np.unique(table[family].to_numpy()[inside].astype(str), return_inverse=True)
-        ones = np.ones(len(area))
-        found[family] = sparse.csr_matrix(
-            (ones, (area, rows[inside])), shape=(area.max() + 1, len(world.truth[-1].indptr) - 1)
-        )
+        members = (np.ones(len(area)), (area, rows[inside]))
+        found[family] = sparse.csr_matrix(members, shape=(area.max() + 1, n))
     return found
 
 
-def errors(world: World, areas: dict[str, sparse.csr_matrix], out: Path) -> Iterator[tuple[str, str, float]]:
-    """Mean over geounits of the sum of |error| over the answers, by geolevel or family, and query."""
-    schema, cells = world.plan.schema, np.arange(world.plan.schema.size)
-    off = {
-        name: matrix_of(read_histogram(out, name, schema, world.spine), schema.size) - world.truth[level]
-        for level, name in enumerate(world.spine.geolevels)
+def adders_of(world: World) -> dict[str, sparse.csr_matrix]:
+    """For each query, which cells count in each answer."""
+    cells = np.arange(world.schema.size)
+    return {
+        query: sparse.csr_matrix((np.ones(len(cells)), (cells, world.schema.query(query).answers_of(cells))))
+        for query in QUERIES
     }
-    off |= {family: members @ off[world.spine.geolevels[-1]] for family, members in areas.items()}
-    for place, wrong in off.items():
-        for query in QUERIES:
-            group = schema.query(query)
-            adding = sparse.csr_matrix((np.ones(len(cells)), (cells, group.answers_of(cells))))
-            yield place, query, float(abs(wrong @ adding).sum() / wrong.shape[0])
+
+
+def races_of(world: World) -> dict[str, np.ndarray]:
+    """For each group of people, which cells count."""
+    cells = np.arange(world.schema.size)
+    hispanic, race = (world.schema.query(one).answers_of(cells) for one in ("hispanic", "cenrace"))
+    found = {f"{name} alone": (race == number) * 1.0 for number, name in enumerate(RACES)}
+    found["two or more races"] = (race >= len(RACES)) * 1.0
+    found["Hispanic"] = (hispanic == 1) * 1.0
+    return found
+
+
+class Study:
+    """What is added up to errors, and how."""
+
+    def __init__(self, world: World, entities: Path) -> None:
+        self.world, self.truth = world, world.truth[-1]
+        self.areas, self.adders, self.races = (
+            areas_of(world.spine, entities),
+            adders_of(world),
+            races_of(world),
+        )
+        ones = np.ones(world.schema.size)
+        self.sizes = {
+            name: size_classes((members @ (self.truth @ ones)).astype(np.int64))
+            for name, members in self.areas.items()
+        }
+
+    def errors(self, release: Release, out: Path) -> Iterator[tuple[Row, float, float]]:
+        """Mean error and bias of every row, of the release in a folder."""
+        finest = release.spine.geolevels[-1]
+        counts = matrix_of(
+            read_histogram(out, finest, self.world.schema, release.spine), self.world.schema.size
+        )
+        order = np.argsort(release.place)
+        wrong = sparse.csr_matrix(counts[order] - self.truth)
+        for place, members in self.areas.items():
+            yield from self._of_place(place, sparse.csr_matrix(members @ wrong))
+        yield from self._of_groups(finest, wrong)
+
+    def _of_groups(self, finest: str, wrong: sparse.csr_matrix) -> Iterator[tuple[Row, float, float]]:
+        """Errors of the counts of all groups but the largest at blocks, by the true count."""
+        small = np.stack([counted for race, counted in self.races.items() if race != "white alone"], axis=1)
+        off, classes = wrong @ small, size_classes((self.truth @ small).astype(np.int64))
+        for number, size in enumerate(SizeClass):
+            chosen = off[classes == number]
+            if chosen.size:
+                yield (finest, "group size", size.value), float(abs(chosen).mean()), float(chosen.mean())
+
+    def _of_place(self, place: str, wrong: sparse.csr_matrix) -> Iterator[tuple[Row, float, float]]:
+        n, total = wrong.shape[0], np.asarray(wrong.sum(axis=1)).reshape(-1)
+        for query, adding in self.adders.items():
+            yield (place, "query", query), float(abs(wrong @ adding).sum() / n), float(total.mean())
+        for number, size in enumerate(SizeClass):
+            chosen = self.sizes[place] == number
+            if chosen.any():
+                bias, error = float(total[chosen].mean()), float(abs(total[chosen]).mean())
+                yield (place, "size", size.value), error, bias
+        for race, counted in self.races.items():
+            own = wrong @ counted
+            yield (place, "race", race), float(abs(own).mean()), float(own.mean())
+
+
+Found = dict[Row, dict[str, list[tuple[float, float]]]]
+"""By row and way of estimating, error and bias of every key."""
+
+
+def compare(study: Study, release: Release, keys: int, folder: Path) -> tuple[Found, dict[str, list[float]]]:
+    """Errors by key, and the seconds of noise, estimation and rounding."""
+    found: Found = defaultdict(lambda: defaultdict(list))
+    seconds: dict[str, list[float]] = defaultdict(list)
+    shared = release.plan.measuring_digest()
+    for number in range(keys):
+        for way in WAYS:
+            tree_values.LARGEST_BLOCK = 1 if way == "query by query" else LARGEST_BLOCK
+            plan = with_values(release.plan, "own" if way == "own" else "tree")
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                out = Path(place) / "out"
+                # Noise is bound to the plan, of which the values are a part.
+                with mock.patch.object(ReleasePlan, "measuring_digest", return_value=shared):
+                    run_release(plan, out, test_key=insecure_key(f"tree {number}"))
+                stages = json.loads((out / "manifest.json").read_text())["performance"]
+                seconds[way].append(sum(one["seconds"] for one in stages if one["stage"].startswith(STAGES)))
+                for row, error, bias in study.errors(release, out):
+                    found[row][way].append((error, bias))
+        print(f"key {number} done", flush=True)
+    return found, seconds
+
+
+def compare_roots(world: World, keys: int) -> Found:
+    """Errors of the root's queries by key, where nothing else is estimated."""
+    plan = with_values(world.plan, "tree")
+    hierarchies = read_hierarchies(plan)
+    allocation = allocation_of(plan.strategy, world.spine, hierarchies.shares)
+    constraints = compile_constraints(plan, hierarchies, world.histograms)
+    sweep = prepared_sweep(plan.estimating, hierarchies, constraints)
+    bounding = with_implied_bounds(constraints, world.spine, plan.schema)
+    settings = plan.estimating.estimation_of(world.spine.geolevels[0])
+    truth = np.asarray(world.truth[0].todense()).reshape(-1)
+    adders = {name: adding.toarray() for name, adding in adders_of(world).items()}
+    found: Found = defaultdict(lambda: defaultdict(list))
+    for number in range(keys):
+        source = Measurer(
+            world.histograms, plan.schema, allocation, NoiseSource(insecure_key(f"root {number}"))
+        )
+        for way in WAYS[:2]:
+            builder = FamilyBuilder(
+                plan.estimating,
+                allocation,
+                0,
+                source,
+                bounding,
+                tuple(plan.query(name) for name in plan.strategy.queries(world.spine.geolevels[0])),
+                tuple(tuple(plan.query(name) for name in stage) for stage in settings.rounding),
+                sweep.values(source, SilentObserver(), 1) if way == "tree" else None,
+            )
+            counts = estimate_level(builder, None, SilentObserver()).counts
+            wrong = -truth
+            wrong[counts.cells] += counts.counts
+            for query, adding in adders.items():
+                answers = wrong @ adding
+                found["State", "query", query][way].append((float(abs(answers).sum()), float(answers.mean())))
+    return found
+
+
+def summary(found: Found) -> list[dict[str, object]]:
+    """Means over keys, ratios to "own", and the standard errors of the ratios."""
+    rows: list[dict[str, object]] = []
+    for (place, kind, which), by_way in found.items():
+        row: dict[str, object] = {"place": place, "kind": kind, "which": which}
+        own = np.array(by_way["own"])
+        for way, values in by_way.items():
+            errors, biases = np.array(values).T
+            ratio = errors.mean() / own[:, 0].mean() if own[:, 0].any() else float("nan")
+            rest = (errors - ratio * own[:, 0]) / max(own[:, 0].mean(), 1e-9)
+            spread = rest.std(ddof=1) / np.sqrt(len(rest)) if len(rest) > 1 else 0.0
+            row[way] = {"error": errors.mean(), "bias": biases.mean(), "ratio": ratio, "ratio_se": spread}
+        rows.append(row)
+    return rows
+
+
+def show(rows: list[dict[str, object]]) -> None:
+    """The rows as a table in Markdown."""
+    ways = [way for way in WAYS if way in rows[0]]
+    heads = [f"{way}: error | bias" for way in ways[:2]] + [f"{way} / own" for way in ways[1:]]
+    print("| | | " + " | ".join(heads) + " |")
+    print("|" + "---|" * (5 + len(ways)))
+    for row in rows:
+        numbers = [f"{row[way]['error']:.2f} | {row[way]['bias']:+.2f}" for way in ways[:2]]
+        ratios = [f"{row[way]['ratio']:.3f} ± {row[way]['ratio_se']:.3f}" for way in ways[1:]]
+        print(f"| {row['place']} | {row['which']} | " + " | ".join([*numbers, *ratios]) + " |")
 
 
 def main() -> None:
@@ -81,49 +293,28 @@ def main() -> None:
     parser.add_argument("--counts", type=Path, default=DATA / "ri_2010_counts.parquet")
     parser.add_argument("--entities", type=Path, default=DATA / "ri_2010_entities.parquet")
     parser.add_argument("--keys", type=int, default=4, help="test keys to average over")
-    parser.add_argument("--preset", default="redistricting-state-rooted", help="allocation of the budget")
-    parser.add_argument("--query-wise", action="store_true", help="let the tree go query by query")
+    parser.add_argument("--root-keys", type=int, help="estimate the State alone, with so many test keys")
+    parser.add_argument("--spine", choices=("plain", "optimised"), default="plain")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     options = parser.parse_args()
-    if options.query_wise:
-        tree_values.LARGEST_BLOCK = 1
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    seconds: dict[str, list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
-        world = make_world(options.counts, options.preset, Path(folder) / "data")
-        areas, shared = areas_of(world, options.entities), world.plan.measuring_digest()
-        for number in range(options.keys):
-            for values in ("own", "tree"):
-                out = Path(folder) / f"{values}-{number}"
-                # Noise is bound to the plan, of which the values are a part.
-                with mock.patch.object(ReleasePlan, "measuring_digest", return_value=shared):
-                    run_release(with_values(world.plan, values), out, test_key=insecure_key(f"tree {number}"))
-                stages = json.loads((out / "manifest.json").read_text())["performance"]
-                seconds[values].append(
-                    sum(one["seconds"] for one in stages if one["stage"].startswith(STAGES))
-                )
-                for place, query, error in errors(world, areas, out):
-                    found[place, query][values].append(error)
-    print(f"{'':<20} {'query':<18} {'own':>10} {'tree':>10} {'ratio':>7} {'s.e.':>6}")
-    rows = []
-    for (place, query), by_values in found.items():
-        own, tree = (np.array(by_values[values]) for values in ("own", "tree"))
-        ratio = tree.mean() / own.mean() if own.mean() else float("nan")
-        spread = (
-            np.std((tree - ratio * own) / max(own.mean(), 1e-9), ddof=1) / np.sqrt(len(own))
-            if len(own) > 1
-            else 0.0
-        )
-        print(
-            f"{place:<20} {query:<18} {own.mean():>10.3f} {tree.mean():>10.3f} {ratio:>7.3f} {spread:>6.3f}"
-        )
-        rows.append({"place": place, "query": query, "own": own.mean(), "tree": tree.mean(), "ratio": ratio})
-    for values, times in seconds.items():
-        print(f"estimation with {values}: {min(times):.2f} s at best, {np.mean(times):.2f} s on average")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        world = make_world(options.counts, PRESET, folder / "data")
+        if options.root_keys:
+            show(summary(compare_roots(world, options.root_keys)))
+            return
+        release = release_of(world, folder / "data", options.entities, options.spine)
+        found, seconds = compare(Study(world, options.entities), release, options.keys, folder)
+    rows = summary(found)
+    exact = guarantee_of(release.plan.terms)["exact"]["epsilon"]["upper"]
+    delta = float(release.plan.delta)
+    print(f"{options.spine} spine, {options.keys} keys, exact epsilon {exact:.4f} at delta {delta:g}")
+    show(rows)
+    for way, times in seconds.items():
+        print(f"estimation, {way}: {min(times):.2f} s at best, {np.mean(times):.2f} s on average")
     if options.json is not None:
-        options.json.write_text(
-            json.dumps({"keys": options.keys, "rows": rows, "seconds": seconds}, indent=2) + "\n"
-        )
+        settings = {"spine": options.spine, "keys": options.keys, "epsilon": exact, "delta": delta}
+        options.json.write_text(json.dumps({**settings, "rows": rows, "seconds": seconds}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -65,9 +65,8 @@ def test_distinct_draws_never_share_bits(draws: list[tuple[int, int, int, int]])
     seen = set()
     for geolevel, query, geounit, answer in draws:
         block = np.empty(2, dtype=np.uint64)
-        scattered_addresses(
-            high_word(CELLS, geolevel, query), np.array([geounit]), np.array([answer]), 0, 1, block
-        )
+        high, lane_of = high_word(CELLS, geolevel, query), np.empty(1, np.int32)
+        scattered_addresses(high, np.array([geounit]), np.array([answer]), 0, block, lane_of)
         low, high = block.tolist()
         assert (high >> 60, high >> 52 & 255, high >> 36 & 65535, high & (1 << 36) - 1) == (
             CELLS,

@@ -94,19 +94,19 @@ class Measurer:
         out: Integers,
     ) -> None:
         """Noise of one query's wanted values. `number` is (number of the geolevel, number of the query)."""
-        geounits, answers = wanted.addresses(q)
         laws = self.allocation.laws(wanted.geolevel, wanted.queries[q].name)
         own = position[int(wanted.child_begin[0]) : int(wanted.child_begin[-1])]
         if own.size and own.min() == own.max() and own[0] in laws:
-            out[:] = self.noise.at(laws[int(own[0])], *number, geounits, answers)
+            self.noise.listed(laws[int(own[0])], *number, wanted.listed(q), out)
             return
+        geounits, answers = wanted.addresses(q)
         share_of = position[geounits]
         drawn = 0
         for share, law in laws.items():
             here = share_of == share
             n_here = int(np.count_nonzero(here))
             if n_here == len(out):
-                out[:] = self.noise.at(law, *number, geounits, answers)
+                self.noise.at(law, *number, geounits, answers, out)
             elif n_here:
                 out[here] = self.noise.at(law, *number, geounits[here], answers[here])
             drawn += n_here

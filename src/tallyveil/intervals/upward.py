@@ -9,7 +9,7 @@ Worked case. A parent is measured as 5 and its children as 1 and 2, all with var
 2/3 x 5 + 1/3 x 3 = 13/3.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,7 +28,7 @@ from tallyveil.universe.query_group import QueryGroup
 GEOUNITS_AT_ONCE, CELLS_AT_ONCE = 256, 1 << 20
 """Most geounits of each geolevel above the finest, and most of their cells, whose estimates are in memory at once."""
 
-FINEST_AT_ONCE, ANSWERS_AT_ONCE = 2048, 1 << 23
+FINEST_AT_ONCE, ANSWERS_AT_ONCE = 2048, 1 << 22
 """Most finest geounits, and most of their noisy answers, that a thread has in memory at once."""
 
 GEOUNITS_PER_CALL = 32
@@ -268,22 +268,31 @@ def _wanted(
     starts = np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))
     child_begin = first + np.append(starts, len(kind)).astype(np.int64)
     kinds = kind[starts]
-    widths = np.ascontiguousarray(np.array([[len(own) for own in one] for one in asked], np.int64)[kinds].T)
-    ends = np.cumsum(widths.reshape(-1)).reshape(widths.shape)
+    own = [_listed([one[q] for one in asked], kinds) for q in range(len(queries))]
+    widths = np.array([width for _, width in own], np.int64).reshape(len(queries), len(kinds))
     n_values = widths * np.diff(child_begin)
-    value_ends = np.cumsum(n_values.reshape(-1)).reshape(widths.shape)
     return FamilyAnswers(
         geolevel,
         tuple(queries),
         child_begin,
-        np.concatenate([np.zeros(0, np.int64), *_listed(len(queries), kinds, asked)]),
-        np.concatenate([ends[:, :1] - widths[:, :1], ends], axis=1),
+        np.concatenate([np.zeros(0, np.int64), *(answers for answers, _ in own)]),
+        _begins(widths),
         np.zeros((len(queries), 0), np.int32),
-        np.concatenate([value_ends[:, :1] - n_values[:, :1], value_ends], axis=1),
+        _begins(n_values),
     )
 
 
-def _listed(n_queries: int, kinds: Integers, asked: Sequence[tuple[Integers, ...]]) -> Iterator[Integers]:
-    for query in range(n_queries):
-        for kind in kinds.tolist():
-            yield asked[kind][query]
+def _listed(asked: Sequence[Integers], kinds: Integers) -> tuple[Integers, Integers]:
+    """The answers of one query for each run of geounits, one run after the other, and their number in each run."""
+    width = np.array([len(one) for one in asked], np.int64)
+    begin = np.cumsum(width) - width
+    every = np.concatenate([np.zeros(0, np.int64), *asked])
+    runs = width[kinds]
+    place = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)
+    return every[np.repeat(begin[kinds], runs) + place], runs
+
+
+def _begins(lengths: Integers) -> Integers:
+    """Where each stretch begins, query by query, and where the last one of each query ends."""
+    ends = np.cumsum(lengths.reshape(-1)).reshape(lengths.shape)
+    return np.concatenate([ends[:, :1] - lengths[:, :1], ends], axis=1)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Integers, Uint16s, Words
+from tallyveil.arrays import Int32s, Integers, Uint16s, Words
 from tallyveil.kernels.compiled import njit
 
 
@@ -26,6 +26,20 @@ class Blocks(NamedTuple):
     """
 
     first: int
+    lanes: Uint16s
+
+
+class ScatteredBlocks(NamedTuple):
+    """Encrypted blocks of a run of scattered draws.
+
+    Attributes:
+        first: The first draw of the run.
+        lane_of: Lane of each draw.
+        lanes: The blocks, 8 lanes each.
+    """
+
+    first: int
+    lane_of: Int32s
     lanes: Uint16s
 
 
@@ -80,30 +94,112 @@ def dense_addresses_reference(
 
 @njit(nogil=True, cache=True)
 def scattered_addresses(
-    high: np.uint64, geounits: Integers, answers: Integers, first: int, n_blocks: int, addresses: Words
-) -> None:
-    """Write the address of the block that holds each of the scattered answers first..first + n_blocks.
+    high: np.uint64, geounits: Integers, answers: Integers, first: int, addresses: Words, lane_of: Int32s
+) -> int:
+    """Write the addresses of the blocks that hold scattered answers. Neighbours in one block share its address.
 
     Args:
         high: High word without geounit.
         geounits: [n].
         answers: [n].
         first: Answer to begin with.
-        n_blocks: Answers, one block each.
-        addresses: Output, [at least 2 n_blocks].
+        addresses: Output, [at least 2 lane_of.size].
+        lane_of: Output, for each answer from `first` on, its lane among those of the blocks written.
+    Returns:
+        How many addresses are written.
     """
-    for i in range(n_blocks):
-        addresses[2 * i] = np.uint64(answers[first + i] >> 3)
-        addresses[2 * i + 1] = high | np.uint64(geounits[first + i])
+    last = -1
+    for i in range(lane_of.size):
+        answer, word = answers[first + i], high | np.uint64(geounits[first + i])
+        low = np.uint64(answer >> 3)
+        if i == 0 or low != addresses[2 * last] or word != addresses[2 * last + 1]:
+            last += 1
+            addresses[2 * last] = low
+            addresses[2 * last + 1] = word
+        lane_of[i] = 8 * last + (answer & 7)
+    return last + 1
 
 
 def scattered_addresses_reference(
-    high: np.uint64, geounits: Integers, answers: Integers, first: int, n_blocks: int, addresses: Words
-) -> None:
+    high: np.uint64, geounits: Integers, answers: Integers, first: int, addresses: Words, lane_of: Int32s
+) -> int:
     """Specification of `scattered_addresses`."""
-    part = slice(first, first + n_blocks)
-    addresses[0 : 2 * n_blocks : 2] = (answers[part] // 8).astype(np.uint64)
-    addresses[1 : 2 * n_blocks : 2] = high | geounits[part].astype(np.uint64)
+    part = slice(first, first + lane_of.size)
+    low, word = (answers[part] // 8).astype(np.uint64), high | geounits[part].astype(np.uint64)
+    new = np.append(True, (np.diff(low) != 0) | (np.diff(word) != 0))[: lane_of.size]
+    lane_of[:] = 8 * (np.cumsum(new) - 1) + answers[part] % 8
+    n_blocks = int(np.count_nonzero(new))
+    addresses[0 : 2 * n_blocks : 2] = low[new]
+    addresses[1 : 2 * n_blocks : 2] = word[new]
+    return n_blocks
+
+
+class Listed(NamedTuple):
+    """Draws of listed answers: for each run of geounits, each geounit of the run has the same answers.
+
+    Attributes:
+        answers: Answers of all runs.
+        begin: Where those of each run begin. [runs + 1]
+        geounit_begin: First geounit of each run, and one past the last. [runs + 1]
+        draw_begin: First draw of each run, and the number of draws. [runs + 1]
+    """
+
+    answers: Integers
+    begin: Integers
+    geounit_begin: Integers
+    draw_begin: Integers
+
+
+@njit(nogil=True, cache=True)
+def listed_addresses(high: np.uint64, listed: Listed, first: int, addresses: Words, lane_of: Int32s) -> int:
+    """Write the addresses of the blocks that hold listed answers. The draws are by run, geounit and answer.
+
+    Args:
+        high: High word without geounit.
+        listed: The draws.
+        first: Draw to begin with.
+        addresses: Output, [at least 2 lane_of.size].
+        lane_of: Output, for each draw from `first` on, its lane among those of the blocks written.
+    Returns:
+        How many addresses are written.
+    """
+    answers, begin, geounit_begin, draw_begin = listed
+    run = np.searchsorted(draw_begin, first, side="right") - 1
+    done, n_blocks = 0, 0
+    while done < lane_of.size:
+        width = begin[run + 1] - begin[run]
+        place = first + done - draw_begin[run]
+        if place >= draw_begin[run + 1] - draw_begin[run]:
+            run += 1
+            continue
+        geounit = place // width
+        k = place - geounit * width
+        word = high | np.uint64(geounit_begin[run] + geounit)
+        stop = min(width, k + lane_of.size - done)
+        before = -1
+        while k < stop:
+            answer = answers[begin[run] + k]
+            if answer >> 3 != before:
+                before = answer >> 3
+                addresses[2 * n_blocks] = np.uint64(before)
+                addresses[2 * n_blocks + 1] = word
+                n_blocks += 1
+            lane_of[done] = 8 * (n_blocks - 1) + (answer & 7)
+            done += 1
+            k += 1
+    return n_blocks
+
+
+def listed_addresses_reference(
+    high: np.uint64, listed: Listed, first: int, addresses: Words, lane_of: Int32s
+) -> int:
+    """Specification of `listed_addresses`: every draw by itself, of which those of a geounit share blocks."""
+    answers, begin, geounit_begin, draw_begin = listed
+    draws = np.arange(first, first + lane_of.size)
+    run = np.searchsorted(draw_begin, draws, side="right") - 1
+    geounit, k = np.divmod(draws - draw_begin[run], np.diff(begin)[run])
+    own = answers[begin[run] + k]
+    return scattered_addresses_reference(high, geounit_begin[run] + geounit, own, 0, addresses, lane_of)
 
 
 @njit(nogil=True, cache=True)
@@ -155,42 +251,34 @@ def dense_refinement_reference(
 
 @njit(nogil=True, cache=True)
 def scattered_refinement(
-    high: np.uint64,
-    geounits: Integers,
-    answers: Integers,
-    blocks: Blocks,
-    positions: Integers,
-    out: Refinement,
+    change: np.uint64, blocks: ScatteredBlocks, addresses: Words, positions: Integers, out: Refinement
 ) -> None:
-    """Write the first refinement address of each undecided scattered draw, and its 16-bit cell.
+    """Write the first refinement address of each undecided scattered or listed draw, and its 16-bit cell.
 
     Args:
-        high: High word without geounit, of the refinement kind.
-        geounits: [n].
-        answers: [n].
-        blocks: Encrypted blocks, one a draw, among them those of the draws at `positions`.
-        positions: [m], places of the draws among the n.
+        change: What makes the high word of a block's address into that of a refinement address, by exclusive or.
+        blocks: Encrypted blocks, among them those of the draws at `positions`.
+        addresses: Their addresses.
+        positions: [m], places of the draws among all.
         out: Output.
     """
-    first, lanes = blocks
-    addresses, cells = out
+    first, lane_of, lanes = blocks
+    refined, cells = out
     for i in range(positions.size):
-        position = positions[i]
-        cells[i] = lanes[8 * (position - first) + (answers[position] & 7)]
-        addresses[2 * i] = np.uint64(answers[position]) << np.uint64(16)
-        addresses[2 * i + 1] = high | np.uint64(geounits[position])
+        lane = lane_of[positions[i] - first]
+        block = lane >> 3
+        answer = addresses[2 * block] << np.uint64(3) | np.uint64(lane & 7)
+        cells[i] = lanes[lane]
+        refined[2 * i] = answer << np.uint64(16)
+        refined[2 * i + 1] = addresses[2 * block + 1] ^ change
 
 
 def scattered_refinement_reference(
-    high: np.uint64,
-    geounits: Integers,
-    answers: Integers,
-    blocks: Blocks,
-    positions: Integers,
-    out: Refinement,
+    change: np.uint64, blocks: ScatteredBlocks, addresses: Words, positions: Integers, out: Refinement
 ) -> None:
     """Specification of `scattered_refinement`."""
-    drawn = answers[positions]
-    out.cells[: positions.size] = blocks.lanes[8 * (positions - blocks.first) + drawn % 8]
-    out.addresses[0 : 2 * positions.size : 2] = (drawn << 16).astype(np.uint64)
-    out.addresses[1 : 2 * positions.size : 2] = high | geounits[positions].astype(np.uint64)
+    lane = blocks.lane_of[positions - blocks.first].astype(np.int64)
+    low, high = addresses[2 * (lane // 8)].astype(np.int64), addresses[2 * (lane // 8) + 1]
+    out.cells[: positions.size] = blocks.lanes[lane]
+    out.addresses[0 : 2 * positions.size : 2] = ((8 * low + lane % 8) << 16).astype(np.uint64)
+    out.addresses[1 : 2 * positions.size : 2] = high ^ change

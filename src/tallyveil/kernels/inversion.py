@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers, Uint16s, Words
-from tallyveil.kernels.address import Blocks
+from tallyveil.kernels.address import Blocks, ScatteredBlocks
 from tallyveil.kernels.compiled import inlined, njit
 
 
@@ -170,28 +170,26 @@ def look_up_dense_reference(
 
 @njit(nogil=True, cache=True)
 def look_up_scattered(
-    blocks: Blocks,
+    blocks: ScatteredBlocks,
     table: Direct,
-    answers: Integers,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
-    """Look up a run of scattered draws, each in a block of its own.
+    """Look up a run of scattered or listed draws.
 
     Args:
-        blocks: Encrypted blocks, one a draw.
+        blocks: Encrypted blocks.
         table: The law's table.
-        answers: [n], which choose the lane.
         out: [n], changed in place.
-        positions: Output, places in `out` of the undecided draws. [at least one a block]
+        positions: Output, places in `out` of the undecided draws. [at least one a draw of the run]
     Returns:
         How many draws are undecided.
     """
-    first, lanes = blocks
+    first, lane_of, lanes = blocks
     direct, open_mark = table
     n_open = 0
-    for i in range(lanes.size // 8):
-        outcome = direct[lanes[8 * i + (answers[first + i] & 7)]]
+    for i in range(lane_of.size):
+        outcome = direct[lanes[lane_of[i]]]
         out[first + i] = outcome
         positions[n_open] = first + i
         n_open += outcome == open_mark
@@ -199,17 +197,14 @@ def look_up_scattered(
 
 
 def look_up_scattered_reference(
-    blocks: Blocks,
+    blocks: ScatteredBlocks,
     table: Direct,
-    answers: Integers,
     out: npt.NDArray[Any],
     positions: Integers,
 ) -> int:
     """Specification of `look_up_scattered`."""
-    lanes = blocks.lanes.reshape(-1, 8)
-    part = slice(blocks.first, blocks.first + len(lanes))
-    outcomes = table.outcomes[lanes[np.arange(len(lanes)), answers[part] % 8]]
-    out[part] = outcomes
+    outcomes = table.outcomes[blocks.lanes[blocks.lane_of]]
+    out[blocks.first : blocks.first + blocks.lane_of.size] = outcomes
     (undecided,) = np.nonzero(outcomes == table.open_mark)
     positions[: undecided.size] = blocks.first + undecided
     return int(undecided.size)

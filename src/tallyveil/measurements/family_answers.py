@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.kernels.address import Listed
 from tallyveil.kernels.family.answers import list_answers, spread_answers
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.universe.query_group import QueryGroup
@@ -45,6 +47,11 @@ class FamilyAnswers:
     def n_values(self) -> int:
         """Total number of values."""
         return int(self.value_begin[-1, -1]) if len(self.queries) else 0
+
+    def listed(self, query: int) -> Listed:
+        """The values of one query, as a request for noise."""
+        begin = self.value_begin[query]
+        return Listed(self.answers, self.begin[query], self.child_begin, begin - begin[0])
 
     def addresses(self, query: int) -> tuple[Integers, Integers]:
         """Geounit and answer of every value of one query, in order."""
@@ -97,8 +104,15 @@ def answers_on_support(
 
 def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32s:
     """For each cell of the schema, the answer in which it counts, or -1 for none; int32, shape (Q, n_cells)."""
-    cells = np.arange(n_cells, dtype=np.int64)
-    return np.array([group.answers_of(cells) for group in queries], np.int32).reshape(len(queries), n_cells)
+    return np.array([_answer_table(group) for group in queries], np.int32).reshape(len(queries), n_cells)
+
+
+@lru_cache(maxsize=128)
+def _answer_table(group: QueryGroup) -> Int32s:
+    """The answer of every cell. Every chunk of families asks for it, so it is kept."""
+    table = group.answers_of(np.arange(group.n_cells, dtype=np.int64)).astype(np.int32)
+    table.setflags(write=False)
+    return table
 
 
 def measure_one_by_one(source: MeasurementSource, wanted: FamilyAnswers) -> Integers:

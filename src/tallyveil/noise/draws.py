@@ -1,6 +1,6 @@
-"""The two forms of a request for noise: whole rows of a dense array, and scattered addresses.
+"""The three forms of a request for noise: whole rows of a dense array, scattered addresses, and listed answers of runs.
 
-Both forms do the same three things for a chunk of blocks: write the addresses, look up the encrypted bits, and write
+All forms do the same three things for a chunk of steps: write the addresses, look up the encrypted bits, and write
 the refinement addresses of the draws that remain undecided. `NoiseSource` runs the chunks.
 """
 
@@ -13,9 +13,12 @@ import numpy.typing as npt
 from tallyveil.arrays import Integers
 from tallyveil.kernels.address import (
     Blocks,
+    Listed,
     Refinement,
+    ScatteredBlocks,
     dense_addresses,
     dense_refinement,
+    listed_addresses,
     scattered_addresses,
     scattered_refinement,
 )
@@ -26,11 +29,11 @@ from tallyveil.noise.table import InversionTable
 
 
 class Draws(Protocol):
-    """Draws in a fixed order, in blocks of up to 8 draws, with a flat output array."""
+    """Draws in a fixed order, with a flat output array. A step takes at most one block of bits."""
 
     @property
-    def n_blocks(self) -> int:
-        """Number of blocks to encrypt in total."""
+    def n_steps(self) -> int:
+        """Number of steps in total: blocks of a dense array, or scattered draws."""
 
     @property
     def add(self) -> bool:
@@ -40,10 +43,10 @@ class Draws(Protocol):
     def out(self) -> npt.NDArray[Any]:
         """The flat output array."""
 
-    def write_addresses(self, work: Workspace, first: int, n_blocks: int) -> None:
-        """Write the addresses of blocks first to first + n_blocks - 1."""
+    def write_addresses(self, work: Workspace, first: int, n_steps: int) -> int:
+        """Write the addresses for steps first to first + n_steps - 1. Returns the number of blocks to encrypt."""
 
-    def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
+    def look_up(self, work: Workspace, table: InversionTable, first: int, n_steps: int) -> int:
         """Look the encrypted blocks up. Returns the number of undecided draws, which are listed in work.positions."""
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
@@ -75,17 +78,18 @@ class DenseDraws:
         return -(-self.n_answers // LANES)
 
     @property
-    def n_blocks(self) -> int:
-        """Number of blocks to encrypt in total."""
+    def n_steps(self) -> int:
+        """Number of blocks."""
         return self.geounits.size * self._per_geounit
 
-    def write_addresses(self, work: Workspace, first: int, n_blocks: int) -> None:
-        """Write the addresses of blocks first to first + n_blocks - 1."""
-        dense_addresses(self.high, self.geounits, self._per_geounit, first, n_blocks, work.cells.addresses)
+    def write_addresses(self, work: Workspace, first: int, n_steps: int) -> int:
+        """Write the addresses of the blocks; see `Draws.write_addresses`."""
+        dense_addresses(self.high, self.geounits, self._per_geounit, first, n_steps, work.cells.addresses)
+        return n_steps
 
-    def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
+    def look_up(self, work: Workspace, table: InversionTable, first: int, n_steps: int) -> int:
         """Look the encrypted blocks up; see `Draws.look_up`."""
-        blocks = Blocks(first, work.cells.lanes[: LANES * n_blocks])
+        blocks = Blocks(first, work.cells.lanes[: LANES * n_steps])
         return look_up_dense(blocks, table.first_part, self.n_answers, self.add, self.out, work.positions)
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
@@ -97,43 +101,45 @@ class DenseDraws:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScatteredDraws:
-    """Draws of one answer of one geounit at a time, each in its own block.
+    """Draws of one answer of one geounit at a time. Neighbours in the order share a block where they can.
 
     Attributes:
         high: High word of the cells' addresses, without the geounit.
         refined_high: High word of the refinement addresses, without the geounit.
-        geounits: int64 [n].
-        answers: int64 [n].
+        where: Geounits and answers, int64 [n] each; or listed answers of runs of geounits.
         out: [n].
     """
 
     high: np.uint64
     refined_high: np.uint64
-    geounits: Integers
-    answers: Integers
+    where: tuple[Integers, Integers] | Listed
     out: npt.NDArray[Any]
 
     @property
-    def n_blocks(self) -> int:
-        """Number of blocks to encrypt in total."""
-        return self.geounits.size
+    def n_steps(self) -> int:
+        """Number of draws."""
+        return self.out.size
 
     @property
     def add(self) -> bool:
         """Always false: scattered draws are stored."""
         return False
 
-    def write_addresses(self, work: Workspace, first: int, n_blocks: int) -> None:
-        """Write the addresses of blocks first to first + n_blocks - 1."""
-        scattered_addresses(self.high, self.geounits, self.answers, first, n_blocks, work.cells.addresses)
+    def write_addresses(self, work: Workspace, first: int, n_steps: int) -> int:
+        """Write the addresses of the blocks of these draws; see `Draws.write_addresses`."""
+        lane_of = work.lane_of[:n_steps]
+        if isinstance(self.where, Listed):
+            return listed_addresses(self.high, self.where, first, work.cells.addresses, lane_of)
+        return scattered_addresses(self.high, *self.where, first, work.cells.addresses, lane_of)
 
-    def look_up(self, work: Workspace, table: InversionTable, first: int, n_blocks: int) -> int:
+    def look_up(self, work: Workspace, table: InversionTable, first: int, n_steps: int) -> int:
         """Look the encrypted blocks up; see `Draws.look_up`."""
-        blocks = Blocks(first, work.cells.lanes[: LANES * n_blocks])
-        return look_up_scattered(blocks, table.first_part, self.answers, self.out, work.positions)
+        blocks = ScatteredBlocks(first, work.lane_of[:n_steps], work.cells.lanes)
+        return look_up_scattered(blocks, table.first_part, self.out, work.positions)
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
         """Write the refinement addresses of the undecided draws at `places` of the output."""
-        blocks = Blocks(first, work.cells.lanes)
+        blocks = ScatteredBlocks(first, work.lane_of, work.cells.lanes)
         out = Refinement(work.refinement.addresses, work.refined_cells)
-        scattered_refinement(self.refined_high, self.geounits, self.answers, blocks, places, out)
+        change = self.high ^ self.refined_high
+        scattered_refinement(change, blocks, work.cells.addresses, places, out)

@@ -66,9 +66,10 @@ class Workspace:
         positions: int64, output positions of the draws that the table leaves undecided.
         refined_cells: uint16, the first 16 bits of these draws, one batch at a time.
         still_open: int64, the draws of a batch that remain undecided after one word.
+        lane_of: int32, the lane of each scattered or listed draw of a chunk.
     """
 
-    __slots__ = ("cells", "positions", "refined_cells", "refinement", "still_open")
+    __slots__ = ("cells", "lane_of", "positions", "refined_cells", "refinement", "still_open")
 
     def __init__(self, cipher: Cipher[modes.ECB]) -> None:
         encryptor = cipher.encryptor()
@@ -77,3 +78,4 @@ class Workspace:
         self.positions: npt.NDArray[np.int64] = np.empty(LANES * CHUNK_BLOCKS, dtype=np.int64)
         self.refined_cells: npt.NDArray[np.uint16] = np.empty(REFINED_BLOCKS, dtype=np.uint16)
         self.still_open: npt.NDArray[np.int64] = np.empty(REFINED_BLOCKS, dtype=np.int64)
+        self.lane_of: npt.NDArray[np.int32] = np.empty(CHUNK_BLOCKS, dtype=np.int32)

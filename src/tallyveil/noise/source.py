@@ -27,7 +27,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tallyveil.errors import ConfigError, SchemaError
-from tallyveil.kernels.address import dense_addresses
+from tallyveil.kernels.address import Listed, dense_addresses
 from tallyveil.kernels.inversion import refine
 from tallyveil.noise.address import (
     ANSWER_BITS,
@@ -155,6 +155,7 @@ class NoiseSource:
         query: int,
         geounits: npt.ArrayLike,
         answers: npt.ArrayLike,
+        out: npt.NDArray[np.int64] | None = None,
     ) -> npt.NDArray[np.int64]:
         """Noise at scattered addresses: the value of `dense` at row geounits[i] and column answers[i].
 
@@ -163,7 +164,8 @@ class NoiseSource:
             geolevel: 0 (root) to 255.
             query: Number of the query group in the plan, 0 to 65535.
             geounits: [n], each 0 to 2**36 - 1.
-            answers: [n], each 0 to 2**48 - 1.
+            answers: [n], each 0 to 2**48 - 1. Answers of one geounit that follow each other are drawn fastest.
+            out: Array to write to, int64 [n]; by default a new one.
         Returns:
             int64 [n].
         Raises:
@@ -175,16 +177,41 @@ class NoiseSource:
                 f"NoiseSource.at: got {rows.size} geounits for {columns.size} answers, wanted as many of one as of "
                 "the other."
             )
-        out: npt.NDArray[np.int64] = np.empty(rows.size, dtype=np.int64)
-        draws = ScatteredDraws(
-            high=high_word(CELLS, geolevel, query),
-            refined_high=high_word(REFINEMENT, geolevel, query),
-            geounits=rows,
-            answers=columns,
-            out=out,
-        )
-        self._draw(self._table(law), draws)
+        if out is None:
+            out = np.empty(rows.size, dtype=np.int64)
+        self._store(law, geolevel, query, (rows, columns), rows.size, out)
         return out
+
+    def listed(self, law: Law, geolevel: int, query: int, listed: Listed, out: npt.NDArray[np.int64]) -> None:
+        """Noise of the same answers for each geounit of a run, for many runs; the values of `at` at these addresses.
+
+        Args:
+            law: Law of every draw.
+            geolevel: 0 (root) to 255.
+            query: Number of the query group in the plan, 0 to 65535.
+            listed: Runs of geounits and their answers. Rising answers are drawn fastest.
+            out: Array to write to, int64, ordered by run, geounit and answer.
+        Raises:
+            GeographyError, SchemaError: an address is out of range, or `out` has another size.
+        """
+        checked = listed._replace(
+            answers=checked_answers(listed.answers), geounit_begin=checked_geounits(listed.geounit_begin)
+        )
+        n_draws = int((np.diff(listed.begin) * np.diff(listed.geounit_begin)).sum())
+        self._store(law, geolevel, query, checked, n_draws, out)
+
+    def _store(
+        self,
+        law: Law,
+        geolevel: int,
+        query: int,
+        where: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | Listed,
+        n_draws: int,
+        out: npt.NDArray[np.int64],
+    ) -> None:
+        _check_output(out[None], (1, n_draws), ("int64",))
+        high, refined_high = (high_word(kind, geolevel, query) for kind in (CELLS, REFINEMENT))
+        self._draw(self._table(law), ScatteredDraws(high, refined_high, where, out))
 
     def numbers(
         self, geolevel: int, query: int, draws: range | npt.ArrayLike, first_site: int, n_sites: int
@@ -260,11 +287,10 @@ class NoiseSource:
 
     def _draw(self, table: InversionTable, draws: Draws) -> None:
         with self._workspace() as work:
-            for first in range(0, draws.n_blocks, CHUNK_BLOCKS):
-                n_blocks = min(CHUNK_BLOCKS, draws.n_blocks - first)
-                draws.write_addresses(work, first, n_blocks)
-                work.cells.encrypt(n_blocks)
-                n_open = draws.look_up(work, table, first, n_blocks)
+            for first in range(0, draws.n_steps, CHUNK_BLOCKS):
+                n_steps = min(CHUNK_BLOCKS, draws.n_steps - first)
+                work.cells.encrypt(draws.write_addresses(work, first, n_steps))
+                n_open = draws.look_up(work, table, first, n_steps)
                 for start in range(0, n_open, REFINED_BLOCKS):
                     places = work.positions[start : min(start + REFINED_BLOCKS, n_open)]
                     draws.write_refinement(work, first, places)

@@ -145,28 +145,32 @@ class TreeValues:
 
     def answers(self, geolevel: str, group: QueryGroup, start: int, stop: int, answers: Integers) -> Floats:
         """Listed answers of geounits start..stop in persons; shape (stop - start, answers)."""
+        level, run = self._spine.level_index(geolevel), np.array([0, stop - start], np.int64)
         begin = np.array([0, len(answers)], np.int64)
-        values = self._answers(geolevel, group, answers, begin, np.array([start, stop], np.int64))
+        values = self._answers(level, group, answers, begin, run, self.units(level, start, stop))
         return values.reshape(stop - start, len(answers))
 
     def families(self, wanted: FamilyAnswers) -> Floats:
         """The answers that families need, in persons, in the layout of `wanted`."""
-        return np.concatenate(
-            [
-                np.zeros(0),
-                *(
-                    self._answers(wanted.geolevel, group, wanted.answers, wanted.begin[q], wanted.child_begin)
-                    for q, group in enumerate(wanted.queries)
-                ),
-            ]
+        level, child_begin = self._spine.level_index(wanted.geolevel), wanted.child_begin
+        units = self.units(level, int(child_begin[0]), int(child_begin[-1]))
+        runs = child_begin - child_begin[0]
+        own = (
+            self._answers(level, group, wanted.answers, wanted.begin[q], runs, units)
+            for q, group in enumerate(wanted.queries)
         )
+        return np.concatenate([np.zeros(0), *own])
 
     def _answers(
-        self, geolevel: str, group: QueryGroup, answers: Integers, begin: Integers, child_begin: Integers
+        self,
+        level: int,
+        group: QueryGroup,
+        answers: Integers,
+        begin: Integers,
+        runs: Integers,
+        units: Integers,
     ) -> Floats:
-        first, last = int(child_begin[0]), int(child_begin[-1])
-        level = self._spine.level_index(geolevel)
-        out = np.empty(int((np.diff(begin) * np.diff(child_begin)).sum()), np.int64)
-        table, units = self.sweep.table(level, group), self.units(level, first, last)
-        family_answers(answers, begin, child_begin - first, table, group.size, units, out)
+        """Listed answers of one query, in the layout of `FamilyAnswers`; `units` are the children's estimates."""
+        out = np.empty(int((np.diff(begin) * np.diff(runs)).sum()), np.int64)
+        family_answers(answers, begin, runs, self.sweep.table(level, group), group.size, units, out)
         return out / GRID

@@ -16,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, TallyveilError
+from tallyveil.kernels.address import Listed
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource, insecure_key
 from tallyveil.noise import source as source_module
 from tallyveil.noise.table import InversionTable
@@ -119,6 +120,14 @@ def test_dense_scattered_added_and_narrow_agree(law: Law) -> None:
     np.testing.assert_array_equal(drawn[0], drawn[4])
     rows, answers = np.indices(drawn.shape).reshape(2, -1)
     np.testing.assert_array_equal(noise.at(law, 1, 2, geounits[rows], answers), drawn[rows, answers])
+    shuffled = np.random.default_rng(1).permutation(rows.size)  # neighbours no longer share blocks
+    out = np.empty(rows.size, np.int64)
+    assert noise.at(law, 1, 2, geounits[rows[shuffled]], answers[shuffled], out) is out
+    np.testing.assert_array_equal(out, drawn[rows, answers][shuffled])
+    runs = Listed(np.arange(1001), np.array([0, 0, 1001]), np.array([3, 5, 8]), np.array([0, 0, 3 * 1001]))
+    listed = np.empty(3 * 1001, np.int64)
+    noise.listed(law, 1, 2, runs, listed)
+    np.testing.assert_array_equal(listed.reshape(3, 1001), noise.dense(law, 1, 2, range(5, 8), 1001))
     counts = np.arange(drawn.size).reshape(drawn.shape)
     before = counts.copy()
     noise.add_dense(law, 1, 2, geounits, counts)
@@ -313,6 +322,20 @@ def test_output_must_fit(out: np.ndarray) -> None:
     if out.shape != (3, 3):  # its own width is what counts there
         with pytest.raises(SchemaError, match="array to write"):
             noise.add_dense(GAUSSIAN, 0, 0, range(3), out)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros(3, dtype=np.float64),
+        np.zeros(4, dtype=np.int64),
+        np.zeros(6, dtype=np.int64)[::2],
+        np.zeros((3, 1), dtype=np.int64),
+    ],
+)
+def test_output_of_scattered_draws_must_fit(out: np.ndarray) -> None:
+    with pytest.raises(SchemaError, match="array to write"):
+        NoiseSource(KEY).at(GAUSSIAN, 0, 0, [0, 1, 2], [0, 1, 2], out)
 
 
 def test_counts_are_never_in_a_message() -> None:

@@ -237,28 +237,23 @@ def learn_exact(
 
 
 @internal
-def _move(
-    basis: Basis,
-    learned: Learned,
-    answers: Integers,
-    precisions: Floats,
-    spread: Floats,
-    x: Floats,
-    scratch: Scratch,
-) -> None:
-    """x += P (h - L x)."""
-    blocks, h, cells = scratch.blocks, scratch.h, scratch.cells
+def _weigh(basis: Basis, learned: Learned, answers: Integers, precisions: Floats, scratch: Scratch) -> None:
+    """h, into the scratch."""
+    h, cells = scratch.h, scratch.cells
     spread_to_cells(learned.cascade, precisions, answers, scratch.work, cells)
     reflect(basis, cells)
+    for j in range(h.size):
+        h[j] = cells[basis.order[j]]
+
+
+@internal
+def _inform(learned: Learned, precisions: Floats, blocks: Floats) -> None:
+    """-L, into packed blocks."""
     blocks[:] = 0.0
     for q in range(precisions.size):
         if precisions[q] > 0.0:
             for e in range(blocks.size):
                 blocks[e] -= precisions[q] * learned.information[q, e]
-    for j in range(h.size):
-        h[j] = cells[basis.order[j]]
-    apply_blocks(basis, blocks, x, h)
-    apply_blocks(basis, spread, h, x)
 
 
 @njit(nogil=True, cache=True)
@@ -273,14 +268,18 @@ def learn_level(basis: Basis, learned: Learned, told: Told, sums: Sums, first: i
         first: First geounit.
         last: One past the last.
     """
-    scratch = _scratch(basis, learned.cascade)
+    scratch, alike = _scratch(basis, learned.cascade), told.precisions.shape[0] == 1
     for g in range(first, last):
-        own = told.precisions[g if told.precisions.shape[0] > 1 else 0]
+        own = told.precisions[0 if alike else g]
+        if g == first or not alike:
+            _inform(learned, own, scratch.blocks)
         spread = sums.spread[g]
         loose = sums.loose[g] if sums.loose.shape[0] else sums.loose[:0].ravel()
         x = sums.estimates[g]
         learn_measured(basis, learned, own, spread, loose)
-        _move(basis, learned, told.values[g], own, spread, x, scratch)
+        _weigh(basis, learned, told.values[g], own, scratch)
+        apply_blocks(basis, scratch.blocks, x, scratch.h)
+        apply_blocks(basis, spread, scratch.h, x)
         if told.exact.shape[1]:
             learn_exact(basis, learned, told.exact[g], spread, loose, x)
 
@@ -340,8 +339,8 @@ def add_finest(
         for g in range(alike.begin[p], alike.begin[p + 1]):
             s, number = alike.signature[g], alike.number[g]
             x[:] = 0.0
-            own = signatures.precisions[s]
-            _move(basis, learned, alike.values[g], own, signatures.spread[s], x, scratch)
+            _weigh(basis, learned, alike.values[g], signatures.precisions[s], scratch)
+            apply_blocks(basis, signatures.spread[s], scratch.h, x)
             if alike.exact.shape[1]:
                 spread, loose = signatures.spread[s].copy(), signatures.loose[s].copy()
                 learn_exact(basis, learned, alike.exact[g], spread, loose, x)
