@@ -83,9 +83,11 @@ class Aims:
         targets: Accuracy that must be reached.
         keep: Least part of the budget for a geolevel and a query.
         entities: Public table of further families of entities; None for those of the release file alone.
+        live: Public table of the number of live categories by geolevel; None to count all categories.
 
     Raises:
-        BudgetError: nothing is aimed at, something is named twice, or a number is out of range.
+        BudgetError: nothing is aimed at, something is named twice, a number is out of range, or live sizes are given
+            for a model that has no use for them.
     """
 
     model: VarianceModel
@@ -96,6 +98,7 @@ class Aims:
     targets: tuple[Target, ...] = ()
     keep: tuple[tuple[str, str, Fraction], ...] = ()
     entities: Path | None = None
+    live: Path | None = None
 
     def __post_init__(self) -> None:
         if self.goal is Goal.RHO and not self.targets:
@@ -108,6 +111,12 @@ class Aims:
             raise BudgetError(
                 f'minimise is "{self.goal.value}", and there is no [[aim]] whose variances could be minimised. Give at '
                 'least one, or minimise "rho", which asks for [[target]] alone.',
+                code="bad-aim",
+            )
+        if self.live is not None and self.model is not VarianceModel.TOP_DOWN:
+            raise BudgetError(
+                f'live is given, and model is "{self.model.value}". Live sizes describe estimates that are kept from '
+                'being negative. Least-squares estimates may be negative. Leave out live, or set model = "topdown".',
                 code="bad-aim",
             )
         _refuse_repeated("[[aim]]", self.aims)
