@@ -91,6 +91,11 @@ class AimsFile(Table):
         description="Public table (Parquet or CSV) with the column geocode and a column for each further family, such "
         "as districts.",
     )
+    live: Name | None = Field(
+        default=None,
+        description="Public table (Parquet or CSV) with the columns geolevel, query and live: how many categories of "
+        'an attribute or recode are in use in a geounit. For model = "topdown".',
+    )
     aim: list[AimTable] = Field(default_factory=list)
     target: list[TargetTable] = Field(default_factory=list)
     keep: dict[Name, dict[Name, Exact]] = Field(
@@ -103,7 +108,7 @@ def load_aims(path: Path) -> Aims:
     """Read a file of aims.
 
     Args:
-        path: TOML file. The path `entities` in it starts from its folder.
+        path: TOML file. The paths `entities` and `live` in it start from its folder.
     Raises:
         StoreError: the file cannot be read.
         ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
@@ -124,4 +129,5 @@ def load_aims(path: Path) -> Aims:
         targets=tuple(Target(item.area, item.query, item.deviation()) for item in file.target),
         keep=tuple((level, query, share) for level, own in file.keep.items() for query, share in own.items()),
         entities=None if file.entities is None else path.parent / file.entities,
+        live=None if file.live is None else path.parent / file.live,
     )

@@ -139,6 +139,68 @@ def test_a_target_binds_the_sum(optimise, aims):
     assert target["weight"] is None
 
 
+LIVE = """geolevel,query,live
+Region,age,3
+Region,grown,2
+Region,home,2
+Town,age,3
+Town,grown,2
+Town,home,1.5
+Block,age,2.5
+Block,grown,1.8
+Block,home,1.02
+"""
+
+
+@pytest.fixture
+def live(aims, tmp_path):
+    """Writes a file of aims with a table of live sizes."""
+
+    def write(table: str = LIVE):
+        (tmp_path / "live.csv").write_text(table)
+        return aims('live = "live.csv"\n' + AIMS, model="topdown")
+
+    return write
+
+
+def test_live_sizes_foresee_smaller_errors(optimise, aims, live):
+    plain, found = optimise(aims(model="topdown")), optimise(live())
+    assert found["gap"] <= 1e-3
+    assert all(one["ratio"] <= 1.002 for one in found["aims"])
+    for one, other in zip(plain["aims"], found["aims"], strict=True):
+        assert other["standard_deviation"]["before"] < one["standard_deviation"]["before"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "said"),
+    [
+        ("Town,grown,2\n", "", 3, "no row for 'grown' at Town. Add what is absent"),
+        ("Town,grown,2", "Twon,grown,2", 3, "row 5 .* geolevel 'Twon'; there are Region, Town, Block"),
+        ("Town,grown,2", "Town,grow,2", 3, "attribute or recode 'grow'"),
+        ("Town,grown,2", "Town,age,2", 3, "row 5 .* gives 'age' at Town again"),
+        ("Town,grown,2", "Town,grown,2.5", 3, "wanted a number from 1 to 2"),
+        ("Town,grown,2", "Town,grown,0.5", 3, "wanted a number from 1 to 2"),
+        ("Town,grown,2", "Town,grown,nan", 3, "'nan' live categories"),
+        ("Town,grown,2", "Town,grown,many", 3, "'many' live categories"),
+        ("Town,grown,2", "Town,grown,", 3, "None live categories"),
+        ("Town,age,3", "Town,age,1.5", 3, "'age' at Town 1.5 live groups, and grown 2"),
+        ("live", "size", 2, "lacks the wanted column"),
+        (LIVE, "", 8, "cannot be read"),
+        (LIVE, "\0\1\2", 2, "lacks the wanted column"),
+    ],
+)
+def test_live_sizes_that_cannot_be_used(command, live, small_release, old, new, code, said):
+    error = command("plan", small_release, "--optimise", live(LIVE.replace(old, new)), code=code)
+    assert re.search(said, " ".join(error.split()))
+
+
+@pytest.mark.parametrize("key", ["live", "entities"])
+def test_a_table_is_never_the_records(command, aims, small_release, key):
+    text = f'{key} = "{small_release.parent / "people.parquet"}"\n' + AIMS
+    error = command("plan", small_release, "--optimise", aims(text, model="topdown"), code=5)
+    assert "the file of the confidential records" in " ".join(error.split())
+
+
 def test_what_is_kept_stays(optimise, aims):
     found = optimise(aims(more='[keep.Town]\ngrown = "1/5"\n'))
     share = Fraction(found["geolevel_shares"]["Town"]) * Fraction(found["query_shares"]["Town"]["grown"])

@@ -49,10 +49,13 @@ def test_a_half_width_is_turned_into_a_standard_deviation(load):
     assert plain.targets == (Target("Town", "total", Fraction(2)),)
 
 
-def test_what_is_kept_and_where_entities_are(load, tmp_path):
+def test_what_is_kept_and_where_tables_are(load, tmp_path):
     found = load('entities = "districts.parquet"\n' + AIMS + '[keep.Block]\ndetailed = "1/100"\n')
     assert found.keep == (("Block", "detailed", Fraction(1, 100)),)
-    assert found.entities == tmp_path / "districts.parquet"
+    assert (found.entities, found.live) == (tmp_path / "districts.parquet", None)
+    assert (
+        load('live = "live.csv"\n' + AIMS.replace("least_squares", "topdown")).live == tmp_path / "live.csv"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,7 @@ def test_mistakes_are_named(load, text, said):
         ('minimise = "rho"\n' + AIMS, "at least one \\[\\[target\\]\\]"),
         (AIMS.replace('"total", "age"', '"total", "total"'), "'total' at Block more than once"),
         (AIMS + 2 * (TARGET + 'standard_deviation = "1"\n'), "\\[\\[target\\]\\] names 'total' at Town more"),
+        ('live = "live.csv"\n' + AIMS, 'Leave out live, or set model = "topdown"'),
         (AIMS.replace('"3/2"', '"0"'), "weight 0; wanted a number above 0"),
         (AIMS + TARGET + 'standard_deviation = "-1"\n', "above 0. A count without error is an invariant"),
         (AIMS + '[keep.Block]\ntotal = "1"\n', "between 0 and 1"),
