@@ -147,9 +147,10 @@ def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, int | EntityFamily
             known |= {family.name: family for family in entity_families(spine, table, more)}
     unknown = [name for name in named if name not in known]
     if unknown:
+        shown = ", ".join(f"{name:.80}" for name in unknown[:6])
         raise GeographyError(
-            f"aims or targets name {', '.join(unknown)}, which is neither a geolevel nor a family of entities. Known "
-            f"are {', '.join(known)}. Name one of these, or give a public table with such a column as `entities`.",
+            f"aims or targets name {shown}, which is neither a geolevel nor a family of entities. Known are "
+            f"{', '.join(known)}. Name one of these, or give a public table with such a column as `entities`.",
             code="unknown-entity",
         )
     found = {name: known[name] for name in named}

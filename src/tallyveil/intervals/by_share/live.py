@@ -28,9 +28,8 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.budget.optimal.program import Evaluated
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import SchemaError
@@ -39,8 +38,6 @@ from tallyveil.intervals.by_share.top_down import TopDown
 from tallyveil.intervals.by_share.variances import Asked
 from tallyveil.universe.query_group import Factor, QueryGroup
 from tallyveil.universe.schema import Schema
-
-Labels = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,9 +214,9 @@ class _Labels:
         self._live = {name: [chain.live(sizes, name) for chain in chains] for name in geolevels}
         self.count = len(self._labels)
 
-    def below(self, group: QueryGroup) -> Labels:
+    def below(self, group: QueryGroup) -> Bools:
         """Which labels a query determines."""
-        found: Labels = np.all(self._labels <= self._places(group), axis=1)
+        found: Bools = np.all(self._labels <= self._places(group), axis=1)
         return found
 
     def eigenvalues(self, group: QueryGroup, geolevel: str) -> Floats:
@@ -242,7 +239,7 @@ class _Labels:
         )
 
 
-def _numbered(codes: NDArray[np.int32]) -> Integers:
+def _numbered(codes: Int32s) -> Integers:
     """The same groups, numbered in the order in which they first occur."""
     _, first, group = np.unique(codes, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
