@@ -71,8 +71,8 @@ BENCHMARKS = (
     Benchmark("subspace", short=None),
     Benchmark("subspace_mcmc", short=None),
 )
-"""`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py` makes many.
-They are run by themselves."""
+"""`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py` and
+`optimal_shares.py` make many. They are run by themselves."""
 
 
 def run(one: Benchmark, *, long: bool) -> tuple[list[headline.Headline], str, float]:
