@@ -208,16 +208,14 @@ def show_measured(found: Mapping[tuple[str, str], Measured]) -> None:
         spread = np.sqrt((len(keys) - 1) * np.var(without))
         worst = max(root(own[aim]) / root(base[aim]) for aim in base)
         print(
-            f"{values:<6}{name:<15}{mean_ratio(own, base, keys):.3f} +- {spread:.3f}, worst {worst:.2f}; to the present "
-            f"shares with own values {mean_ratio(own, found['own', 'present'], keys):.3f}"
+            f"{values:<6}{name:<15}{mean_ratio(own, base, keys):.3f} +- {spread:.3f}, worst {worst:.2f}; to the "
+            f"present shares with own values {mean_ratio(own, found['own', 'present'], keys):.3f}"
         )
 
 
 def show_aims(chosen: Mapping[str, Chosen], found: Mapping[tuple[str, str], Measured]) -> None:
     """Print every aim."""
-    print(
-        "\nwith own values: the present deviation promised and measured, then each ratio promised|measured"
-    )
+    print("\nwith own values: the present deviation promised and measured, then each ratio promised|measured")
     print(f"{'area':<12}{'query':<28}{'promised':>9}{'measured':>9}" + "".join(f"{n:>15}" for n in FOUND))
     base, before = found["own", "present"], chosen["present"].promised
     for aim in base:

@@ -22,15 +22,16 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.program import SLACK, Evaluated, Program, Variances
 
-FIRST = 1e-2
-"""Number of constraints times the first m, as a fraction of the objective."""
+FIRST = 10.0
+"""Number of constraints times the first m, as a fraction of the objective. It is large, so that the shares leave limits
+that they are near: along a limit, steps are short."""
 LAST = 1e-5
 SHRINK = 0.1
 MOVE = 1e-5
 """Relative change of a share from which second derivatives are found."""
 ROOM = 1e-6
 """Even where the present shares have used up a limit, its slack is at least this fraction of it."""
-MOST_NEWTON = 60
+MOST_NEWTON = 100
 DECREMENT = 1e-2
 HALVINGS = 40
 
