@@ -39,3 +39,29 @@ def test_every_key_is_on_the_page():
     target = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
     file = AimsFile.model_validate({"model": "topdown", "minimise": "rho", **tomllib.loads(target)})
     assert float(file.target[0].deviation()) < 10 / 1.95
+
+
+def test_the_live_categories_of_published_counts(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (release,) = re.findall(r"```toml\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    Path("release.toml").write_text(release)
+    blocks = [f"01{county:03d}{block:010d}" for county in (1, 2) for block in range(9)]
+    pl.DataFrame({"block": blocks}).write_parquet("blocks.parquet")
+    rows = [
+        (block, sex, age, int(place % 3 > 0))
+        for place, block in enumerate(blocks)
+        for sex in ("female", "male")
+        for age in ("0-17", "18-64", "65+")[: 1 + place % 3]
+    ]
+    pl.DataFrame(rows, ["geocode", "sex", "age", "count"], orient="row").write_parquet("published.parquet")
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(code, {})
+    found = {(row[0], row[1]): row[2] for row in pl.read_csv("live.csv").iter_rows()}
+    assert found == {
+        **{("State", name): size for name, size in (("sex", 2), ("age", 3))},
+        **{("County", name): size for name, size in (("sex", 2), ("age", 3))},
+        **{("Block", name): size for name, size in (("sex", 2), ("age", 2.5))},
+    }
+    aims = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
+    Path("aims.toml").write_text('live = "live.csv"\n' + aims)
+    assert "Better shares" in command("plan", "release.toml", "--optimise", "aims.toml")

@@ -1,6 +1,7 @@
 """What `tallyveil plan --optimise` does: find better shares, write them to a file of their own, and show them."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 from tallyveil.cli.terminal import say
@@ -20,19 +21,24 @@ def optimise(release_file: Path, aims_file: Path, out: Path | None, *, as_json: 
     from tallyveil.config.load import load_plan
     from tallyveil.execution.topdown.optimal_shares import optimal_shares, public_inputs
     from tallyveil.plans.advice import strategy_tables
-    from tallyveil.storage.outputs import claim_file
+    from tallyveil.storage.outputs import new_file
     from tallyveil.storage.write import write_text
 
     loaded, aims = load_plan(release_file), load_aims(aims_file)
-    if out is not None:
-        claim_file(out, [release_file, aims_file, *public_inputs(loaded, aims)])
-    found = optimal_shares(loaded, aims)
-    if out is not None:
-        write_text(out, strategy_tables(found.strategy, loaded.to_mapping()["estimation"]) + "\n")
+    inputs = [release_file, aims_file, *public_inputs(loaded, aims)]
+    with nullcontext() if out is None else new_file(out, inputs):
+        found = optimal_shares(loaded, aims)
+        if out is not None:
+            write_text(out, strategy_tables(found.strategy, loaded.to_mapping()["estimation"]) + "\n")
     if as_json:
         say(json.dumps(optimal_record(found), indent=2))
         return
     show_optimal(found, loaded.schema.unit.many)
+    if aims.model.value == "topdown" and any(item.values == "tree" for _, item in loaded.estimation):
+        say(
+            'This release has values = "tree": it also uses what is measured below a geounit, which the model does '
+            "not. So its errors above the finest geolevel are usually smaller than shown, before and after."
+        )
     if loaded.spent - loaded.strategy.total + found.strategy.total > loaded.declared:
         say(
             "The targets need more rho than [privacy] declares. `tallyveil plan` accepts these shares only if "

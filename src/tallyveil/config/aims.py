@@ -7,12 +7,16 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
-from tallyveil.budget.optimal.aims import Aim, Aims, Goal, Target, VarianceModel
+from tallyveil.budget.optimal.aims import MOST_AIMS, Aim, Aims, Goal, Target, VarianceModel, too_many
 from tallyveil.config.load import parse_file
 from tallyveil.config.tables import Exact, Name, Table
 
 Model = Annotated[VarianceModel, Field(strict=False)]
 GoalName = Annotated[Goal, Field(strict=False)]
+
+
+UNSURE = Fraction(1, 10**9)
+"""Least distance of a confidence from 0 and from 1."""
 
 
 class AimTable(Table):
@@ -48,9 +52,10 @@ class TargetTable(Table):
     def _one_accuracy(self) -> Self:
         if (self.standard_deviation is None) == (self.within is None):
             raise ValueError("give either standard_deviation or within, and not both")
-        if not 0 < self.confidence < 1 or float(self.confidence) == 1.0:
+        if not UNSURE <= self.confidence <= 1 - UNSURE:
             raise ValueError(
-                f'confidence is {self.confidence!s:.80}; wanted a coverage below 1, such as "0.95"'
+                f"confidence is {self.confidence!s:.80}; wanted a coverage above 0 and below 1, by at least 1e-9, "
+                'such as "0.95"'
             )
         if self.within is None and "confidence" in self.model_fields_set:
             raise ValueError(
@@ -91,6 +96,11 @@ class AimsFile(Table):
         description="Public table (Parquet or CSV) with the column geocode and a column for each further family, such "
         "as districts.",
     )
+    live: Name | None = Field(
+        default=None,
+        description="Public table (Parquet or CSV) with the columns geolevel, query and live: how many categories of "
+        'an attribute or recode are in use in a geounit. For model = "topdown".',
+    )
     aim: list[AimTable] = Field(default_factory=list)
     target: list[TargetTable] = Field(default_factory=list)
     keep: dict[Name, dict[Name, Exact]] = Field(
@@ -103,13 +113,16 @@ def load_aims(path: Path) -> Aims:
     """Read a file of aims.
 
     Args:
-        path: TOML file. The path `entities` in it starts from its folder.
+        path: TOML file. The paths `entities` and `live` in it start from its folder.
     Raises:
         StoreError: the file cannot be read.
         ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
         BudgetError: something is named twice, or a number is out of range.
     """
     file = parse_file(path, AimsFile)
+    number = sum(len(item.areas) * len(item.queries) for item in file.aim) + len(file.target)
+    if number > 2 * MOST_AIMS:  # before they are combined; an aim may also be a target
+        raise too_many(number)
     return Aims(
         model=file.model,
         goal=file.minimise,
@@ -124,4 +137,5 @@ def load_aims(path: Path) -> Aims:
         targets=tuple(Target(item.area, item.query, item.deviation()) for item in file.target),
         keep=tuple((level, query, share) for level, own in file.keep.items() for query, share in own.items()),
         entities=None if file.entities is None else path.parent / file.entities,
+        live=None if file.live is None else path.parent / file.live,
     )

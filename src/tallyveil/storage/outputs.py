@@ -1,5 +1,7 @@
 """Where a command may write: never over an input, and never over files that it did not write itself."""
 
+import fcntl
+import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -149,10 +151,58 @@ def claim_file(path: Path, inputs: Iterable[Path]) -> None:
     except (OSError, pl.exceptions.PolarsError):
         own = False
     if not own:
-        raise StoreError(
-            f"{path} exists, and it is not a file that this command may replace. Choose another --out, or remove it.",
-            code="file-taken",
-        )
+        raise _file_taken(path)
+
+
+@contextmanager
+def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
+    """Hold the path of a file that does not exist, while its content is computed and written.
+
+    An empty file is there in the meantime, and stays if the process is killed. An empty file that no process holds
+    counts as absent.
+
+    Args:
+        path: The file.
+        inputs: Files that are read to make it.
+    Raises:
+        StoreError: it is an input or exists, another process holds it, or it cannot be written.
+    """
+    refuse_inputs(path, inputs)
+    if path.is_symlink() or (path.exists() and not _is_empty(path)):
+        raise _file_taken(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise store_error(path, error) from error
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(
+                f"another process is writing {path}; wait for it, or choose another --out.", code="file-taken"
+            ) from None
+        # Another process may have finished the file since it was opened.
+        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(held)) or not _is_empty(path):
+            raise _file_taken(path)
+        try:
+            yield
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(held)
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == 0
+
+
+def _file_taken(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} exists, and it is not a file that this command may replace. Choose another --out, or remove it.",
+        code="file-taken",
+    )
 
 
 def _is_text(path: Path, text: str) -> bool:

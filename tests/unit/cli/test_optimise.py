@@ -8,6 +8,8 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
+from tallyveil.storage.write import write_parquet
+
 AIMS = """
 model = "{model}"
 minimise = "{minimise}"
@@ -139,6 +141,68 @@ def test_a_target_binds_the_sum(optimise, aims):
     assert target["weight"] is None
 
 
+LIVE = """geolevel,query,live
+Region,age,3
+Region,grown,2
+Region,home,2
+Town,age,3
+Town,grown,2
+Town,home,1.5
+Block,age,2.5
+Block,grown,1.8
+Block,home,1.02
+"""
+
+
+@pytest.fixture
+def live(aims, tmp_path):
+    """Writes a file of aims with a table of live sizes."""
+
+    def write(table: str = LIVE):
+        (tmp_path / "live.csv").write_text(table)
+        return aims('live = "live.csv"\n' + AIMS, model="topdown")
+
+    return write
+
+
+def test_live_sizes_foresee_smaller_errors(optimise, aims, live):
+    plain, found = optimise(aims(model="topdown")), optimise(live())
+    assert found["gap"] <= 1e-3
+    assert all(one["ratio"] <= 1.002 for one in found["aims"])
+    for one, other in zip(plain["aims"], found["aims"], strict=True):
+        assert other["standard_deviation"]["before"] < one["standard_deviation"]["before"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "said"),
+    [
+        ("Town,grown,2\n", "", 3, "no row for 'grown' at Town. Add what is absent"),
+        ("Town,grown,2", "Twon,grown,2", 3, "row 5 .* geolevel 'Twon'; there are Region, Town, Block"),
+        ("Town,grown,2", "Town,grow,2", 3, "attribute or recode 'grow'"),
+        ("Town,grown,2", "Town,age,2", 3, "row 5 .* gives 'age' at Town again"),
+        ("Town,grown,2", "Town,grown,2.5", 3, "wanted a number from 1 to 2"),
+        ("Town,grown,2", "Town,grown,0.5", 3, "wanted a number from 1 to 2"),
+        ("Town,grown,2", "Town,grown,nan", 3, "'nan' live categories"),
+        ("Town,grown,2", "Town,grown,many", 3, "'many' live categories"),
+        ("Town,grown,2", "Town,grown,", 3, "None live categories"),
+        ("Town,age,3", "Town,age,1.5", 3, "'age' at Town 1.5 live groups, and grown 2"),
+        ("live", "size", 2, "lacks the wanted column"),
+        (LIVE, "", 8, "cannot be read"),
+        (LIVE, "\0\1\2", 2, "lacks the wanted column"),
+    ],
+)
+def test_live_sizes_that_cannot_be_used(command, live, small_release, old, new, code, said):
+    error = command("plan", small_release, "--optimise", live(LIVE.replace(old, new)), code=code)
+    assert re.search(said, " ".join(error.split()))
+
+
+@pytest.mark.parametrize("key", ["live", "entities"])
+def test_a_table_is_never_the_records(command, aims, small_release, key):
+    text = f'{key} = "{small_release.parent / "people.parquet"}"\n' + AIMS
+    error = command("plan", small_release, "--optimise", aims(text, model="topdown"), code=5)
+    assert "the file of the confidential records" in " ".join(error.split())
+
+
 def test_what_is_kept_stays(optimise, aims):
     found = optimise(aims(more='[keep.Town]\ngrown = "1/5"\n'))
     share = Fraction(found["geolevel_shares"]["Town"]) * Fraction(found["query_shares"]["Town"]["grown"])
@@ -177,6 +241,66 @@ def test_laplace_noise_is_refused_with_its_reason(command, aims, edit):
     assert (
         "for Gaussian noise only. Under Laplace noise a precision grows with the square of a share" in error
     )
+
+
+@pytest.mark.parametrize("size", ["1000000", "1/1000000"])
+def test_targets_whose_noise_cannot_be_drawn(command, aims, small_release, size):
+    text = (
+        'model = "topdown"\nminimise = "rho"\n[[target]]\narea = "Town"\nquery = "total"\n'
+        f'standard_deviation = "{size}"\n'
+    )
+    error = " ".join(command("plan", small_release, "--optimise", aims(text), code=5).split())
+    assert "the targets alone need rho =" in error
+    assert "could not be drawn" in error
+
+
+def test_one_block(optimise, aims, edit):
+    release = edit('path = "geography.parquet"', 'path = "one.parquet"')
+    pl.DataFrame({"geocode": ["P0101"]}).write_parquet(release.parent / "one.parquet")
+    edit('geolevels = ["Region", "Town", "Block"]', 'geolevels = ["Town", "Block"]')
+    edit("[1, 3, 5]", "[3, 5]")
+    edit('Region = "1/4"\nTown = "1/4"', 'Town = "1/2"')
+    edit('[[invariants]]\nquery = "total"\ngeolevels = ["Region"]\n', "")
+    for model in ("topdown", "least_squares"):
+        found = optimise(aims(model=model))
+        assert found["gap"] <= 1e-3
+        deviations = {(one["area"], one["query"]): one["standard_deviation"] for one in found["aims"]}
+        # The only block has the counts of its town.
+        for query in ("total", "age*home"):
+            town, block = deviations["Town", query], deviations["Block", query]
+            assert block == pytest.approx(town, rel=1e-6)
+
+
+def test_where_the_shares_are_written(command, aims, small_release, tmp_path):
+    text = tmp_path / "there.toml"
+    text.write_text("[strategy]\n")
+    table = tmp_path / "ours.parquet"
+    write_parquet(table, pl.DataFrame({"a": [1]}), {})
+    link = tmp_path / "link.toml"
+    link.symlink_to(tmp_path / "nowhere.toml")
+    for path in (text, table, link, tmp_path, small_release / "below.toml"):
+        before = path.read_bytes() if path.is_file() else b""
+        command("plan", small_release, "--optimise", aims(), "--out", path, code=8)
+        assert not path.is_file() or path.read_bytes() == before
+    assert not (tmp_path / "nowhere.toml").exists()
+
+
+def test_what_fails_leaves_no_file(command, aims, small_release, tmp_path):
+    out = tmp_path / "shares.toml"
+    wrong = aims(AIMS.replace("Town", "Twon"))
+    command("plan", small_release, "--optimise", wrong, "--out", out, code=4)
+    assert not out.exists()
+    out.touch()  # as a process leaves it that is killed
+    command("plan", small_release, "--optimise", aims(), "--out", out)
+    assert tomllib.loads(out.read_text())["strategy"]
+
+
+def test_values_of_the_tree_are_remarked_upon(command, aims, edit):
+    release = edit("[estimation.passes]", '[estimation]\nvalues = "tree"\n[estimation.passes]')
+    said = "usually smaller than shown, before and after"
+    for model, is_said in (("topdown", True), ("least_squares", False)):
+        found = " ".join(command("plan", release, "--optimise", aims(model=model)).split())
+        assert (said in found) == is_said
 
 
 def test_an_input_is_never_written_over(command, aims, small_release):

@@ -49,10 +49,13 @@ def test_a_half_width_is_turned_into_a_standard_deviation(load):
     assert plain.targets == (Target("Town", "total", Fraction(2)),)
 
 
-def test_what_is_kept_and_where_entities_are(load, tmp_path):
+def test_what_is_kept_and_where_tables_are(load, tmp_path):
     found = load('entities = "districts.parquet"\n' + AIMS + '[keep.Block]\ndetailed = "1/100"\n')
     assert found.keep == (("Block", "detailed", Fraction(1, 100)),)
-    assert found.entities == tmp_path / "districts.parquet"
+    assert (found.entities, found.live) == (tmp_path / "districts.parquet", None)
+    assert (
+        load('live = "live.csv"\n' + AIMS.replace("least_squares", "topdown")).live == tmp_path / "live.csv"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,10 @@ def test_what_is_kept_and_where_entities_are(load, tmp_path):
         (AIMS.replace('["total", "age"]', "[]"), "queries"),
         (AIMS + TARGET, "either standard_deviation or within"),
         (AIMS + TARGET + 'within = "1"\nstandard_deviation = "1"\n', "either standard_deviation or within"),
-        (AIMS + TARGET + 'within = "1"\nconfidence = "1"\n', "confidence"),
+        *(
+            (AIMS + TARGET + f'within = "1"\nconfidence = "{confidence}"\n', "a coverage above 0 and below 1")
+            for confidence in ("0", "1", "1e400", "1e-400", "1e-17", "0.9999999999999999")
+        ),
         (
             AIMS + TARGET + 'standard_deviation = "1"\nconfidence = "0.9"\n',
             "confidence is given without within",
@@ -89,8 +95,32 @@ def test_mistakes_are_named(load, text, said):
         ('minimise = "rho"\n' + AIMS, "at least one \\[\\[target\\]\\]"),
         (AIMS.replace('"total", "age"', '"total", "total"'), "'total' at Block more than once"),
         (AIMS + 2 * (TARGET + 'standard_deviation = "1"\n'), "\\[\\[target\\]\\] names 'total' at Town more"),
+        ('live = "live.csv"\n' + AIMS, 'Leave out live, or set model = "topdown"'),
         (AIMS.replace('"3/2"', '"0"'), "weight 0; wanted a number above 0"),
-        (AIMS + TARGET + 'standard_deviation = "-1"\n', "above 0. A count without error is an invariant"),
+        *(
+            (AIMS.replace('"3/2"', f'"{weight}"'), "wanted a number above 0, from 1e-9 to 1e9. Leave out")
+            for weight in ("1e400", "1e-400", "-1e400", "1e10")
+        ),
+        *(
+            (AIMS + TARGET + f'standard_deviation = "{size}"\n', "above 0, from 1e-9 to 1e9. A count")
+            for size in ("1e400", "1e-400", "-1e400", "1e200")
+        ),
+        (AIMS + TARGET + 'within = "1e400"\n', "above 0, from 1e-9 to 1e9. A count"),
+        (AIMS + '[keep.Block]\ntotal = "1e400"\n', "1000.*\\.\\.\\. of the budget; wanted a number between"),
+        (
+            AIMS.replace('["total", "age"]', str([f"q{i}" for i in range(501)])),
+            "1,002 aims and targets; wanted",
+        ),
+        (
+            AIMS.replace('["total", "age"]', str([f"q{i}" for i in range(2000)])).replace(
+                '["Town", "Block"]', str([f"a{i}" for i in range(2000)])
+            ),
+            "4,000,000 aims and targets; wanted at most 1,000",
+        ),
+        (
+            AIMS + TARGET + 'standard_deviation = "-1"\n',
+            "above 0, from 1e-9 to 1e9. A count without error is an invariant",
+        ),
         (AIMS + '[keep.Block]\ntotal = "1"\n', "between 0 and 1"),
         (AIMS + '[keep.Block]\ntotal = "1/2"\n[keep.Town]\ntotal = "45/100"\n', "at most 9/10"),
     ],

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.outputs import claim_file, own_folder, refuse_inputs, refuse_taken
-from tallyveil.storage.write import write_parquet
+from tallyveil.storage.outputs import claim_file, new_file, own_folder, refuse_inputs, refuse_taken
+from tallyveil.storage.write import write_parquet, write_text
 
 
 def code_of(act) -> str:
@@ -57,3 +57,29 @@ def test_only_a_file_of_ours_is_replaced(tmp_path: Path) -> None:
     claim_file(tmp_path / "absent.parquet", [])
     assert code_of(lambda: claim_file(theirs, [])) == "file-taken"
     assert code_of(lambda: claim_file(ours, [ours])) == "input-in-output"
+
+
+def test_a_new_file_is_held_until_it_is_written(tmp_path):
+    path = tmp_path / "deep" / "new.toml"
+    with new_file(path, []):
+        assert path.read_bytes() == b""
+        with pytest.raises(StoreError, match="another process is writing"), new_file(path, []):
+            raise AssertionError
+        write_text(path, "text")
+        with pytest.raises(StoreError, match="exists"), new_file(path, []):
+            raise AssertionError
+    assert path.read_text() == "text"
+    with pytest.raises(StoreError, match="exists"), new_file(path, []):
+        raise AssertionError
+    assert path.read_text() == "text"
+
+
+def test_a_new_file_that_fails_is_absent(tmp_path):
+    path = tmp_path / "new.toml"
+    with pytest.raises(ZeroDivisionError), new_file(path, []):
+        raise ZeroDivisionError
+    assert not path.exists()
+    path.touch()
+    with new_file(path, []):
+        write_text(path, "text")
+    assert path.read_text() == "text"

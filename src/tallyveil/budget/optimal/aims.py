@@ -8,6 +8,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
+
+MOST_AIMS = 1000
+"""Largest number of aims and targets. The work and the memory of a step grow with its square."""
+LARGEST = Fraction(10**9)
+"""Largest weight, and largest standard deviation of a target. The smallest is 1 over it. The search uses floats."""
 
 
 class VarianceModel(StrEnum):
@@ -83,9 +89,11 @@ class Aims:
         targets: Accuracy that must be reached.
         keep: Least part of the budget for a geolevel and a query.
         entities: Public table of further families of entities; None for those of the release file alone.
+        live: Public table of the number of live categories by geolevel; None to count all categories.
 
     Raises:
-        BudgetError: nothing is aimed at, something is named twice, or a number is out of range.
+        BudgetError: nothing is aimed at, something is named twice, a number is out of range, or live sizes are given
+            for a model that has no use for them.
     """
 
     model: VarianceModel
@@ -96,6 +104,7 @@ class Aims:
     targets: tuple[Target, ...] = ()
     keep: tuple[tuple[str, str, Fraction], ...] = ()
     entities: Path | None = None
+    live: Path | None = None
 
     def __post_init__(self) -> None:
         if self.goal is Goal.RHO and not self.targets:
@@ -110,20 +119,28 @@ class Aims:
                 'least one, or minimise "rho", which asks for [[target]] alone.',
                 code="bad-aim",
             )
+        if self.live is not None and self.model is not VarianceModel.TOP_DOWN:
+            raise BudgetError(
+                f'live is given, and model is "{self.model.value}". Live sizes describe estimates that are kept from '
+                'being negative. Least-squares estimates may be negative. Leave out live, or set model = "topdown".',
+                code="bad-aim",
+            )
         _refuse_repeated("[[aim]]", self.aims)
         _refuse_repeated("[[target]]", self.targets)
+        if len(self.named) > MOST_AIMS:
+            raise too_many(len(self.named))
         for aim in self.aims:
-            if aim.weight <= 0:
+            if not 1 / LARGEST <= aim.weight <= LARGEST:
                 raise BudgetError(
-                    f"the aim {aim.text} has weight {float(aim.weight):g}; wanted a number above 0. Leave out an aim "
-                    "that does not count.",
+                    f"the aim {aim.text} has weight {as_given(aim.weight)}; wanted a number above 0, from 1e-9 to 1e9. "
+                    "Leave out an aim that does not count.",
                     code="bad-aim",
                 )
         for target in self.targets:
-            if target.standard_deviation <= 0:
+            if not 1 / LARGEST <= target.standard_deviation <= LARGEST:
                 raise BudgetError(
-                    f"the target {target.text} is {float(target.standard_deviation):g}; wanted a number above 0. A "
-                    "count without error is an invariant, not a target.",
+                    f"the target {target.text} is {as_given(target.standard_deviation)}; wanted a number above 0, from "
+                    "1e-9 to 1e9. A count without error is an invariant, not a target.",
                     code="bad-aim",
                 )
         self._check_keep()
@@ -132,7 +149,7 @@ class Aims:
         for geolevel, query, share in self.keep:
             if not 0 < share < 1:
                 raise BudgetError(
-                    f"[keep] gives '{query}' at {geolevel} at least {float(share):g} of the budget; wanted a number "
+                    f"[keep] gives '{query}' at {geolevel} at least {as_given(share)} of the budget; wanted a number "
                     "between 0 and 1, both excluded.",
                     code="bad-aim",
                 )
@@ -148,6 +165,15 @@ class Aims:
     def named(self) -> tuple[tuple[str, str], ...]:
         """Area and query of every aim, then of every target that is not also an aim."""
         return tuple(dict.fromkeys(one.place for one in (*self.aims, *self.targets)))
+
+
+def too_many(number: int) -> BudgetError:
+    """The error for more aims and targets than `MOST_AIMS`."""
+    return BudgetError(
+        f"there are {number:,} aims and targets; wanted at most {MOST_AIMS:,}. Every area of an [[aim]] is combined "
+        "with every query of it. Name fewer.",
+        code="bad-aim",
+    )
 
 
 def _refuse_repeated(where: str, named: Sequence[Named]) -> None:

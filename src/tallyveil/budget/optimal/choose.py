@@ -116,7 +116,7 @@ def choose_shares(
     reached = program.objective(values)
     epsilon_before = epsilon_of(strategy, delta)
     if aims.goal is Goal.RHO:
-        made = replace(made, total=_rounded_up(strategy.total * Fraction(reached)))
+        made = _with_total(made, _rounded_up(strategy.total * Fraction(reached)))
     else:
         made = replace(made, total=min(most, rho_for_target(made, Fraction(epsilon_before), delta)))
     after = values * float(strategy.total / made.total)
@@ -131,6 +131,25 @@ def choose_shares(
         epsilon=epsilon_of(made, delta),
         delta=delta,
     )
+
+
+def _with_total(strategy: Strategy, total: Fraction) -> Strategy:
+    """The strategy with another total.
+
+    Raises:
+        BudgetError: its noise could not be drawn.
+    """
+    made = replace(strategy, total=total)
+    try:
+        made.event()
+    except BudgetError as error:
+        raise BudgetError(
+            f"the targets alone need rho = {at_most(total)}. With this rho, the noise of a query could not be drawn: "
+            f"{error} Allow larger standard deviations if the variance is too small, and ask for smaller ones "
+            "if it is too large.",
+            code="target-out-of-reach",
+        ) from None
+    return made
 
 
 def present_shares(strategy: Strategy) -> Floats:
@@ -180,11 +199,12 @@ def _least(strategy: Strategy, aims: Aims, given: Floats) -> Floats:
     for geolevel, query, share in aims.keep:
         if (geolevel, query) not in names:
             raise BudgetError(
-                f"[keep] names '{query}' at {geolevel}, which the strategy does not measure. Measured there: "
+                f"[keep] names '{query:.80}' at {geolevel:.80}, which the strategy does not measure. Measured there: "
                 f"{', '.join(own for level, own in names if level == geolevel) or 'nothing'}.",
                 code="bad-aim",
             )
-        least[names.index((geolevel, query))] = float(share) * (1 + 2 * LOSS)
+        place = names.index((geolevel, query))
+        least[place] = max(least[place], float(share) * (1 + 2 * LOSS))
     return least
 
 

@@ -6,19 +6,18 @@ import numpy as np
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.arrays import Floats
+from tallyveil.budget.optimal.interior import from_inside
 from tallyveil.budget.optimal.program import Evaluated, Program, Variances
 from tallyveil.budget.optimal.step import step_from
 from tallyveil.errors import SolverError
 
 GAP = 5e-4
 """Relative gap between the objective and its lower bound at which the search stops."""
-MOST_ROUNDS = 400
+MOST_ROUNDS = 60
+"""Number of cheap steps after which the interior-point method takes over. Its steps cost an evaluation for each share.
+"""
 FIRST_EXPONENT = 0.5
 LEAST_EXPONENT = -0.5
-LATE = 50
-LATE_EXPONENT = -0.9
-"""The least exponent after the round `LATE`. If the search has not ended by then, some shares must change by much, and
-a smaller exponent makes longer steps."""
 LEAST_SIZE = 0.01
 """Smallest size of an exponent, because the model divides by it."""
 LEAST_MOVE = 1e-9
@@ -36,14 +35,12 @@ class Solution:
         found: The variances there.
         objective: The program's objective there.
         bound: Lower bound of the objective of any shares.
-        rounds: Number of evaluations of the variances.
     """
 
     shares: Floats
     found: Evaluated
     objective: float
     bound: float
-    rounds: int
 
     @property
     def gap(self) -> float:
@@ -67,23 +64,26 @@ def solve(
     """
     shares, found = start, variances(start)
     exponents, bound = np.full(len(start), FIRST_EXPONENT), 0.0
-    for rounds in range(1, MOST_ROUNDS + 1):
+    for _ in range(MOST_ROUNDS):
         here = program.objective(found.values)
         bound = max(bound, program.best_bound(found, shares))
         if bound >= here * (1 - gap) or here <= enough:
-            return Solution(shares, found, here, bound, rounds)
+            return Solution(shares, found, here, bound)
         step = step_from(program, shares, found, exponents)
         tried = variances(step.shares)
         if program.objective(tried.values) < here and program.within_limits(tried.values):
             weights = program.together(step.multipliers, step.prices)
-            least = LEAST_EXPONENT if rounds < LATE else LATE_EXPONENT
-            seen = _seen(weights, (shares, found), (step.shares, tried), exponents)
-            exponents = np.maximum(seen, least)
+            exponents = _seen(weights, (shares, found), (step.shares, tried), exponents)
             shares, found = step.shares, tried
         elif exponents.min() == 1.0:
             break  # only rounding errors can hide that a cautious step improves
         else:
             exponents = np.where(exponents > CAUTIOUS, 1.0, _off_zero(0.5 * (exponents + 1.0)))
+    for better, seen in from_inside(program, variances, shares, found):
+        shares, found, here = better, seen, program.objective(seen.values)
+        bound = max(bound, program.best_bound(found, shares))
+        if bound >= here * (1 - gap) or here <= enough:
+            return Solution(shares, found, here, bound)
     raise SolverError(
         f"the best shares were not found to within a relative gap of {gap:g}: the aims cannot have less than "
         f"{bound:.6g}, and the shares found have {at_most(program.objective(found.values))}. Name fewer aims or "
@@ -100,7 +100,7 @@ def _seen(
         fallen = np.log((weights @ before[1].slopes) / (weights @ after[1].slopes))
         seen = fallen / moved - 1.0
     known = np.isfinite(seen) & (np.abs(moved) > LEAST_MOVE)
-    halfway = np.clip(0.5 * (seen + exponents), LATE_EXPONENT, 1.0)
+    halfway = np.clip(0.5 * (seen + exponents), LEAST_EXPONENT, 1.0)
     return _off_zero(np.where(known, halfway, exponents))
 
 

@@ -10,17 +10,21 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.execution.topdown.before_spend import inputs_of
 from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.execution.topdown.live_sizes import read_live_sizes
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.spine import Spine
 from tallyveil.intervals.by_share.kinds import kinds_of, touched_by
 from tallyveil.intervals.by_share.least_squares import LeastSquares
+from tallyveil.intervals.by_share.live import LiveVariances, live_variances
 from tallyveil.intervals.by_share.measured import measured_queries
-from tallyveil.intervals.by_share.top_down import top_down_of
-from tallyveil.intervals.by_share.variances import Asked, Estimator, VariancesByShare
+from tallyveil.intervals.by_share.top_down import TopDown, top_down_of
+from tallyveil.intervals.by_share.variances import Asked, VariancesByShare
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
 from tallyveil.postprocess.interval_model import invariants_by_geolevel
 from tallyveil.postprocess.lattice_measurements import drawn_queries
+from tallyveil.storage.paths import real
 
 FACTOR = 10.0
 """Factor on the precision of what is exact, or of what is unknown, to see whether a variance rests on it."""
@@ -38,6 +42,7 @@ def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
         SolverError: the gap was not reached.
     """
     _refuse_plan(plan)
+    _refuse_records(plan, aims)
     variances = variances_by_share(plan, aims)
     _refuse_extremes(variances, aims, present_shares(plan.strategy))
     most = plan.declared - (plan.spent - plan.strategy.total)
@@ -45,11 +50,11 @@ def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
 
 
 def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
-    """The files of a plan that an output must not replace, and the entity table of the aims."""
-    return (*inputs_of(plan), *(() if aims.entities is None else (aims.entities,)))
+    """The files of a plan that an output must not replace, and the tables of the aims."""
+    return (*inputs_of(plan), *(path for path in (aims.entities, aims.live) if path is not None))
 
 
-def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare:
+def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare | LiveVariances:
     """The variances of everything that aims and targets name, for any shares; raises as `optimal_shares` does."""
     hierarchies = read_hierarchies(plan)
     if hierarchies.shares is not None:
@@ -68,23 +73,38 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare:
     spine, by_itself = hierarchies.spine, aims.model is VarianceModel.TOP_DOWN
     if by_itself:
         exact = _with_sums(exact, spine.geolevels)
+    drawn = drawn_queries(plan.schema, plan.strategy, plan.subspace)
+    passes = {name: item.passes for name, item in plan.estimation}
+    if aims.live is not None:
+        return live_variances(
+            plan.schema,
+            plan.strategy,
+            spine.geolevels,
+            sizes=read_live_sizes(aims.live, plan.schema, spine.geolevels),
+            exact=exact,
+            drawn=drawn,
+            passes=passes,
+            asked=asked,
+            estimator=_top_down(spine, asked, families),
+        )
     queries = measured_queries(
         plan.schema,
         plan.strategy,
         spine.geolevels,
         exact=exact,
-        drawn=drawn_queries(plan.schema, plan.strategy, plan.subspace),
+        drawn=drawn,
         asked=[query for _, query in asked],
-        passes={name: item.passes for name, item in plan.estimation} if by_itself else None,
+        passes=passes if by_itself else None,
     )
-    estimator: Estimator
     if by_itself:
-        levels = {place for place, _ in asked if isinstance(place, int)}
-        estimator = top_down_of(spine, levels, families)
-    else:
-        kinds = kinds_of(spine)
-        estimator = LeastSquares(kinds, {one.name: touched_by(spine, kinds, one) for one in families})
-    return VariancesByShare(queries, estimator, asked)
+        return VariancesByShare(queries, _top_down(spine, asked, families), asked)
+    kinds = kinds_of(spine)
+    touched = {one.name: touched_by(spine, kinds, one) for one in families}
+    return VariancesByShare(queries, LeastSquares(kinds, touched), asked)
+
+
+def _top_down(spine: Spine, asked: Sequence[Asked], families: Sequence[EntityFamily]) -> TopDown:
+    return top_down_of(spine, {place for place, _ in asked if isinstance(place, int)}, families)
 
 
 def _refuse_plan(plan: ReleasePlan) -> None:
@@ -95,6 +115,17 @@ def _refuse_plan(plan: ReleasePlan) -> None:
             "whose budget is rho, or divide epsilon by hand.",
             code="bad-aim",
         )
+
+
+def _refuse_records(plan: ReleasePlan, aims: Aims) -> None:
+    """Refuse tables of the aims that are the confidential records."""
+    for key, path in (("entities", aims.entities), ("live", aims.live)):
+        if path is not None and real(path) == real(plan.records.path):
+            raise BudgetError(
+                f"`{key}` in the aims is {path}, the file of the confidential records. Shares that are chosen from "
+                "records would reveal something about them. Name a public table.",
+                code="bad-aim",
+            )
 
 
 def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, int | EntityFamily]:
@@ -116,9 +147,10 @@ def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, int | EntityFamily
             known |= {family.name: family for family in entity_families(spine, table, more)}
     unknown = [name for name in named if name not in known]
     if unknown:
+        shown = ", ".join(f"{name:.80}" for name in unknown[:6])
         raise GeographyError(
-            f"aims or targets name {', '.join(unknown)}, which is neither a geolevel nor a family of entities. Known "
-            f"are {', '.join(known)}. Name one of these, or give a public table with such a column as `entities`.",
+            f"aims or targets name {shown}, which is neither a geolevel nor a family of entities. Known are "
+            f"{', '.join(known)}. Name one of these, or give a public table with such a column as `entities`.",
             code="unknown-entity",
         )
     found = {name: known[name] for name in named}
@@ -146,7 +178,7 @@ def _with_sums(exact: dict[str, list[str]], geolevels: Sequence[str]) -> dict[st
     return found
 
 
-def _refuse_extremes(variances: VariancesByShare, aims: Aims, shares: Floats) -> None:
+def _refuse_extremes(variances: VariancesByShare | LiveVariances, aims: Aims, shares: Floats) -> None:
     """Refuse aims that no measurement determines, and aims that are published exactly.
 
     Raises:

@@ -39,6 +39,12 @@ class LeastSquares:
     kinds: tuple[Kinds, ...]
     touched: Mapping[str, Touched]
 
+    @property
+    def n_matrices(self) -> int:
+        """The largest number of kinds of a geolevel, or of the entries of a family."""
+        entries = (len(own) for one in self.touched.values() for own in one.kinds)
+        return max(*(len(own.sizes) for own in self.kinds), *entries, 1)
+
     def means(self, information: list[Dual], areas: Iterable[int | str]) -> dict[int | str, Dual]:
         """The mean covariance of every area that is asked about.
 

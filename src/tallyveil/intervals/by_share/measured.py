@@ -68,27 +68,29 @@ class MeasuredQueries:
     parts: tuple[Part, ...]
     _merged: tuple[tuple[int, Integers], ...]
 
-    def information(self, part: int, shares: Floats, known: float, unknown: float) -> list[Dual]:
-        """The information of one geounit of each geolevel, in the blocks of one part.
+    def information(self, part: int, run: slice, shares: Floats, known: float, unknown: float) -> list[Dual]:
+        """The information of one geounit of each geolevel, in some of the blocks of one part.
 
         It carries derivatives along the directions of every geolevel, those of the root first.
 
         Args:
             part: Number of the part.
+            run: Classes.
             shares: Shape (shares,).
             known: Factor on the precision of exact answers.
             unknown: Factor on the least precision.
         """
         own = self.parts[part]
-        classes, rank, dim, _ = own.directions.shape
+        directions = own.directions[run]
+        classes, rank, dim, _ = directions.shape
         found = []
         for level in range(self.n_levels):
             here = self.level == level
-            inside = np.tensordot(shares[here], own.weights[here], 1)
-            value = np.einsum("cr,crij->cij", inside, own.directions)
-            value = value + own.fixed[level] + known * own.exact[level] + unknown * own.faint[level]
+            inside = np.tensordot(shares[here], own.weights[here][:, run], 1)
+            value = np.einsum("cr,crij->cij", inside, directions)
+            value = value + own.fixed[level][run] + known * own.exact[level][run] + unknown * own.faint[level]
             slope = np.zeros((self.n_levels, rank, classes, dim, dim))
-            slope[level] = np.swapaxes(own.directions, 0, 1)
+            slope[level] = np.swapaxes(directions, 0, 1)
             found.append(Dual(value[None], slope.reshape(1, -1, classes, dim, dim)))
         return found
 

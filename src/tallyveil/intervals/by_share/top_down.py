@@ -38,6 +38,11 @@ class TopDown:
 
     weights: Mapping[int | str, Floats]
 
+    @property
+    def n_matrices(self) -> int:
+        """One for each geolevel."""
+        return 1
+
     def means(self, information: list[Dual], areas: Iterable[int | str]) -> dict[int | str, Dual]:
         """The mean covariance of every area that is asked about.
 

@@ -10,7 +10,7 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.program import Evaluated
 from tallyveil.intervals.by_share.dual import Dual
-from tallyveil.intervals.by_share.measured import MeasuredQueries
+from tallyveil.intervals.by_share.measured import MeasuredQueries, Part
 
 
 class Asked(NamedTuple):
@@ -20,8 +20,20 @@ class Asked(NamedTuple):
     query: str
 
 
+AT_ONCE = 1 << 21
+"""Numbers in the derivatives of the covariances of one geolevel, about. Classes of blocks are worked on one run after
+the other, so that a nation with tens of thousands of kinds of tracts needs no more memory than one class does."""
+
+
 class Estimator(Protocol):
-    """How estimates are made from measurements."""
+    """How estimates are made from measurements.
+
+    Attributes:
+        n_matrices: Largest number of covariance matrices of one geolevel.
+    """
+
+    @property
+    def n_matrices(self) -> int: ...
 
     def means(self, information: list[Dual], areas: Iterable[int | str]) -> dict[int | str, Dual]:
         """The mean covariance of every area, from the precision of one geounit of each geolevel."""
@@ -53,15 +65,24 @@ class VariancesByShare:
         values = np.zeros(len(self.asked))
         slopes = np.zeros((len(self.asked), len(shares)))
         for number, (part, grams) in enumerate(zip(self.queries.parts, self._grams, strict=True)):
-            means = self.estimator.means(self.queries.information(number, shares, known, unknown), areas)
-            classes, rank = part.directions.shape[:2]
-            for place, (area, _) in enumerate(self.asked):
-                found = means[area]
-                values[place] += float(np.sum(found.value[0] * grams[place]))
-                slope = np.einsum("tcij,cij->tc", found.slope[0], grams[place])
-                along = slope.reshape(n_levels, rank, classes)[self.queries.level]
-                slopes[place] += np.einsum("scr,src->s", part.weights, along)
+            for run in self._runs(part):
+                own = self.queries.information(number, run, shares, known, unknown)
+                means = self.estimator.means(own, areas)
+                weights, rank = part.weights[:, run], part.directions.shape[1]
+                for place, (area, _) in enumerate(self.asked):
+                    found, gram = means[area], grams[place][run]
+                    values[place] += float(np.sum(found.value[0] * gram))
+                    slope = np.einsum("tcij,cij->tc", found.slope[0], gram)
+                    along = slope.reshape(n_levels, rank, len(gram))[self.queries.level]
+                    slopes[place] += np.einsum("scr,src->s", weights, along)
         return Evaluated(values, slopes)
+
+    def _runs(self, part: Part) -> list[slice]:
+        """Runs of classes whose matrices need little memory together."""
+        classes, rank, dim, _ = part.directions.shape
+        each = self.estimator.n_matrices * self.queries.n_levels * rank * dim * dim
+        length = max(1, AT_ONCE // each)
+        return [slice(start, start + length) for start in range(0, classes, length)]
 
     @cached_property
     def _grams(self) -> list[list[Floats]]:

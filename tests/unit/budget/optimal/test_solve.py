@@ -81,6 +81,21 @@ def test_shares_of_very_different_sizes():
 
 
 @pytest.mark.parametrize("of_maximum", [False, True])
+@pytest.mark.parametrize("limited", [False, True])
+def test_steps_from_inside_reach_what_the_cheap_steps_reach(monkeypatch, of_maximum, limited):
+    variances, start = shared(0 if limited else 3), np.full(9, 1 / 9)
+    reference = variances(start).values
+    program = Program(1 / reference, of_maximum, reference if limited else free(6), np.full(9, 1e-7))
+    cheap = solve(program, variances, start)
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 2)
+    found = solve(program, variances, start, gap=1e-5)
+    assert program.within_limits(found.found.values)
+    assert found.gap <= 1e-5
+    assert found.bound <= cheap.objective
+    assert cheap.bound <= found.objective <= cheap.objective * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("of_maximum", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_no_other_shares_are_below_the_bound(seed, of_maximum):
     variances, rng = shared(seed), np.random.default_rng(seed + 100)

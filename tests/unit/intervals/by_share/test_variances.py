@@ -103,6 +103,20 @@ def test_least_squares_are_those_of_the_whole_spine(random_spine, random_family,
         assert value == pytest.approx(wanted.mean(), rel=1e-5), (area, query)
 
 
+def test_classes_one_by_one_give_the_same(monkeypatch, random_spine, random_family):
+    rng = np.random.default_rng(2)
+    spine = random_spine(rng, 20, 3, one_root=True)
+    family = random_family(rng, spine, 4, "any")
+    strategy = strategy_of(spine.geolevels, QUERIES)
+    asked = [Asked(area, query) for area in (0, 2, "any") for query in ("total", "age*sex")]
+    variances, shares = by_share(SCHEMA, strategy, spine, asked, [family]), shares_of(strategy)
+    at_once = variances.at(shares)
+    monkeypatch.setattr("tallyveil.intervals.by_share.variances.AT_ONCE", 1)
+    one_by_one = variances.at(shares)
+    assert one_by_one.values == pytest.approx(at_once.values, rel=1e-12)
+    assert one_by_one.slopes == pytest.approx(at_once.slopes, rel=1e-9, abs=1e-12)
+
+
 @pytest.mark.parametrize("passes", [None, [["total"], ["sex", "adult", "age*sex"]]])
 def test_derivatives_are_those_of_differences(random_spine, random_family, passes):
     rng = np.random.default_rng(7)
