@@ -71,12 +71,8 @@ BENCHMARKS = (
     Benchmark("subspace", short=None),
     Benchmark("subspace_mcmc", short=None),
 )
-"""`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py` and
-<<<<<<< HEAD
-`tree_alternatives.py` make many. They are run by themselves."""
-=======
-`optimal_shares.py` make many. They are run by themselves."""
->>>>>>> 8e339c888ecc458ec14965b6e0ae4c03ede09d40
+"""`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py`,
+`tree_alternatives.py` and `optimal_shares.py` make many. They are run by themselves."""
 
 
 def run(one: Benchmark, *, long: bool) -> tuple[list[headline.Headline], str, float]:
