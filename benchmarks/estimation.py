@@ -42,8 +42,12 @@ from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import BlockProgram
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
+from tallyveil.kernels.compiled import compiled_for, with_pointers
+from tallyveil.kernels.family.parts import Kernels
 from tallyveil.kernels.family.program import PassArrays
-from tallyveil.kernels.family.solver import Answer, solve_pass
+from tallyveil.kernels.family.signatures import KERNELS_TYPE, ROUND_BY_FLOW
+from tallyveil.kernels.family.solver import PARTS, Answer, solve_by_parts, solve_pass
+from tallyveil.kernels.rounding.flow import round_by_flow
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
 SAME_PERSONS = 0.01
@@ -101,7 +105,7 @@ def inlined(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[Bounds, .
         build=0.0,
         own_build=lambda: pass_arrays(problem, allowed, current, bounds),
         call=lambda: solve_pass(arrays),
-        repeat=lambda n: solve_repeatedly(arrays, n),
+        repeat=lambda n: in_a_loop(arrays, n),
         program=program,
         expand=lambda x: merging.expand(program.spread(x[: program.n_variables])),
         quadratic=objective.quadratic,
@@ -185,12 +189,19 @@ def seconds(call: Callable[[], Any], rounds: int) -> float:
 
 
 @njit(nogil=True)
-def solve_repeatedly(one: PassArrays, n: int) -> float:
+def solve_repeatedly(one: PassArrays, n: int, kernels: Kernels) -> float:
     """Solve a pass n times, without coming back to Python; returns the residuals' sum."""
     total = 0.0
     for _ in range(n):
-        total += solve_pass(one).residual
+        total += kernels.solve(one, kernels.parts).residual
     return total
+
+
+def in_a_loop(one: PassArrays, n: int) -> float:
+    """`solve_repeatedly` with the kernels that it calls."""
+    compiled_for(round_by_flow, ROUND_BY_FLOW)
+    kernels = Kernels(solve_by_parts, PARTS, round_by_flow)
+    return with_pointers(solve_repeatedly, (one, n), KERNELS_TYPE)(one, n, kernels)
 
 
 def own_seconds(one: Instance, rounds: int) -> float:

@@ -33,10 +33,12 @@ from tallyveil.estimation import (
 from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.reduction import constraint_bounds
+from tallyveil.kernels.compiled import with_pointers
 from tallyveil.kernels.family.descent import new_state
 from tallyveil.kernels.family.program import PassArrays, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.solver import solve_pass, solve_program
+from tallyveil.kernels.family.signatures import PARTS_TYPE
+from tallyveil.kernels.family.solver import PARTS, solve_pass, solve_program
 
 SIZES = ((12, 684), (4, 684), (5, 380), (5, 150))
 """Children and support cells, from the families of a root to those of the finest geolevel."""
@@ -157,8 +159,9 @@ def measure(problem: FamilyProblem, *, dense: bool) -> Result:
         program, group, share = reduce_arrays(arrays[-1])
         held = with_hessian(program)
         state = new_state(held)
+        solve = with_pointers(solve_program, (held, state), PARTS_TYPE)
         start = time.process_time()
-        solve_program(held, state)
+        solve(held, state, PARTS)
         slow = time.process_time() - start
         assert np.abs(state.x[:, group] * share - answers[-1].estimate).max() <= SAME_PERSONS
     last = answers[-1]

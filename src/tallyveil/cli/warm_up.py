@@ -17,9 +17,9 @@ def warm_up(quiet: Quiet = False) -> None:
     The command makes a small release of made-up people in a temporary folder, and removes it. Without this command, the
     first release compiles what it needs.
     """
-    from tallyveil.postprocess.warm_up import compile_sweep
+    from tallyveil.postprocess.warm_up import compile_kernels
 
-    compile_sweep()
+    compile_kernels(sweeps=True)
     with TemporaryDirectory(prefix="tallyveil-") as folder:
         demo(Path(folder), blocks=BLOCKS, quiet=True)
     from tallyveil.kernels.compiled import require_kept

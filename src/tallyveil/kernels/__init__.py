@@ -18,7 +18,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `family.reduction`, `family.merging`, `family.ridge`, `family.groups` | `estimation.reduction` (specification) |
 | `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
 | `family.polish`, `family.walk`, `family.swap` | `estimation.active_set` (oracle) |
-| `family.face`, `family.conjugate` | the equations as one dense system, in the tests (oracle) |
+| `family.face`, `family.conjugate`, `family.face_solution` | the equations as one dense system, in the tests (oracle) |
 | `family.answer_system`, `family.answer_solution` | the same (oracle) |
 | `family.interior`, `family.inside` | the conditions of optimality in numpy, in the tests (oracle) |
 | `family.solver` | `estimation.least_squares`, the interior point's rung (oracle) |
@@ -40,5 +40,5 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `subspace.chain`, `subspace.chain_coupled` | `subspace.chain_reference` (specification) |
 | `records.*` | specifications in the modules |
 
-`family.program`, `family.signatures`, `rounding.arrays` and `compiled` compute nothing.
+`family.program`, `family.parts`, `family.signatures`, `rounding.arrays` and `compiled` compute nothing.
 """

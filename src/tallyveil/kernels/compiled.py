@@ -2,15 +2,17 @@
 
 A compiled function carries the machine code of everything that it calls, and the compiler optimises this code again for
 each caller. In a chain of six calls, the last function is optimised six times. So the time of the first compilation
-depends on how deep and how often large kernels are inlined into each other, more than on their length. Three decorators
+depends on how deep and how often large kernels are inlined into each other, more than on their length. Four decorators
 keep it short:
 
 - `@njit(nogil=True, cache=True)` is for a kernel that Python calls.
 - `internal` is for a function that only kernels call. It leaves out the wrappers that Python would need.
-- `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself.
+- `pointed` is for a kernel that other kernels call through a pointer, and Python does not.
+- `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself. Numba copies
+  these lines slowly where there are many, so a function that is itself made of such functions is not for it.
 
-A kernel can also get other kernels as arguments and call them through pointers (`with_pointers`). It then carries none
-of their code. So it can be compiled before them, or at the same time in another process.
+A kernel can also get other kernels as an argument and call them through pointers (`with_pointers`). It then carries
+none of their code. So it can be compiled before them, or at the same time in another process.
 
 During type inference, numba gives a variable that begins with a literal number the type of this literal. A kernel that
 is called with the variable is then also compiled for this type, in vain. `int(np.int64(0))` in the place of `0` avoids
@@ -57,6 +59,7 @@ def njit(**options: Any) -> Callable[[Kernel], Kernel]:
             raise _nowhere_to_keep(function.__module__) from error
         if isinstance(made, Dispatcher):  # else the environment has turned compilation off
             _bind(made, sources_digest(function.__module__))
+            _remember(made)
         return cast(Kernel, made)
 
     return compiled
@@ -67,35 +70,40 @@ def internal(function: Kernel) -> Kernel:
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, nogil=True, cache=True)(function)
 
 
+def pointed(function: Kernel) -> Kernel:
+    """Decorator of a kernel that only kernels call, through a pointer (`with_pointers`)."""
+    return njit(no_cpython_wrapper=True, nogil=True, cache=True)(function)
+
+
 def inlined(function: Kernel) -> Kernel:
     """Decorator of a long function with one caller. The function is compiled as lines of this caller."""
     return njit(nogil=True, cache=True, inline="always")(function)
 
 
-def with_pointers(
-    kernel: Kernel, given: Sequence[object], signatures: Sequence[Signature]
-) -> Callable[..., Any]:
-    """Compile a kernel whose last arguments are kernels that it calls through pointers.
+def with_pointers(kernel: Kernel, given: Sequence[object], pointers: types.Type) -> Callable[..., Any]:
+    """Compile a kernel whose last argument is a kernel that it calls through a pointer, or a tuple of such kernels.
 
     Args:
         kernel: The kernel. If compilation is turned off, it is returned as it is.
         given: Its other arguments, for their types.
-        signatures: Of the kernels that it calls. A kernel must have been compiled for its signature before it is
-            passed: numba then takes that code, and otherwise does not find it on disk.
+        pointers: The type of the last argument, from the signatures of the kernels that are called. A kernel must
+            have been compiled for its signature before it is passed: numba then takes that code, and otherwise does
+            not find it on disk.
     Returns:
         The compiled kernel, to be called with all arguments.
     """
     if not isinstance(kernel, Dispatcher):
         return kernel
-    pointers = [types.FunctionType(signature) for signature in signatures]
-    compiled: Callable[..., Any] = kernel.compile((*map(numba.typeof, given), *pointers))
+    compiled: Callable[..., Any] = kernel.compile((*map(numba.typeof, given), pointers))
     return compiled
 
 
-def compiled_for(kernel: Callable[..., Any], signature: Signature) -> None:
-    """Compile a kernel for a signature, or load it from disk."""
-    if isinstance(kernel, Dispatcher):
-        kernel.compile(signature.args)
+def compiled_for(kernel: Kernel, signature: Signature) -> Callable[..., Any]:
+    """Compile a kernel for a signature, or load it from disk. If compilation is turned off, it is returned as it is."""
+    if not isinstance(kernel, Dispatcher):
+        return kernel
+    compiled: Callable[..., Any] = kernel.compile(signature.args)
+    return compiled
 
 
 def on_disk(kernel: Callable[..., Any]) -> bool:
@@ -165,6 +173,22 @@ def _source(module: str) -> _Source:
 
 def _files(kernel: Any) -> CodeFiles:
     return cast(CodeFiles, kernel._cache._cache_file)
+
+
+def _remember(made: Any) -> None:
+    """Find compiled code by the signature object itself.
+
+    Numba asks for it whenever Python passes a kernel as a pointer, and would hash every type in the signature. That
+    takes longer than estimating a small family.
+    """
+    ask, found = made.get_compile_result, {}
+
+    def remembered(signature: Signature) -> Any:
+        if id(signature) not in found:
+            found[id(signature)] = (signature, ask(signature))  # while it is kept, no other object has its id
+        return found[id(signature)][1]
+
+    made.get_compile_result = remembered
 
 
 def _bind(made: Any, sources: str) -> None:

@@ -14,7 +14,7 @@ from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.tree_values import prepared_sweep
-from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
+from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.key_file import binding_of
@@ -102,9 +102,7 @@ class Estimate:
         """The work; the measurements are open already."""
         watch = Stopwatch(observer)
         with watch.stage("compile kernels"):
-            compile_kernels()
-            if self.plan.uses_tree:
-                compile_sweep()
+            compile_kernels(sweeps=self.plan.uses_tree)
         measured = self.measured
         privacy = privacy_of(measured.terms, measured.allocation)
         _refuse_understated(measured, privacy)

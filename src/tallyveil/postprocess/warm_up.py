@@ -1,19 +1,20 @@
 """Compile the estimator's kernels in a step of a run, so that the time of compiling is reported.
 
-The kernel of a chunk calls two large kernels through pointers: one solves a family and one rounds its counts. None of
-the three needs the compiled code of the others. If nothing is on disk, this process compiles the solver, which takes
-longest, while a second process compiles the other two. This process then finds all of them on disk.
+The kernel of a chunk calls the solver of a pass and the rounding through pointers, and the solver calls its parts so.
+None of them needs the compiled code of another. If nothing is on disk, this process compiles one half of them, while a
+second process compiles the other half. This process then finds all of them on disk.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from tallyveil.arrays import Integers
 from tallyveil.estimation.family import estimate_family
-from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
@@ -27,9 +28,11 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.model import LevelModel, model_of_levels
 from tallyveil.intervals.upward_blocks import block_sweep
 from tallyveil.intervals.upward_queries import query_sweep
-from tallyveil.kernels.compiled import on_disk
+from tallyveil.kernels.compiled import compiled_for, on_disk
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
 from tallyveil.kernels.family.chunk import Chunk, Rules, chunk_kernel, estimate_chunk, estimate_families
+from tallyveil.kernels.family.signatures import SOLVE_PASS
+from tallyveil.kernels.family.solver import compile_parts, solve_by_parts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, answers_on_support
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.postprocess.level import usable_cores
@@ -40,16 +43,30 @@ from tallyveil.universe.presets import load_preset
 NOISY = np.array([2, 4, 2, 0, 1, 3])
 PARENT = np.array([3, 4])
 
+OWN_PARTS = ("approach", "list_face", "solve_face", "polish")
+"""The parts of the solver that this process compiles. They share kernels. The second process compiles the others."""
 
-def compile_kernels() -> None:
+OTHER_PARTS = ("reduce_arrays", "descend")
+SWEEPS = "sweeps"
+"""Given to the second process where it shall also compile the sweeps."""
+
+
+def compile_kernels(*, sweeps: bool = False) -> None:
     """Compile or load the kernels, by estimating a tiny family once as part of a chunk and once by itself.
 
     Compiled code is kept on disk, so later runs only load it.
+
+    Args:
+        sweeps: Whether the kernels of the sweeps up a spine are needed as well.
     """
     if not on_disk(estimate_families) and usable_cores() > 1:
-        _compile_in_two_processes()
+        with _second_process(SWEEPS if sweeps else ""):
+            compile_parts(OWN_PARTS)
+            compiled_for(solve_by_parts, SOLVE_PASS)
     estimate_chunk(*smallest_chunk())
     estimate_family(smallest_family())
+    if sweeps:
+        compile_sweep()
 
 
 def compile_sweep() -> None:
@@ -77,24 +94,28 @@ class _Nothing:
         return np.zeros(wanted.n_values, np.int64)
 
 
-def compile_all_but_the_solver() -> None:
-    """What the second process does: compile the kernels of rounding and of a chunk."""
+def compile_other_half(sweeps: str) -> None:
+    """What the second process does."""
     problem = smallest_family()
     round_counts(problem, problem.allowed(), np.array([[1.5, 2.0], [1.5, 2.0]]))
     chunk_kernel(*smallest_chunk())
+    compile_parts(OTHER_PARTS)
+    if sweeps == SWEEPS:
+        compile_sweep()
 
 
-def _compile_in_two_processes() -> None:
+@contextmanager
+def _second_process(sweeps: str) -> Iterator[None]:
+    """A process that compiles the other half while this one does what is inside, and that ends before this goes on."""
     second = subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__],
+        [sys.executable, "-P", "-m", __name__, sweeps],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        problem = smallest_family()
-        solve_passes(problem, problem.allowed())
+        yield
         # How it ends does not matter: this process then compiles what is not on disk, and reports what fails.
         second.wait()
     finally:
@@ -170,4 +191,4 @@ def smallest_family() -> FamilyProblem:
 
 
 if __name__ == "__main__":
-    compile_all_but_the_solver()
+    compile_other_half(sys.argv[1])

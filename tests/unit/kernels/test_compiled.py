@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from numba import int64, njit
+from numba import int64, njit, types
 from numba.core.dispatcher import Dispatcher
 
 import tallyveil.kernels
@@ -101,12 +101,12 @@ def ninth_of(number, third):
 
 def test_a_kernel_calls_others_through_pointers():
     """What the other kernel raises reaches the caller."""
-    call = with_pointers(ninth_of, (18,), (int64(int64),))
+    call = with_pointers(ninth_of, (18,), types.FunctionType(int64(int64)))
     compiled_for(third_of, int64(int64))
     assert call(18, third_of) == 2
     with pytest.raises(ValueError, match="not a multiple of three"):
         call(12, third_of)
-    assert with_pointers(len, (), ()) is len
+    assert with_pointers(len, (), types.none) is len
 
 
 def modules_of_kernels() -> list[str]:

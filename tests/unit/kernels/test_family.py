@@ -20,6 +20,7 @@ from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point as ReferencePoint
 from tallyveil.estimation.program import reduced_cost, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
+from tallyveil.kernels.compiled import with_pointers
 from tallyveil.kernels.family.certificate import (
     reduced_costs,
     residual,
@@ -36,7 +37,9 @@ from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, 
 from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.program import Point
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.solver import solve_pass, solve_program
+from tallyveil.kernels.family.signatures import FACES_TYPE, PARTS_TYPE
+from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_pass, solve_program
+from tallyveil.kernels.family.walk import Swaps
 
 
 def make_problem(seed, detailed=True, root=False, alike=True):
@@ -258,6 +261,16 @@ def compare_with_dense_system(program, twin, seed, manner):
     return face.answers.begin.size > 0
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _parts():
+    compile_parts()
+
+
+def solved(program, state):
+    """What `solve_program` returns."""
+    return with_pointers(solve_program, (program, state), PARTS_TYPE)(program, state, PARTS)
+
+
 @pytest.mark.parametrize(("seed", "detailed", "root"), CASES[::3])
 def test_polish(seed, detailed, root):
     """Both polishes, from the same interior point, end at the same counts."""
@@ -266,7 +279,8 @@ def test_polish(seed, detailed, root):
     expected, expected_residual = polish_reference(twin, start)
     for manner in manners(program):
         close = Point(twin.spread(np.maximum(start.x, 0.0)), start.cell_price.copy(), start.row_price.copy())
-        found, steps = polish(program, close, 2.0**-3, manner, 8, 42, False)
+        given = (program, close, 2.0**-3, manner, Swaps(8, 42, False))
+        found, steps = with_pointers(polish, given, FACES_TYPE)(*given, PARTS.faces)
         assert max(found, expected_residual) <= 1e-7
         assert steps <= 50
         np.testing.assert_allclose(close.x[twin.child, twin.cell], expected.x, atol=1e-6)
@@ -289,8 +303,8 @@ def test_answers_sums_stand_in_for_the_hessian(seed, root):
     descend(program, dense, 0.1, 5, 0.0)
     descend(program._replace(hessian=np.zeros((0, 0, 0))), sums, 0.1, 5, 0.0)
     np.testing.assert_allclose(sums.x, dense.x, atol=1e-9)
-    assert solve_program(program, dense)[0] <= 1e-7
-    assert solve_program(program._replace(hessian=np.zeros((0, 0, 0))), sums)[0] <= 1e-7
+    assert solved(program, dense)[0] <= 1e-7
+    assert solved(program._replace(hessian=np.zeros((0, 0, 0))), sums)[0] <= 1e-7
     np.testing.assert_allclose(sums.x, dense.x, atol=1e-8)
 
 
@@ -299,7 +313,7 @@ def test_descent_converges_by_itself():
     (program, _, _), _ = both(3, True, False)
     slow, quick = new_state(program), new_state(program)
     assert descend(program, slow, 0.1 * program.row_stiffness, 20000, 1e-12) < 20000
-    assert solve_program(program, quick)[0] <= 1e-7
+    assert solved(program, quick)[0] <= 1e-7
     np.testing.assert_allclose(slow.x, quick.x, atol=1e-7)
 
 

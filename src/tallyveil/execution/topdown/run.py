@@ -32,7 +32,7 @@ from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
-from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
+from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.folder import FolderState, folder_state
@@ -184,9 +184,7 @@ class _Release:
             tree = prepared_sweep(plan.estimating, hierarchies, constraints)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
-            compile_kernels()
-            if tree is not None:
-                compile_sweep()
+            compile_kernels(sweeps=tree is not None)
         return cls(
             plan,
             observer,

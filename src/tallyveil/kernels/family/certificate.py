@@ -57,7 +57,7 @@ def residual(program: Program, x: Floats, cell_price: Floats, row_price: Floats)
     return violation(program, x, costs, activity, row_price)
 
 
-@njit(nogil=True, cache=True)
+@internal
 def violation(
     program: Program, x: Floats, costs: Floats, activity: Floats, row_price: Floats
 ) -> tuple[float, float]:

@@ -24,10 +24,11 @@ from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit, wi
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.groups import each_alone
+from tallyveil.kernels.family.parts import Kernels
 from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
 from tallyveil.kernels.family.program import PassArrays
-from tallyveil.kernels.family.signatures import ROUND_BY_FLOW, SOLVE_PASS
-from tallyveil.kernels.family.solver import Answer, solve_pass
+from tallyveil.kernels.family.signatures import KERNELS_TYPE, ROUND_BY_FLOW, SOLVE_PASS
+from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_by_parts
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.flow import SETTLED, attained, round_by_flow
 from tallyveil.kernels.rounding.network_simplex import OPTIMAL
@@ -92,9 +93,6 @@ class Chunk(NamedTuple):
 
 
 Estimated = tuple[Integers, Bools, Floats, Integers, Int32s, Integers]
-Solve = Callable[[PassArrays], Answer]
-Round = Callable[..., tuple[int, Integers]]
-"""What is called through pointers: `solve_pass` and `round_by_flow`."""
 
 
 def estimate_chunk(rules: Rules, chunk: Chunk) -> Estimated:
@@ -105,19 +103,21 @@ def estimate_chunk(rules: Rules, chunk: Chunk) -> Estimated:
         where each child's counts begin, [children + 1]; their cells, rising within a child; persons. The children
         of a family that was left have no counts.
     """
-    compiled_for(solve_pass, SOLVE_PASS)
+    compile_parts()
+    compiled_for(solve_by_parts, SOLVE_PASS)
     compiled_for(round_by_flow, ROUND_BY_FLOW)
-    estimated: Estimated = chunk_kernel(rules, chunk)(rules, chunk, solve_pass, round_by_flow)
+    kernels = Kernels(solve_by_parts, PARTS, round_by_flow)
+    estimated: Estimated = chunk_kernel(rules, chunk)(rules, chunk, kernels)
     return estimated
 
 
 def chunk_kernel(rules: Rules, chunk: Chunk) -> Callable[..., Any]:
     """The compiled kernel for the types of a chunk. Neither the solver nor the rounding needs to be compiled for it."""
-    return with_pointers(estimate_families, (rules, chunk), (SOLVE_PASS, ROUND_BY_FLOW))
+    return with_pointers(estimate_families, (rules, chunk), KERNELS_TYPE)
 
 
 @njit(nogil=True, cache=True)
-def estimate_families(rules: Rules, chunk: Chunk, solve: Solve, round_up: Round) -> Estimated:
+def estimate_families(rules: Rules, chunk: Chunk, kernels: Kernels) -> Estimated:
     """Kernel of `estimate_chunk`, with the kernels that it calls."""
     n_families = chunk.child_begin.size - 1
     ended, chosen = np.full(n_families, LEFT, np.int64), np.zeros(n_families, np.bool_)
@@ -133,9 +133,7 @@ def estimate_families(rules: Rules, chunk: Chunk, solve: Solve, round_up: Round)
     number, found = np.full(largest, -1, np.int32), np.empty(largest, np.int32)
     for f in range(n_families):
         support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
-        ended[f], chosen[f], residual[f], counts = _estimate_family(
-            rules, chunk, f, number, found, solve, round_up
-        )
+        ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, number, found, kernels)
         n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
         more = 0 if ended[f] == LEFT else _inhabited(counts)
         if n + more > cells.size:
@@ -175,8 +173,7 @@ def _estimate_family(
     f: int,
     number: Int32s,
     found: Int32s,
-    solve: Solve,
-    round_up: Round,
+    kernels: Kernels,
 ) -> tuple[int, bool, float, Integers]:
     """Estimate and round one family; counts are [C, s]."""
     first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
@@ -191,7 +188,7 @@ def _estimate_family(
         settled = EMPTY if support.size == 0 else COPIED
         return (settled if held else LEFT), False, 0.0, counts
     allowed = _allowed(bound_labels, bounds, parent)
-    ended, residual, estimate = _solve_passes(rules, chunk, f, allowed.copy(), bound_labels, bounds, solve)
+    ended, residual, estimate = _solve_passes(rules, chunk, f, allowed.copy(), bound_labels, bounds, kernels)
     if ended == LEFT:
         return LEFT, False, residual, counts
     n_rounding = rules.stage.size
@@ -206,7 +203,7 @@ def _estimate_family(
     none = np.zeros(labels.shape[0], np.bool_)
     shifted = Bounds(offset, bounds.lower, bounds.upper, none, bounds.groups)
     entries, child = _snap(estimate, allowed)
-    status, up = round_up(labels, stage, rules.nearest, shifted, entries, parent)
+    status, up = kernels.round_up(labels, stage, rules.nearest, shifted, entries, parent)
     if status not in (OPTIMAL, SETTLED):
         return LEFT, False, residual, counts
     good, _ = attained(labels, stage, rules.nearest, shifted, entries, parent, up)
@@ -293,7 +290,7 @@ def _solve_passes(
     allowed: Bools,
     bound_labels: Int32s,
     bounds: Bounds,
-    solve: Solve,
+    kernels: Kernels,
 ) -> tuple[int, float, Floats]:
     """All passes, each within the slack of the earlier ones' answers; `allowed` is narrowed on the way."""
     parent = chunk.counts[chunk.offsets[f] : chunk.offsets[f + 1]]
@@ -325,7 +322,7 @@ def _solve_passes(
             lower,
             upper,
         )
-        estimate, residual, rounds, _, _ = solve(current)
+        estimate, residual, rounds, _, _ = kernels.solve(current, kernels.parts)
         worst = max(worst, residual)
         if not residual <= CERTIFIED_PERSONS:
             return LEFT, worst, estimate

@@ -181,7 +181,7 @@ def _new_work(program: Program, face: Face) -> Work:
     )
 
 
-@internal
+@inlined
 def _begin(
     face: Face,
     work: Work,
@@ -211,7 +211,7 @@ def _begin(
         step[t] += work.direction[t]
 
 
-@internal
+@inlined
 def _precondition(face: Face, work: Work, removed: Floats) -> None:
     """The direction and the change of the rows' prices that the gradient gives with B in place of H."""
     project(face, work.gradient, work.direction, work.price)

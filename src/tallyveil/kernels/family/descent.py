@@ -106,7 +106,7 @@ def new_state(program: Program) -> State:
     )
 
 
-@njit(nogil=True, cache=True)
+@internal
 def child_excess(program: Program, child: int, x: Floats, excess: Floats) -> None:
     """Weight times (sum - measured value) of one child's answers, from its x of shape (g,)."""
     weights = program.weights[program.kind[child]]
@@ -120,7 +120,7 @@ def child_excess(program: Program, child: int, x: Floats, excess: Floats) -> Non
                     excess[answer] += weights[answer] * x[i]
 
 
-@njit(nogil=True, cache=True)
+@internal
 def gradient_at(program: Program, excess: Floats, child: int, i: int, x: float) -> float:
     """(H x - b) at one cell of one child, from that child's excess."""
     gradient = float(program.ridge[program.kind[child], i] * x)
@@ -131,7 +131,7 @@ def gradient_at(program: Program, excess: Floats, child: int, i: int, x: float) 
     return gradient
 
 
-@njit(nogil=True, cache=True)
+@internal
 def gradients(program: Program, x: Floats, out: Floats) -> None:
     """H x - b into `out` of shape (C, g)."""
     n_children, n_cells = x.shape
@@ -182,7 +182,7 @@ def refresh(program: Program, state: State) -> None:
         gradients(program, state.x, state.gradient)
 
 
-@inlined
+@njit(nogil=True, cache=True)
 def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tolerance: float) -> int:
     """Sweep over all cells until nothing moves by more than the tolerance.
 

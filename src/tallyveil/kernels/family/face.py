@@ -22,7 +22,7 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.family.answer_solution import factor_blocks
 from tallyveil.kernels.family.answer_system import (
     AnswerSystem,
@@ -150,7 +150,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
     return cholesky(face.system, rows.size), face
 
 
-@internal
+@inlined
 def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tuple[bool, Face]:
     """The face among the answers; without these where inverses cost less, or where some variable has no D."""
     several, own = own_diagonal(program)
@@ -248,7 +248,7 @@ def _members(
     return rows, row_begin, members[:n]
 
 
-@internal
+@inlined
 def _invert_children(program: Program, face: Face) -> bool:
     """Inverses of H and the factor of their sum; False where one is singular."""
     cells, place, schur = face.cells, 0, face.schur

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.answer_solution import add_forces, answers_of
 from tallyveil.kernels.family.answer_system import AnswerSystem, all_above_zero, list_unknowns, own_diagonal
 from tallyveil.kernels.family.descent import State
@@ -82,7 +82,7 @@ class Frame(NamedTuple):
     sums: Floats
 
 
-@internal
+@inlined
 def frame_of(program: Program) -> Frame:
     """The variables, the answers and the rows of a program."""
     several, own = own_diagonal(program)

@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.compiled import internal, pointed
 from tallyveil.kernels.family.answer_solution import (
     add_forces,
     answers_of,
@@ -100,7 +100,7 @@ class Lack(NamedTuple):
     cells: Floats
 
 
-@inlined
+@pointed
 def approach(program: Program, state: State) -> bool:
     """Move the state to a close point; False, and no change, where that is not found.
 

@@ -12,10 +12,10 @@ Specification: `tallyveil.estimation.reduction`.
 import numpy as np
 
 from tallyveil.arrays import Bools, Int32s, Integers
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.compiled import internal
 
 
-@njit(nogil=True, cache=True)
+@internal
 def merge_cells(
     allowed: Bools, labels: Int32s, widths: Integers, bound_labels: Int32s, bound_widths: Integers
 ) -> tuple[Integers, Integers]:

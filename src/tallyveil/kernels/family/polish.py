@@ -31,12 +31,10 @@ three steps. It is independent of this module: only the optimum is the same, not
 
 import numpy as np
 
-from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import inlined, internal
-from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, reduced_costs, residual, violation
-from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
-from tallyveil.kernels.family.descent import row_activity
-from tallyveil.kernels.family.face import BY_ANSWERS, Face, list_face
+from tallyveil.kernels.compiled import inlined, internal, njit
+from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual, violation
+from tallyveil.kernels.family.face import BY_ANSWERS, Face
+from tallyveil.kernels.family.parts import Faces
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.family.swap import swap
 from tallyveil.kernels.family.walk import (
@@ -48,6 +46,7 @@ from tallyveil.kernels.family.walk import (
     STIFFEST_AMONG_ANSWERS,
     Progress,
     Softness,
+    Swaps,
     Walk,
     begin_walk,
     centre_on_point,
@@ -67,22 +66,19 @@ FEW_WRONG = 3
 STUCK = 0.95
 """A residual that falls by less than to this part of the last one no longer falls."""
 
-MOST_REFINEMENTS = 3
-
 SEARCH, REFINE, SETTLE = 0, 1, 2
 """What the next solution is: a rough one, soft or stiff; an exact one from the rough one on the same face; an exact one
 from the centre."""
 
 
-@inlined
+@njit(nogil=True, cache=True)
 def polish(
     program: Program,
     start: Point,
     row_compliance: float,
     manner: int,
-    full_swaps: int,
-    single_swaps: int,
-    renewed: bool,
+    swaps: Swaps,
+    faces: Faces,
 ) -> tuple[float, int]:
     """Walk from face to face until one settles.
 
@@ -91,10 +87,9 @@ def polish(
         start: A close point, whose face is the first guess. It becomes the answer; or, if no face settled, the last
             face's point, which is still closer where most of the face was right.
         row_compliance: Compliance of soft rows, in units of an answer's own.
-        manner: How faces are solved, see `list_face`.
-        full_swaps: Steps that swap everything that is wrong.
-        single_swaps: Later steps, which swap only what is most wrong.
-        renewed: Whether full swaps begin again after each face on which nothing is wrong.
+        manner: How faces are solved, see `tallyveil.kernels.family.face.list_face`.
+        swaps: How many steps to make, and how they swap.
+        faces: The kernels that list and solve a face.
     Returns:
         The answer's residual in persons, or inf where no face settled; steps made.
     """
@@ -104,19 +99,19 @@ def polish(
     progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
     stage, known, listed = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False
     step, since = int(np.int64(0)), int(np.int64(0))
-    while step < full_swaps + single_swaps:
+    while step < swaps.full + swaps.single:
         if not listed:
-            ok, face, softness = _list_regular(program, walk, softness, manner)
+            ok, face, softness = _list_regular(program, walk, softness, manner, faces)
             if not ok:
                 return progress.found, step
         if stage != REFINE:
             known = start_on_face(walk) and known
-        _solve_face(program, face, walk, ROUGH_PERSONS if stage == SEARCH else walk.exact, known)
+        faces.solve_face(program, face, walk, ROUGH_PERSONS if stage == SEARCH else walk.exact, known)
         tolerance = ROUGH_SIGN if stage == SEARCH else walk.tolerance
         exact = ROUGH_SIGN if stage == SEARCH else walk.exact
-        n_wrong = swap(program, walk, tolerance, exact, softness.compliance, _manner(since, full_swaps))
+        n_wrong = swap(program, walk, tolerance, exact, softness.compliance, _manner(since, swaps.full))
         step += 1
-        since = 0 if renewed and n_wrong == 0 else since + 1
+        since = 0 if swaps.renewed and n_wrong == 0 else since + 1
         before = softness.compliance
         if n_wrong > 0:
             stage, softness = _turn(program, walk, softness, n_wrong)
@@ -145,7 +140,7 @@ def polish(
 
 @inlined
 def _list_regular(
-    program: Program, walk: Walk, softness: Softness, manner: int
+    program: Program, walk: Walk, softness: Softness, manner: int, faces: Faces
 ) -> tuple[bool, Face, Softness]:
     """The face's equations, with more compliance where rounding errors make them singular.
 
@@ -154,7 +149,7 @@ def _list_regular(
     """
     compliance, soft, stiffest = softness.compliance, softness.soft, softness.stiffest
     while True:
-        ok, face = list_face(program, walk.signs, compliance, manner)
+        ok, face = faces.list_face(program, walk.signs, compliance, manner)
         if ok or compliance > SOFTEST:
             return ok, face, Softness(compliance, soft, stiffest, softness.near)
         compliance *= SOFTER
@@ -215,61 +210,3 @@ def _judge(program: Program, walk: Walk, answer: Point, progress: Progress) -> t
     # if no counts meet this face's rows, prices must move, ever faster, until the face changes
     stride = 1.0 if falls else 2.0 * progress.stride
     return Progress(found, found_unmet, now, unmet, stride), done
-
-
-@inlined
-def _solve_face(program: Program, face: Face, walk: Walk, enough: float, known: bool) -> None:
-    """Minimise on the face, with compliance around the centre's prices; changes the walk's point in place.
-
-    The equations are solved again for what rounding left over, until that is less than `enough` persons, which is
-    what decides a swap. Costs and activity become those of the answer. If they are `known`, they are the given
-    point's already.
-    """
-    point = walk.point
-    missing = Missing(np.empty(walk.activity.size), np.zeros(point.cell_price.size))
-    for attempt in range(MOST_REFINEMENTS + 1):
-        if attempt > 0 or not known:
-            reduced_costs(program, point.x, point.cell_price, point.row_price, walk.costs)
-            row_activity(program, point.x, walk.activity)
-        error = max(_miss(program, walk, face.compliance, missing), _steepest(program, face, walk.costs))
-        if attempt == MOST_REFINEMENTS or (attempt > 0 and error <= enough):
-            return
-        if face.answers.begin.size > 0:
-            correct_among_answers(face, walk.costs, missing, enough, point)
-        else:
-            correct(program, face, walk.costs, missing, enough, point)
-
-
-@internal
-def _steepest(program: Program, face: Face, costs: Floats) -> float:
-    """Largest reduced cost of a free variable, in persons."""
-    worst = 0.0
-    for c in range(costs.shape[0]):
-        scale = program.scale[program.kind[c]]
-        for t in range(face.cells_of[c], face.cells_of[c + 1]):
-            i = face.cells[t]
-            worst = max(worst, abs(costs[c, i]) / scale[i])
-    return worst
-
-
-@internal
-def _miss(program: Program, walk: Walk, softness: float, missing: Missing) -> float:
-    """Persons that binding rows and cells lack, into `missing`; returns the most."""
-    side, activity, centre_row = walk.signs.side, walk.activity, walk.centre.row_price
-    x, _, row_price = walk.point
-    missing_rows, missing_cells = missing
-    worst = 0.0
-    for row in range(side.size):
-        missing_rows[row] = 0.0
-        if side[row] != 0:
-            bound = program.row_upper[row] if side[row] == 1 else program.row_lower[row]
-            missing_rows[row] = bound - activity[row] - softness * (row_price[row] - centre_row[row])
-            worst = max(worst, abs(missing_rows[row]))
-    if program.has_sums:
-        set_to(missing_cells, program.sums)
-        for c in range(x.shape[0]):
-            for i in range(x.shape[1]):
-                missing_cells[i] -= x[c, i]
-        for i in range(missing_cells.size):
-            worst = max(worst, abs(missing_cells[i]))
-    return worst

@@ -141,3 +141,21 @@ class Point(NamedTuple):
     x: Floats
     cell_price: Floats
     row_price: Floats
+
+
+class Answer(NamedTuple):
+    """What a pass gave.
+
+    Attributes:
+        estimate: Persons, [C, s].
+        residual: Largest violation of the optimality conditions, in persons.
+        rounds: Rounds of descent and polish it took.
+        sweeps: Sweeps of all rounds.
+        steps: Faces solved in all rounds.
+    """
+
+    estimate: Floats
+    residual: float
+    rounds: int
+    sweeps: int
+    steps: int

@@ -15,7 +15,7 @@ the same order. Sizes are named in `tallyveil.kernels.family.program`.
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.family.groups import allowed_in_groups, capacities, group_sizes
 from tallyveil.kernels.family.merging import merge_cells
 from tallyveil.kernels.family.program import DENSE_CELLS, MOST_ENTRIES, SOFTEST, PassArrays, Program
@@ -23,7 +23,7 @@ from tallyveil.kernels.family.ridge import fill_hessian, ridges
 from tallyveil.kernels.vectors import sort_first
 
 
-@inlined
+@njit(nogil=True, cache=True)
 def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
     """The program of one pass on merged cells.
 

@@ -10,19 +10,24 @@ sweeps, a smaller tolerance and more steps; almost every family needs one round.
 Oracle: the interior-point rung of `tallyveil.estimation.least_squares`, which shares no code with this one.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
 
 import numpy as np
 
-from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import inlined, internal, njit
+from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import State, descend, new_state
-from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES
+from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, list_face
+from tallyveil.kernels.family.face_solution import solve_face
 from tallyveil.kernels.family.interior import approach
+from tallyveil.kernels.family.parts import Faces, Parts
 from tallyveil.kernels.family.polish import polish
-from tallyveil.kernels.family.program import PassArrays, Point, Program
+from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
+from tallyveil.kernels.family.signatures import SIGNATURES, SOLVE_PASS
+from tallyveil.kernels.family.walk import Swaps
 from tallyveil.kernels.vectors import set_rows, set_to
 
 DONE_PERSONS, DONE_WITH_ROWS = 1.0, 0.1
@@ -48,31 +53,35 @@ INVERTED_CELLS = 200
 ROUNDS = 4
 """Most rounds of descent and polish; nearly every family takes one."""
 
+PARTS = Parts(reduce_arrays, approach, descend, polish, Faces(list_face, solve_face))
+"""The kernels that the solver calls through pointers."""
 
-class Answer(NamedTuple):
-    """What a pass gave.
 
-    Attributes:
-        estimate: Persons, [C, s].
-        residual: Largest violation of the optimality conditions, in persons.
-        rounds: Rounds of descent and polish it took.
-        sweeps: Sweeps of all rounds.
-        steps: Faces solved in all rounds.
-    """
+def solve_pass(one: PassArrays) -> Answer:
+    """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
+    answer: Answer = _solver_of_passes()(one, PARTS)
+    return answer
 
-    estimate: Floats
-    residual: float
-    rounds: int
-    sweeps: int
-    steps: int
+
+@cache
+def _solver_of_passes() -> Callable[..., Any]:
+    compile_parts()
+    return compiled_for(solve_by_parts, SOLVE_PASS)
+
+
+def compile_parts(names: Iterable[str] = tuple(SIGNATURES)) -> None:
+    """Compile the parts of the solver with these names, or load them from disk."""
+    parts = {**PARTS._asdict(), **PARTS.faces._asdict()}
+    for name in names:
+        compiled_for(parts[name], SIGNATURES[name])
 
 
 @njit(nogil=True, cache=True)
-def solve_pass(one: PassArrays) -> Answer:
-    """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
-    program, group, share = reduce_arrays(one)
+def solve_by_parts(one: PassArrays, parts: Parts) -> Answer:
+    """Kernel of `solve_pass`, with the kernels that it calls."""
+    program, group, share = parts.reduce_arrays(one)
     state = new_state(program)
-    worst, rounds, sweeps, steps = solve_program(program, state)
+    worst, rounds, sweeps, steps = solve_program(program, state, parts)
     n_children, n_cells = one.allowed.shape
     estimate = np.empty((n_children, n_cells))
     for c in range(n_children):
@@ -82,7 +91,7 @@ def solve_pass(one: PassArrays) -> Answer:
 
 
 @inlined
-def solve_program(program: Program, state: State) -> tuple[float, int, int, int]:
+def solve_program(program: Program, state: State, parts: Parts) -> tuple[float, int, int, int]:
     """Rounds of descent and polish until one is certified; the state becomes the best point found.
 
     Returns:
@@ -102,12 +111,13 @@ def solve_program(program: Program, state: State) -> tuple[float, int, int, int]
     sweeps, steps = 0, 0
     best, best_x = np.inf, state.x
     for attempt in range(ROUNDS):
-        if attempt > 0 or not begin_inside or not approach(program, state):
-            sweeps += descend(program, state, stiffness, planned, done * 1e-4**attempt)
+        if attempt > 0 or not begin_inside or not parts.approach(program, state):
+            sweeps += parts.descend(program, state, stiffness, planned, done * 1e-4**attempt)
         point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
         long = attempt == 0 and (grouped or manner == BY_ANSWERS)
         single_swaps = SINGLE_SWAPS_OF_LONG_WALKS if long else SINGLE_SWAPS << attempt
-        found, made = polish(program, point, ROW_COMPLIANCE, manner, FULL_SWAPS, single_swaps, grouped)
+        swaps = Swaps(FULL_SWAPS, single_swaps, grouped)
+        found, made = parts.polish(program, point, ROW_COMPLIANCE, manner, swaps, parts.faces)
         # faces among the answers stay cheap in longer walks; inverses of many cells do not
         among = manner == BY_ANSWERS and (attempt < ROUNDS - 2 or program.sums.size > INVERTED_CELLS)
         manner = BY_ANSWERS if among else BY_INVERSES

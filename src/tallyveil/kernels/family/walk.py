@@ -60,6 +60,20 @@ class Walk(NamedTuple):
     tolerance: float
 
 
+class Swaps(NamedTuple):
+    """How many steps a walk may make, and how they swap.
+
+    Attributes:
+        full: Steps that swap everything that is wrong.
+        single: Later steps, which swap only what is most wrong.
+        renewed: Whether full swaps begin again after each face on which nothing is wrong.
+    """
+
+    full: int
+    single: int
+    renewed: bool
+
+
 class Softness(NamedTuple):
     """Compliance of rows, in units of an answer's own.
 

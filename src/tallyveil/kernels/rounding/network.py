@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Bools, Integers
-from tallyveil.kernels.compiled import inlined, internal, njit
+from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Network
 from tallyveil.kernels.rounding.groups import Gates, add_gates, gates_of_child
 from tallyveil.kernels.rounding.laminar_forest import Forest
@@ -87,7 +87,7 @@ class _Sets(NamedTuple):
     gate: Integers
 
 
-@njit(nogil=True, cache=True)
+@internal
 def aim(target: int, nearest: bool) -> int:
     """The target itself, or the nearest whole number of persons (halves to even), in units."""
     if not nearest:

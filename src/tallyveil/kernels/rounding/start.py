@@ -6,11 +6,11 @@ Each cell's leftover people go to the largest fractional parts first, which is n
 import numpy as np
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
 
 
-@njit(nogil=True, cache=True)
+@internal
 def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_of: Integers) -> None:
     """Fill `begin` and `first_arc`: each cell's people to its largest fractional parts, then up as it comes.
 

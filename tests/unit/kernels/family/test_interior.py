@@ -10,9 +10,11 @@ from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
+from tallyveil.kernels.compiled import with_pointers
 from tallyveil.kernels.family.descent import new_state
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.solver import solve_program
+from tallyveil.kernels.family.signatures import PARTS_TYPE
+from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_program
 
 QUERIES = ("total", "rows", "columns", "blocks")
 TOTAL_FIRST = (EstimationPass(("total",)), EstimationPass(("rows",)), EstimationPass(("columns", "blocks")))
@@ -91,7 +93,9 @@ def test_the_optimum_is_found_in_the_first_round(kind, seed):
     program, _, _ = reduce_arrays(pass_arrays(*arguments))
     assert program.ridge.any()
     state = new_state(program)
-    found, rounds, sweeps, steps = solve_program(program, state)
+    compile_parts()
+    solve = with_pointers(solve_program, (program, state), PARTS_TYPE)
+    found, rounds, sweeps, steps = solve(program, state, PARTS)
     # without sweeps: the interior-point method found the start
     assert (rounds, sweeps) == (1, 0)
     assert steps <= 50

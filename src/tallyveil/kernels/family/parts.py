@@ -1,0 +1,58 @@
+"""The kernels that other kernels of a family call through pointers.
+
+One kernel with the code of all of them would take longer to compile than all of them by themselves, and two processes
+could not share the work. `tallyveil.kernels.family.signatures` has the types of what they take and give.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.family.descent import State
+from tallyveil.kernels.family.face import Face, Signs
+from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
+from tallyveil.kernels.family.walk import Swaps, Walk
+
+
+class Faces(NamedTuple):
+    """What `tallyveil.kernels.family.polish` calls.
+
+    Attributes:
+        list_face: The equations of a face (`tallyveil.kernels.family.face`).
+        solve_face: Their solution (`tallyveil.kernels.family.face_solution`).
+    """
+
+    list_face: Callable[[Program, Signs, float, int], tuple[bool, Face]]
+    solve_face: Callable[[Program, Face, Walk, float, bool], None]
+
+
+class Parts(NamedTuple):
+    """What `tallyveil.kernels.family.solver` calls.
+
+    Attributes:
+        reduce_arrays: From a pass to its program.
+        approach: The interior-point method.
+        descend: The descent over cells.
+        polish: The walk from face to face.
+        faces: What the walk calls.
+    """
+
+    reduce_arrays: Callable[[PassArrays], tuple[Program, Integers, Floats]]
+    approach: Callable[[Program, State], bool]
+    descend: Callable[[Program, State, float, int, float], int]
+    polish: Callable[[Program, Point, float, int, Swaps, Faces], tuple[float, int]]
+    faces: Faces
+
+
+class Kernels(NamedTuple):
+    """What `tallyveil.kernels.family.chunk` calls.
+
+    Attributes:
+        solve: The solver of a pass.
+        parts: What the solver calls.
+        round_up: The rounding of a family (`tallyveil.kernels.rounding.flow`).
+    """
+
+    solve: Callable[[PassArrays, Parts], Answer]
+    parts: Parts
+    round_up: Callable[..., tuple[int, Integers]]
