@@ -55,8 +55,7 @@ def profile_envelope(engine: Dithered) -> Bounds:
     sigma = math.sqrt(2 * rho)
     epsilons: Floats = sigma * _GRID * np.arange(round(_END / _GRID) + 1, dtype=np.float64)
     found = engine.log_deltas(epsilons.tolist())
-    lower = np.array([one.lower for one in found])
-    upper = np.array([one.upper for one in found])
+    lower, upper = found.lower, found.upper
 
     def reaches(mu: float) -> bool:
         """Whether delta_mu may reach every lower bound."""

@@ -38,7 +38,14 @@ import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import UNIT, fft_error
-from tallyveil.accounting.engines.tails import NOTHING, Tails, exact_epsilon, log_of, probability
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    DeltaByTails,
+    Tails,
+    exact_epsilon,
+    log_of,
+    probability,
+)
 from tallyveil.accounting.engines.tilted_fft import (
     MAX_LENGTH,
     TiltedFFT,
@@ -96,7 +103,7 @@ class RoundedLaw:
     shift: Fraction
 
 
-class RoundedFFT:
+class RoundedFFT(DeltaByTails):
     """Certified tails of any composition, with the loss moved to a fine grid.
 
     Args:

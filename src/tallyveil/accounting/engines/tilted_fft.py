@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import (
@@ -46,11 +45,20 @@ from tallyveil.accounting.engines.loss_transform import (
     wide_exponents,
     wide_power,
 )
-from tallyveil.accounting.engines.tails import NOTHING, Tails, exact_epsilon, log_of, narrower, probability
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    DeltaByTails,
+    Tails,
+    exact_epsilon,
+    log_of,
+    narrower,
+    probability,
+)
 from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
 from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
 
 MAX_LENGTH = 1 << 21
@@ -77,12 +85,12 @@ class TiltedLaw:
 
     tilt: Fraction
     first: int
-    weights: NDArray[np.float64]
+    weights: Floats
     entry_error: float
     outside: float
 
 
-class TiltedFFT:
+class TiltedFFT(DeltaByTails):
     """Certified tails of a composition whose losses share a lattice that is not too fine.
 
     Args:
@@ -100,7 +108,7 @@ class TiltedFFT:
         self.lattice: Lattice = lattice_of(self.factors)
         self.greatest = greatest_loss(self.factors)
         self._laws: dict[Fraction, TiltedLaw] = {}
-        self._significant: dict[int, NDArray[np.int64]] = {}
+        self._significant: dict[int, Integers] = {}
         length = estimated_length(self.factors, self.lattice)
         if length > MAX_LENGTH:
             raise SolverError(
@@ -143,10 +151,9 @@ class TiltedFFT:
         law, distance = self.law(max(tilt, Fraction(0))), 0.0
         z = (epsilon - self.lattice.offset) // self.lattice.step + 1
         begin = max(z, law.first)
-        steps = np.arange(begin - z, law.first + law.weights.size - z, dtype=np.float64)
-        far = float(self.lattice.step) * steps
+        weights = law.weights[begin - law.first :] - law.entry_error
+        far = float(self.lattice.step) * (float(begin - z) + np.arange(weights.size))
         if far.size:
-            weights = law.weights[begin - law.first :] - law.entry_error
             terms = np.maximum(weights, 0.0) * np.exp(-float(law.tilt) * (far - far[0]))
             total = float(terms.sum())
             distance = float((terms * (far / total)).sum()) if total > 0 else far[0]
@@ -214,7 +221,7 @@ class TiltedFFT:
         weights.flags.writeable = False
         return TiltedLaw(tilt, first, weights, entry_error, 2 * math.exp(-_OUTSIDE))
 
-    def _inverted(self, tilt: Fraction, length: int, first: int) -> tuple[NDArray[np.float64], float]:
+    def _inverted(self, tilt: Fraction, length: int, first: int) -> tuple[Floats, float]:
         """Weights on the cyclic lattice, rolled so that point `first` comes first, and each one's error."""
         frequencies = self._frequencies(length)
         product = np.ones(frequencies.size, dtype=np.complex128)
@@ -244,7 +251,7 @@ class TiltedFFT:
         rounding = fft_error(length) * 2 * float(size.sum()) / length
         return np.roll(weights, (start - first) % length), 1.001 * (total_off + rounding)
 
-    def _frequencies(self, length: int) -> NDArray[np.int64]:
+    def _frequencies(self, length: int) -> Integers:
         """Frequencies at which the product of the wide factors' transforms is not negligible."""
         if length not in self._significant:
             frequencies = np.arange(length // 2 + 1, dtype=np.int64)
@@ -374,17 +381,11 @@ def smooth_length(count: int) -> int:
     return best
 
 
-def _phases(weight: int, frequencies: NDArray[np.int64], length: int) -> NDArray[np.float64]:
+def _phases(weight: int, frequencies: Integers, length: int) -> Floats:
     return (2 * math.pi / length) * centred((weight % length) * frequencies, length)
 
 
-def _summed(
-    scale: Bounds,
-    weights: NDArray[np.float64],
-    values: NDArray[np.float64],
-    exponents: NDArray[np.float64],
-    law: TiltedLaw,
-) -> Bounds:
+def _summed(scale: Bounds, weights: Floats, values: Floats, exponents: Floats, law: TiltedLaw) -> Bounds:
     """ln of exp(scale) * sum of weights * values, where values <= 1 and decrease by exp(-exponents)."""
     terms = weights * values
     total = float(terms.sum())
