@@ -36,7 +36,8 @@ from tallyveil.accounting.engines.tails import (
     exact_epsilon,
     narrower,
 )
-from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length
+from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT
+from tallyveil.accounting.engines.tilts import estimated_length
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.errors import BudgetError

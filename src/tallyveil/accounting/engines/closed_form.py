@@ -165,7 +165,7 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     exact = points.mirror / lattice.step
     scan = 10 * math.isqrt(math.ceil(exact)) + 21 | 1  # odd, and above 9.9 standard deviations
     if max(scan, *lattice.weights) >= MOST_POINTS or points.mirror >= LARGEST_MIRROR:
-        return f"the common lattice of the losses is too fine: {scan} points"
+        return f"the common lattice of the losses is too fine: more than {MOST_POINTS} points"
     if points.mirror * lattice.step < LEAST_SPREAD:
         return "the losses are so small that the closed form would lose digits"
     log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f in gaussians)

@@ -347,7 +347,7 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
     widest = sum(f.multiplicity * (a * f.sensitivity) ** 2 for f, a in laplaces)
     n_points = _POINTS_PER_DEVIATION * (math.isqrt(math.ceil(exact + Fraction(widest, 4))) + 1) | 1
     if n_points >= MOST_POINTS or points.mirror >= LARGEST_MIRROR:
-        return f"the common lattice of the losses is too fine: {n_points} points"
+        return f"the common lattice of the losses is too fine: more than {MOST_POINTS} points"
     log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f, _ in gaussians)
     if log_norm > _LARGEST_LOG_NORM:
         return "the variances are too small for so many answers"

@@ -42,18 +42,16 @@ from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
     Tails,
-    exact_epsilon,
     log_of,
     probability,
+    within_floats,
 )
 from tallyveil.accounting.engines.tilted_fft import (
     MAX_LENGTH,
     TiltedFFT,
     TiltedLaw,
-    estimated_length,
-    tilt_grid,
-    window,
 )
+from tallyveil.accounting.engines.tilts import estimated_length, tilt_grid, window
 from tallyveil.accounting.losses.factors import LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.groups import grouped
 from tallyveil.accounting.losses.largest_loss import greatest_loss
@@ -136,9 +134,9 @@ class RoundedFFT(DeltaByTails):
         """Certified tails above `epsilon`. Delta is close; both probabilities are uncertain by a few steps of the grid.
 
         Raises:
-            BudgetError: epsilon is not a finite number.
+            BudgetError: epsilon is not finite, or beyond 1e301.
         """
-        exact = exact_epsilon(epsilon)
+        exact = within_floats(epsilon)
         if self.greatest is not None and exact >= self.greatest:
             return Tails(NOTHING, NOTHING, NOTHING)
         wanted = tilt_grid(self.factors, float(exact), _COARSENESS)

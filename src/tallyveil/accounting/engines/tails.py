@@ -77,6 +77,20 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
         raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.") from error
 
 
+def within_floats(epsilon: float | Fraction) -> Fraction:
+    """The same, of a size that floats hold with room to spare.
+
+    Raises:
+        BudgetError: it is not finite, or above 1e301 or below -1e301.
+    """
+    exact = exact_epsilon(epsilon)
+    if abs(exact) > 10**301:
+        raise BudgetError(
+            "epsilon must lie between -1e301 and 1e301 for this noise, got a number beyond. Give one such as 1.5."
+        )
+    return exact
+
+
 def log_delta_of(engine: LossEngine, epsilon: float | Fraction) -> Bounds:
     """ln delta(epsilon), without the other tails where they take longer."""
     return engine.log_deltas([epsilon])[0]
