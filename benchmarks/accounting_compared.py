@@ -3,10 +3,9 @@
 python benchmarks/accounting_compared.py [--delta 1e-10]
 
 Each row has our bounds, and two values of dp_accounting: its privacy loss distribution (PLD: discrete laws, "connect
-the dots", pessimistic, at its own default of the discretisation) and its accountant by Renyi differential privacy (RDP).
-"above" is by how much a value exceeds the truth. A value below our lower bound is marked WRONG: it claims more
-privacy than there is. dp_accounting has no discrete Gaussian for its RDP accountant; it gets the continuous one, as its
-users do it.
+the dots", pessimistic, with its own default of the discretisation) and its accountant by Renyi differential privacy
+(RDP). The number behind a plus is by how much a value exceeds the truth. A value below our lower bound is marked
+WRONG: it claims more privacy than there is. The RDP accountant has continuous laws only, and gets those.
 """
 
 import argparse
