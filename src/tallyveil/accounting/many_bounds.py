@@ -28,7 +28,8 @@ class ManyBounds(Sequence[Bounds]):
             raise BudgetError(
                 f"arrays of bounds must have lower <= upper everywhere, got {self.lower} and {self.upper}"
             )
-        self.lower.flags.writeable = self.upper.flags.writeable = False
+        for side in (self.lower, self.upper):
+            side.setflags(write=False)
 
     @classmethod
     def of(cls, bounds: Sequence[Bounds]) -> "ManyBounds":

@@ -205,11 +205,12 @@ class Quadrature:
         uppers = np.minimum(uppers, 0.0)
         return ManyBounds(np.minimum(np.where(first > FARTHEST, -np.inf, lowers), uppers), uppers)
 
-    def _on_contours(self, kind: int, z: Integers) -> tuple[Floats, Floats, "_Used"]:
+    def _on_contours(self, kind: int, z: Integers) -> tuple[Floats, Floats, "LatticeContour | _Used"]:
         """The sums for many z and bounds on their errors, both [sums, z], and the contour of each."""
-        places, back = (
-            np.unique(z, return_inverse=True) if z.size > 1 else (z, np.zeros(z.size, dtype=np.intp))
-        )
+        if z.size == 1:
+            one = self._contour(kind, self._tilt(kind, int(z[0])))
+            return one.sums_at(z % self.nodes.n_points), one.errors[:, None], one
+        places, back = np.unique(z, return_inverse=True)
         begin, used, counts, sums = 0, [], [], []
         most = max(1, _MOST_AT_ONCE // self.nodes.places.size)
         while begin < places.size:
@@ -282,10 +283,12 @@ class Quadrature:
             self._means[index] = self.variance * tau + self.laplace.tilted(tau)[2]
         return self._means[index]
 
-    def _log_scales(self, kind: int, contours: "_Used", z: Integers) -> tuple[Floats, Floats]:
+    def _log_scales(
+        self, kind: int, contours: "LatticeContour | _Used", z: Integers
+    ) -> tuple[Floats, Floats]:
         """Logarithms of the factors that the sums are to be multiplied by, and their rounding errors."""
         tau, moments = contours.tau, contours.log_moment
-        gaussian, moved = self.variance * tau * tau / 2, tau * z
+        gaussian, moved = self.variance * tau * tau / 2, tau * z.astype(np.float64)
         scales = gaussian - self.log_norm + moments - moved
         sizes = gaussian + self.log_norm + np.abs(moments) + np.abs(moved) + np.abs(scales)
         roundings = 16 + 8 * sizes
@@ -301,7 +304,12 @@ class Quadrature:
         return scales, UNIT * roundings
 
     def _wrap_around(
-        self, kind: int, contours: "_Used", z: Integers, log_scales: Floats, roundings: Floats
+        self,
+        kind: int,
+        contours: "LatticeContour | _Used",
+        z: Integers,
+        log_scales: Floats,
+        roundings: Floats,
     ) -> Floats:
         """Bounds on the mass at whole periods from the tail, which the rule counts too, in units of the scale."""
         tau, period, beyond = contours.tau, float(self.nodes.n_points), self._beyond
