@@ -21,7 +21,7 @@ import math
 
 from scipy.special import log_ndtr
 
-from tallyveil.accounting.engines.tilted_fft import saddle_point
+from tallyveil.accounting.engines.tilts import saddle_point
 from tallyveil.accounting.losses.factors import LossFactor
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import log_moment, moments

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import log_bounds_of
-from tallyveil.accounting.engines.tails import LossEngine, down, fraction_bounds, log_delta_of, up
+from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds, log_delta_of
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
+from tallyveil.accounting.losses.log_bounds import exponential
 
 _NO_ERROR = 1e-300
 """A type II error so small that the trade-off function is stated as lying between 0 and it."""
@@ -161,7 +162,7 @@ def _point(engine: LossEngine, loss: Fraction, step: Fraction) -> tuple[Bounds, 
     """(alpha, beta) of the test that rejects above a lattice point."""
     alpha = engine.log_tails(loss).log_second
     beta = engine.log_tails(-loss - step / 2).log_second  # Q(L >= -loss): no lattice point lies between
-    return _exponential(alpha), _exponential(beta)
+    return exponential(alpha), exponential(beta)
 
 
 def _between(
@@ -219,8 +220,3 @@ def _index_guess(
 def _quantile(level: float) -> float:
     """About the normal quantile of a level, kept away from 0 and 1; a search begins there."""
     return NormalDist().inv_cdf(min(max(level, 1e-300), 1 - 1e-16))
-
-
-def _exponential(logarithm: Bounds) -> Bounds:
-    upper = min(up(up(math.exp(logarithm.upper))), 1.0)
-    return Bounds(min(max(down(down(math.exp(logarithm.lower))), 0.0), upper), upper)

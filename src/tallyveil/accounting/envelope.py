@@ -36,9 +36,8 @@ from tallyveil.accounting.engines.tilted_fft import (
     MAX_LENGTH,
     TiltedFFT,
     TiltedLaw,
-    estimated_length,
-    tilt_grid,
 )
+from tallyveil.accounting.engines.tilts import estimated_length, tilt_grid
 from tallyveil.accounting.losses.factors import LossFactor, lattice_of
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import certified_log_moment

@@ -13,10 +13,13 @@ from tallyveil.accounting.conversion import epsilon_at, log_bounds_of, real_numb
 from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
 from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
-from tallyveil.accounting.engines.tails import LossEngine, down, log_deltas_of, up
+from tallyveil.accounting.engines.tails import LossEngine, log_delta_of
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.losses.factors import LossFactor, merged
+from tallyveil.accounting.losses.log_bounds import exponential
+from tallyveil.accounting.losses.points import are_floats
+from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.profile_envelope import profile_envelope
 from tallyveil.errors import BudgetError
@@ -101,19 +104,21 @@ class Guarantee:
         """
         return self.log_profile([epsilon])[0]
 
-    def log_profile(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
+    def log_profile(self, epsilons: Sequence[Number]) -> ManyBounds:
         """Natural logarithm of delta at each epsilon; many values at once take much less time than each by itself.
 
         Raises:
             BudgetError: an epsilon is no finite number.
         """
         # The engines take a float as its exact value, and say so themselves if it is not finite.
-        exact = [one if isinstance(one, float) else real_number(one, "epsilon") for one in epsilons]
-        found = [log_deltas_of(engine, exact) for engine in self.computed_by]
-        return (
-            tuple(found[0])
-            if len(found) == 1
-            else tuple(_largest(list(each)) for each in zip(*found, strict=True))
+        exact: Sequence[float | Fraction] = epsilons  # type: ignore[assignment]
+        if not are_floats(epsilons):
+            exact = [one if isinstance(one, float) else real_number(one, "epsilon") for one in epsilons]
+        found = [engine.log_deltas(exact) for engine in self.computed_by]
+        if len(found) == 1:
+            return found[0]
+        return ManyBounds(
+            np.max([one.lower for one in found], axis=0), np.max([one.upper for one in found], axis=0)
         )
 
     def delta(self, epsilon: Number) -> Bounds:
@@ -122,7 +127,7 @@ class Guarantee:
         Raises:
             BudgetError: epsilon is no finite number.
         """
-        return _exponential(self.log_delta(epsilon))
+        return self.profile_curve([epsilon])[0]
 
     def advantage(self) -> Bounds:
         """The total variation delta(0): the most by which the power of a test can exceed its level."""
@@ -172,9 +177,9 @@ class Guarantee:
             ]
         )
 
-    def profile_curve(self, epsilons: Sequence[Number]) -> tuple[Bounds, ...]:
+    def profile_curve(self, epsilons: Sequence[Number]) -> ManyBounds:
         """Delta at each epsilon."""
-        return tuple(_exponential(logarithm) for logarithm in self.log_profile(epsilons))
+        return exponential(self.log_profile(epsilons))
 
     def tradeoff_curve(self, points: int) -> tuple[NDArray[np.float64], tuple[Bounds, ...]]:
         """The trade-off function at `points` levels alpha from 0 to 1 in ascending order, denser where it bends more.
@@ -203,13 +208,8 @@ def _exceeds(engine: LossEngine, epsilon: float, delta: Fraction) -> bool:
     """Whether delta at an epsilon may be above a delta. If it is not, the engine's own epsilon is no larger."""
     if not 0 < delta < 1 or not math.isfinite(epsilon):
         return True
-    return log_deltas_of(engine, [epsilon])[0].upper > log_bounds_of(delta).lower
+    return log_delta_of(engine, epsilon).upper > log_bounds_of(delta).lower
 
 
 def _largest(bounds: list[Bounds]) -> Bounds:
     return Bounds(max(one.lower for one in bounds), max(one.upper for one in bounds))
-
-
-def _exponential(logarithm: Bounds) -> Bounds:
-    upper = min(up(up(math.exp(logarithm.upper))), 1.0) if logarithm.upper > -math.inf else 0.0
-    return Bounds(min(max(down(down(math.exp(logarithm.lower))), 0.0), upper), upper)

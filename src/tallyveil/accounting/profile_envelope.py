@@ -32,11 +32,15 @@ import numpy as np
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import zcdp_cost
 from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.revivals import number_of_nodes
 from tallyveil.accounting.envelope import beyond
 from tallyveil.arrays import Floats
 
 _GRID: Final = 0.04  # distance of neighbouring epsilons, in units of sigma
 _END: Final = 140.0  # of the grid, in the same units
+_NEAREST_END: Final = 14.0  # the same where the transform is large at many nodes
+_PERIOD: Final = 9.0  # of a contour, about, in the same units
+_MOST_NODES: Final = 300_000.0  # of the contours of one unit, times units: a few seconds
 _SHARES: Final = (0.5, 0.75, 1.0)
 """Where between two neighbours a test is best. Far out delta falls so steeply that only the last of these helps."""
 
@@ -53,10 +57,9 @@ def profile_envelope(engine: Dithered) -> Bounds:
     """
     rho = zcdp_cost(engine.factors)
     sigma = math.sqrt(2 * rho)
-    epsilons: Floats = sigma * _GRID * np.arange(round(_END / _GRID) + 1, dtype=np.float64)
+    epsilons: Floats = sigma * _GRID * np.arange(round(_end(engine) / _GRID) + 1, dtype=np.float64)
     found = engine.log_deltas(epsilons.tolist())
-    lower = np.array([one.lower for one in found])
-    upper = np.array([one.upper for one in found])
+    lower, upper = found.lower, found.upper
 
     def reaches(mu: float) -> bool:
         """Whether delta_mu may reach every lower bound."""
@@ -78,6 +81,13 @@ def profile_envelope(engine: Dithered) -> Bounds:
         return Bounds(at_least, math.inf)
     at_most = max(_between(covers, sigma / 8, 2 * most)[1], most)
     return Bounds(min(at_least, at_most), at_most)
+
+
+def _end(engine: Dithered) -> float:
+    """Where the grid ends, in units of sigma: nearer where each contour has many nodes and takes long."""
+    windows, spread = engine.scan.windows, engine.scan.spread
+    nodes = number_of_nodes(windows.lows, windows.highs, 2 * math.pi / (_PERIOD * spread))
+    return min(_END, max(_NEAREST_END, _MOST_NODES / nodes))
 
 
 def _between(passes: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:

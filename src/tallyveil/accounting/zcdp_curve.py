@@ -30,7 +30,10 @@ _ASIDE = Fraction(1, 10**6)
 """Distance of the two tangents from the x found, relative to it."""
 
 _FARTHEST = 600.0
-"""Logarithm of the largest x looked at: floats hold its exponential."""
+"""Logarithm of the largest x that is searched for: floats hold its exponential."""
+
+_LARGEST_EXPONENT = 100_000.0
+"""Minus the logarithm of the smallest x. There delta is 1 but for a number far below every float."""
 
 
 class ZcdpConversion(StrEnum):
@@ -80,7 +83,7 @@ class ZcdpCurve:
         return self.conversion.epsilon(self.rho, delta)
 
     def log_delta_below(self, epsilon: float) -> float:
-        """Natural logarithm of delta at an epsilon of 0 or more, rounded down; -inf where rho is far above 600."""
+        """Natural logarithm of delta at an epsilon of 0 or more, rounded down; -inf where rho is above 100,000."""
         exact = Fraction(epsilon)
         if self.conversion is ZcdpConversion.TEXTBOOK:
             excess = max(exact - self.rho, Fraction(0))
@@ -119,6 +122,10 @@ def _flattest(rho: float, epsilon: float) -> Fraction | None:
         x = math.exp(log_x)
         return (1 + 2 * x) * rho - epsilon - math.log1p(1 / x)
 
+    if slope(-_FARTHEST) >= 0 and rho - epsilon < _LARGEST_EXPONENT:
+        # F' is rho - epsilon + ln(x), but for about x of itself; exp(-(rho - epsilon)) as a float times a power of 2.
+        halvings = math.floor((rho - epsilon) / math.log(2))
+        return Fraction(math.exp(halvings * math.log(2) - (rho - epsilon))) / (1 << halvings)
     if not slope(-_FARTHEST) < 0 < slope(_FARTHEST):
         return None
     return Fraction(math.exp(brentq(slope, -_FARTHEST, _FARTHEST, xtol=1e-12)))

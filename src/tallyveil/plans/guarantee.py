@@ -1,7 +1,9 @@
 """The privacy guarantee of a plan, in numbers and in one sentence, computed before any data is opened."""
 
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.decimals import MOST_DIGITS, at_most
@@ -21,6 +23,8 @@ MOST_KINDS = 4
 
 if TYPE_CHECKING:
     from tallyveil.accounting.bounds import Bounds
+
+Composed: TypeAlias = "tuple[Bounds, tuple[str, ...]]"
 
 NEIGHBOURS_IN_WORDS = {
     "bounded": "one {unit}'s record changes its value",
@@ -107,16 +111,15 @@ def check_paths(allocation: Allocation) -> str:
 
 def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]:
     """Exact epsilon at the reporting delta, for the whole release and for each geolevel alone, with the zCDP bound."""
-    strategy, levels = terms.strategy, []
+    strategy, levels, composed = terms.strategy, [], _composed_by(terms)
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
         if allocation is not None:
             event = allocation.geolevel_event(geolevel)
         budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
         # The shares are sorted, so the last one costs most.
-        found, _ = _epsilon(
-            terms, event if not _is_of_many_kinds(event) else parts_of(event)[-1], budget, event
-        )
+        part = event if not _is_of_many_kinds(event) else parts_of(event)[-1]
+        found, _ = _epsilon(terms, composed(part), budget, known_whole=part == event)
         levels.append(
             {
                 "geolevel": geolevel,
@@ -126,7 +129,7 @@ def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]
                 "epsilon": found.to_mapping(),
             }
         )
-    epsilon, engines = _overall(terms, allocation)
+    epsilon, engines = _overall(terms, allocation, composed)
     return {
         "delta": str(terms.delta),
         "epsilon": epsilon.to_mapping(),
@@ -135,7 +138,21 @@ def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]
     }
 
 
-def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> "tuple[Bounds, list[str]]":
+def _composed_by(terms: PrivacyTerms) -> "Callable[[PrivacyEvent], Composed]":
+    """Epsilon and the engines of an event; geolevels with the same noise are computed once."""
+    from tallyveil.accounting import compose
+
+    @cache
+    def composed(event: PrivacyEvent) -> "Composed":
+        guarantee = compose(event, neighbours=terms.strategy.neighbours)
+        return guarantee.epsilon(terms.delta), guarantee.engines
+
+    return composed
+
+
+def _overall(
+    terms: PrivacyTerms, allocation: Allocation | None, composed: "Callable[[PrivacyEvent], Composed]"
+) -> "tuple[Bounds, list[str]]":
     """Epsilon of the whole release.
 
     Gaussian noise on a lattice has no single loss law. For a release with such noise, the lower bound is the exact
@@ -150,10 +167,11 @@ def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> "tuple[Bound
         return Bounds(0.0, _classical(strategy, terms.spent, terms.delta)), [_classical_name(strategy)]
     measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
     # With many kinds of paths, the lower bound uses a record that stays on paths of the first kind.
-    composed = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
+    part = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
     if terms.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-        return _epsilon(terms, composed, terms.spent, None)
-    return _epsilon(terms, terms.event(composed), terms.spent, terms.event(measuring))
+        return _epsilon(terms, composed(part), terms.spent, known_whole=False)
+    whole = terms.event(part)
+    return _epsilon(terms, composed(whole), terms.spent, known_whole=whole == terms.event(measuring))
 
 
 def _is_of_many_kinds(event: PrivacyEvent) -> bool:
@@ -161,29 +179,24 @@ def _is_of_many_kinds(event: PrivacyEvent) -> bool:
 
 
 def _epsilon(
-    terms: PrivacyTerms, composed: PrivacyEvent, budget: Fraction, whole: PrivacyEvent | None
+    terms: PrivacyTerms, composed: "Composed", budget: Fraction, *, known_whole: bool
 ) -> "tuple[Bounds, list[str]]":
     """A lower and an upper bound on epsilon, and the method.
 
     Args:
         terms: Of the plan.
-        composed: The event that is composed exactly: the whole release, or a part or case of it.
+        composed: Epsilon of what is composed exactly, and the engines: of the whole release, or a part or case of it.
         budget: The cost of the whole release.
-        whole: The event of the whole release. If `composed` is another event, its epsilon is only a lower bound.
+        known_whole: Whether the whole was composed. The epsilon of another event is only a lower bound.
     """
-    from tallyveil.accounting import compose
     from tallyveil.accounting.bounds import Bounds
 
-    guarantee = compose(composed, neighbours=terms.strategy.neighbours)
-    found = guarantee.epsilon(terms.delta)
-    if composed == whole:
-        return found, list(guarantee.engines)
+    found, engines = composed
+    if known_whole:
+        return found, list(engines)
     # The composed epsilon is below the epsilon that the budget gives, up to the widths of both bounds.
     classical = _classical(terms.strategy, budget, terms.delta)
-    return Bounds(min(found.lower, classical), classical), [
-        *guarantee.engines,
-        _classical_name(terms.strategy),
-    ]
+    return Bounds(min(found.lower, classical), classical), [*engines, _classical_name(terms.strategy)]
 
 
 def _classical_name(strategy: Strategy) -> str:

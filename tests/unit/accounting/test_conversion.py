@@ -10,7 +10,7 @@ from tallyveil.accounting import conversion
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails, log_delta_of
+from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, LossEngine, Tails, log_delta_of
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
 from tallyveil.errors import BudgetError, SolverError
 
@@ -19,7 +19,7 @@ LAPLACES = (LaplaceLoss(Fraction(2), 1, 2),)
 
 
 @dataclass(frozen=True)
-class Around:
+class Around(DeltaByTails):
     """The tails of another engine, with delta widened by a constant factor on either side."""
 
     inner: LossEngine
@@ -69,7 +69,7 @@ def test_wide_engines_give_wide_answers_that_enclose_the_narrow_ones(factors, de
 def test_an_engine_that_knows_nothing_is_refused_or_gives_the_largest_loss() -> None:
     """Delta is at most 1 and may be 0: no finite epsilon follows, except where the loss itself ends."""
 
-    class Blank:
+    class Blank(DeltaByTails):
         name = "blank"
 
         def log_tails(self, epsilon) -> Tails:

@@ -13,7 +13,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.tails import Tails
+from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
@@ -176,7 +176,7 @@ def test_off_the_lattice_the_trade_off_function_follows_from_delta_alone() -> No
 
 
 def test_without_close_bounds_of_delta_beta_stays_between_0_and_1_less_alpha() -> None:
-    class Blank:
+    class Blank(DeltaByTails):
         name = "rounded_fft"
 
         def log_tails(self, epsilon) -> Tails:

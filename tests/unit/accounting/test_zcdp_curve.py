@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import flint
 import pytest
 
 from tallyveil.accounting import ZcdpConversion, ZcdpCurve, zcdp_to_delta
@@ -32,3 +33,17 @@ def test_the_best_conversion_is_never_above_what_is_proved():
 def test_a_curve_needs_a_cost():
     with pytest.raises(BudgetError, match="rho above 0"):
         ZcdpCurve(Fraction(0))
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(700, 0.0), (700, 100.5), (1000, 401.0), (2500, 3.0)])
+def test_the_best_curve_reaches_to_deltas_next_to_one(rho: int, epsilon: float) -> None:
+    """F at any x is above the minimum, and near exp(-(rho - epsilon)) it is close to it."""
+    found = ZcdpCurve(Fraction(rho), ZcdpConversion.BEST).log_delta_below(epsilon)
+    assert -1e-200 < found < 0
+    with flint.ctx.workprec(10_000):
+        heights = []
+        for part in ("0.9", "1", "1.1"):
+            x = flint.arb(part) * flint.arb(epsilon - rho).exp()
+            heights.append(x * ((1 + x) * rho - epsilon) + x * x.log() - (1 + x) * x.log1p())
+            assert flint.arb(found) <= heights[-1]
+        assert flint.arb(found) >= heights[1] * flint.arb("1.000001") or found == -5e-324

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.config.groups import load_group_plan
+from tallyveil.safetab.privacy import privacy_of_event
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hospital_stays"
 STAYS = EXAMPLE / "stays.toml"
@@ -112,3 +114,18 @@ def test_a_table_in_the_place_of_another_is_refused_before_anything_is_declassif
     assert (out / "ledger.jsonl").read_bytes() == ledger
     (out / "totals" / "codes.parquet").write_bytes((out / "cells" / "chapters.parquet").read_bytes())
     assert "release-damaged" in command("report", out, code=8)
+
+
+def test_a_run_computes_each_epsilon_once(command, records, tmp_path, monkeypatch):
+    found, original = [], Guarantee.epsilon
+
+    def epsilon(self, delta):
+        found.append((self.alternatives, delta))
+        return original(self, delta)
+
+    monkeypatch.setattr(Guarantee, "epsilon", epsilon)
+    privacy_of_event.cache_clear()
+    command(
+        "safetab", "run", STAYS, records, "--out", tmp_path / "out", "--insecure-test-key", "k", "--quiet"
+    )
+    assert len(found) == len(set(found)) == 2  # for a record added, and for one that changes its value

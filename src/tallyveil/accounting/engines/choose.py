@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
+
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
@@ -28,14 +30,16 @@ from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
 from tallyveil.accounting.engines.tails import (
     NOTHING,
+    DeltaByTails,
     LossEngine,
     Tails,
     exact_epsilon,
-    log_deltas_of,
     narrower,
 )
-from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, estimated_length
+from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT
+from tallyveil.accounting.engines.tilts import estimated_length
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
+from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.errors import BudgetError
 
 _WIDE = 1e-9
@@ -49,7 +53,7 @@ ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "dithered", "round
 
 
 @dataclass(frozen=True, slots=True)
-class NoLoss:
+class NoLoss(DeltaByTails):
     """The engine of an empty composition: nothing is released, so the loss is always 0.
 
     Attributes:
@@ -105,15 +109,17 @@ class FallbackEngine:
             return tails
         return narrower(tails, self.general.log_tails(epsilon))
 
-    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""
-        found = log_deltas_of(self.fast, epsilons)
-        wide = [i for i, bounds in enumerate(found) if bounds.width > self.wide]
-        if wide:
-            others = log_deltas_of(self.general, [epsilons[i] for i in wide])
-            for i, other in zip(wide, others, strict=True):
-                found[i] = Bounds(max(found[i].lower, other.lower), min(found[i].upper, other.upper))
-        return found
+        found = self.fast.log_deltas(epsilons)
+        wide = np.flatnonzero(~(found.width <= self.wide))
+        if not wide.size:
+            return found
+        others = self.general.log_deltas([epsilons[i] for i in wide.tolist()])
+        lower, upper = found.lower.copy(), found.upper.copy()
+        lower[wide] = np.maximum(lower[wide], others.lower)
+        upper[wide] = np.minimum(upper[wide], others.upper)
+        return ManyBounds(lower, upper)
 
 
 def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: float = WIDTH) -> LossEngine:

@@ -40,9 +40,10 @@ from tallyveil.accounting.losses.factors import (
     lattice_of,
     merged,
 )
-from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest, log_sum
-from tallyveil.accounting.losses.points import LossPoints
-from tallyveil.arrays import Floats
+from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
+from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, LossPoints, Places
+from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.arrays import Floats, Integers
 
 LARGEST_ETA: Final = 1e-10
 """Relative distance from one Gaussian above which another engine is the better choice."""
@@ -50,7 +51,6 @@ LARGEST_ETA: Final = 1e-10
 LEAST_SPREAD: Final = Fraction(1, 10**8)
 """Variance of the loss below which rounding would leave less than nine digits of delta."""
 
-_FARTHEST: Final = 1 << 52  # whole numbers are exact floats up to here
 _LARGEST_LOG_NORM: Final = 100.0
 _NEGLIGIBLE: Final = (
     60.0  # minus the logarithm of what all points outside the scan's windows add to eta, about
@@ -100,50 +100,58 @@ class ClosedForm:
             log_delta=self.log_deltas([epsilon])[0],
         )
 
-    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """ln delta at many epsilons at once."""
-        least, places = -math.sqrt(self.variance), [self.points.above(epsilon) for epsilon in epsilons]
-        usual = [
-            i for i, epsilon in enumerate(epsilons) if epsilon >= 0 and least <= places[i][0] <= _FARTHEST
-        ]
-        found: dict[int, Bounds | None] = {}
-        if usual:
-            firsts, gaps = np.array([places[i] for i in usual], dtype=np.float64).T
-            sums = log_excess(firsts, float(self.points.mirror), self.variance, gaps)
-            found = dict(zip(usual, self._all_scaled(*sums), strict=True))
-        return [
-            found.get(i) or self._other_log_delta(epsilon, places[i][0]) for i, epsilon in enumerate(epsilons)
-        ]
+        places = self.points.places(epsilons)
+        usual = (places.firsts >= -math.sqrt(self.variance)) & (places.firsts <= FARTHEST)
+        if usual.all():
+            return places.with_signs(self._log_excess(places))
+        found = self._from_tails(places)
+        if usual.any():
+            lower, upper = found.lower.copy(), found.upper.copy()
+            summed = self._log_excess(places.at(usual))
+            lower[usual], upper[usual] = summed.lower, summed.upper
+            found = ManyBounds(lower, upper)
+        return places.with_signs(found)
 
-    def _other_log_delta(self, epsilon: float | Fraction, first: int) -> Bounds:
-        """The same where no close sum over the tail is known."""
-        if epsilon < 0:
-            return log_reflected(epsilon, self.log_deltas([-epsilon])[0])
-        if first > _FARTHEST:
-            return Bounds(-math.inf, self._log_tail(first).upper)
-        # delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon).
-        below, second = self._log_tail(1 - first), self._log_tail(first + self.points.mirror)
-        return log_rest(log_sum(below, second, float(epsilon)))
+    def _log_excess(self, places: Places) -> ManyBounds:
+        """ln delta(|epsilon|) as one sum of positive terms, where the first point is at least -sqrt(V)."""
+        firsts, mirror = places.firsts.astype(np.float64), float(self.points.mirror)
+        sums = self._scaled(*log_excess(firsts, mirror, self.variance, places.gaps, places.slips))
+        known = np.isfinite(sums.lower)
+        return sums if known.all() else sums.where(known, self._from_tails(places))
+
+    def _from_tails(self, places: Places) -> ManyBounds:
+        """The same from delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon), or only a bound far out."""
+        far = places.firsts > FARTHEST
+        below, second = (
+            self._log_tails(1 - places.firsts),
+            self._log_tails(places.firsts + self.points.mirror),
+        )
+        near = log_rest(log_sum(below, second, np.minimum(places.sizes, 1e300)))
+        if not far.any():
+            return near
+        first = self._log_tails(places.firsts)
+        return ManyBounds(np.full(far.size, -np.inf), first.upper).where(far, near)
 
     def _log_tail(self, first: int) -> Bounds:
         """ln P(Z >= first); Q(Z >= z) is P(Z >= z + m)."""
-        if first < 1:
-            return log_rest(self._log_tail(1 - first))
-        (known,) = self._all_scaled(*log_tail(np.array([float(min(first, _FARTHEST))]), self.variance))
-        assert known is not None
-        return Bounds(-math.inf, known.upper) if first > _FARTHEST else known
+        return self._log_tails(np.array([max(min(first, FARTHEST + 1), -FARTHEST)]))[0]
 
-    def _all_scaled(self, values: Floats, errors: Floats) -> list[Bounds | None]:
-        """Bounds, under P, of positive sums that are known under g; None where an error is infinite."""
-        known = np.isfinite(errors)
-        values = np.where(known, values - self.log_norm, 0.0)
+    def _log_tails(self, firsts: Integers) -> ManyBounds:
+        """ln P(Z >= first) for many first points."""
+        left = firsts < 1
+        there = np.where(left, 1 - firsts, firsts)
+        known = self._scaled(*log_tail(np.minimum(there, FARTHEST).astype(np.float64), self.variance))
+        known = ManyBounds(np.where(there > FARTHEST, -np.inf, known.lower), known.upper)
+        return log_rest(known).where(left, known) if left.any() else known
+
+    def _scaled(self, values: Floats, errors: Floats) -> ManyBounds:
+        """Bounds, under P, of positive sums that are known under g; -inf and 0 where an error is infinite."""
+        values = values - self.log_norm
         errors = errors + (1.01 * self.eta + UNIT * (4 * np.abs(values) + 8 * self.log_norm + 8))
         uppers = np.minimum(values + errors, 0.0)
-        lowers = np.minimum(values - errors, uppers)
-        return [
-            Bounds(lower, upper) if math.isfinite(lower) else None
-            for lower, upper in zip(lowers.tolist(), uppers.tolist(), strict=True)
-        ]
+        return ManyBounds(np.minimum(values - errors, uppers), uppers)
 
 
 def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
@@ -156,8 +164,8 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     points = LossPoints.of(lattice)
     exact = points.mirror / lattice.step
     scan = 10 * math.isqrt(math.ceil(exact)) + 21 | 1  # odd, and above 9.9 standard deviations
-    if max(scan, *lattice.weights) >= MOST_POINTS:
-        return f"the common lattice of the losses is too fine: {scan} points"
+    if max(scan, *lattice.weights) >= MOST_POINTS or points.mirror >= LARGEST_MIRROR:
+        return f"the common lattice of the losses is too fine: more than {MOST_POINTS} points"
     if points.mirror * lattice.step < LEAST_SPREAD:
         return "the losses are so small that the closed form would lose digits"
     log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f in gaussians)

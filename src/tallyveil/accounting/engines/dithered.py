@@ -33,6 +33,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
+import numpy as np
+
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.dithered_bounds import log_excess, tails_of_delta, tails_of_rest
 from tallyveil.accounting.engines.dithered_contour import (
@@ -47,6 +49,7 @@ from tallyveil.accounting.engines.tails import Tails, exact_epsilon
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, merged
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
 from tallyveil.accounting.losses.moments import log_moment, moments
+from tallyveil.accounting.many_bounds import ManyBounds
 
 WIDTH: Final = 1e-9
 """Width of the bounds of epsilon that is aimed at unless another one is asked for."""
@@ -67,7 +70,8 @@ _DEVIATIONS: Final = 6.5  # of epsilon from the mean loss, about, at delta = 1e-
 _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, relative to the result
 _TILTS: Final = 4  # contours for each standard deviation of the saddle
 _CACHED: Final = 4
-_FARTHEST: Final = 1 << 100  # an epsilon beyond which floats could overflow
+_FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
+_BEYOND: Final = Fraction(10**300)  # an epsilon beyond which its rounding could overflow
 _CONTOUR_STEPS: Final = 60
 
 
@@ -122,7 +126,9 @@ class Dithered:
         if exact < 0:
             there = self.log_tails(-exact)
             return Tails(
-                log_rest(there.log_second), log_rest(there.log_first), log_reflected(exact, there.log_delta)
+                log_rest(there.log_second),
+                log_rest(there.log_first),
+                log_reflected(float(max(exact, -_BEYOND)), there.log_delta),
             )
         if exact > _FARTHEST:
             there = self.log_tails(
@@ -134,33 +140,35 @@ class Dithered:
         contour = self._contour(tilt, float(exact))
         if contour is None:
             return self._far_out(tilt, exact)
-        (here,) = log_excess(contour, [exact])
+        here = log_excess(contour, [exact])[0]
         if tilt < 0:
             return tails_of_rest(contour, exact, here)
         return tails_of_delta(contour, exact, here)
 
-    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """ln delta at each epsilon, any real number, without the probabilities: much faster than all tails."""
         exact = [exact_epsilon(epsilon) for epsilon in epsilons]
-        found: dict[int, Bounds] = {}
+        sizes = [min(abs(epsilon), _BEYOND) for epsilon in exact]
         groups: dict[float, list[int]] = {}
-        for i, epsilon in enumerate(exact):
-            if epsilon < 0:
-                found[i] = log_reflected(epsilon, self.log_deltas([-epsilon])[0])
-            elif epsilon > _FARTHEST:
-                found[i] = self.log_tails(epsilon).log_delta
-            else:
-                groups.setdefault(self._tilt(float(epsilon)), []).append(i)
+        for i, size in enumerate(sizes):
+            groups.setdefault(self._tilt(float(min(size, _FARTHEST))), []).append(i)
+        lower, upper = np.full(len(exact), -np.inf), np.zeros(len(exact))
         for tilt, members in groups.items():
-            there = [exact[i] for i in members]
-            contour = self._contour(tilt, float(there[0]))
-            if contour is None:
-                known = [self._far_out(tilt, epsilon).log_delta for epsilon in there]
-            else:
-                known = log_excess(contour, there)
-                known = [log_rest(one) for one in known] if tilt < 0 else known
-            found |= zip(members, known, strict=True)
-        return [found[i] for i in range(len(exact))]
+            known = self._log_deltas_at(tilt, [sizes[i] for i in members])
+            lower[members], upper[members] = known.lower, known.upper
+        found = ManyBounds(lower, upper)
+        negative = np.array([epsilon < 0 for epsilon in exact], dtype=np.bool_)
+        if not negative.any():
+            return found
+        return log_reflected(-np.array([float(size) for size in sizes]), found).where(negative, found)
+
+    def _log_deltas_at(self, tilt: float, epsilons: list[Fraction]) -> ManyBounds:
+        """ln delta at epsilons that share a tilt, none negative."""
+        contour = self._contour(tilt, float(min(epsilons[0], _FARTHEST)))
+        if contour is None or max(epsilons) > _FARTHEST:
+            return ManyBounds.of([self.log_tails(epsilon).log_delta for epsilon in epsilons])
+        known = log_excess(contour, epsilons)
+        return log_rest(known) if tilt < 0 else known
 
     def _tilt(self, epsilon: float) -> float:
         """The tilt for an epsilon. It is taken from a grid, so that neighbouring epsilons share a contour.

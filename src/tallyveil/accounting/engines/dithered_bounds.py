@@ -19,21 +19,27 @@ from tallyveil.accounting.engines.dithered_contour import DitheredContour
 from tallyveil.accounting.engines.loss_transform import UNIT
 from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses.log_bounds import log_rest
+from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.arrays import Floats
 
 _MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons
 
 
-def log_excess(contour: DitheredContour, epsilons: Sequence[Fraction]) -> list[Bounds]:
+def log_excess(contour: DitheredContour, epsilons: Sequence[Fraction]) -> ManyBounds:
     """ln delta, or ln(1 - delta) on a contour left of the pole at 0, at each epsilon."""
     most = max(1, _MOST_AT_ONCE // contour.frequencies.size)
-    found: list[Bounds] = []
-    for begin in range(0, len(epsilons), most):
-        found += _log_excess_at_once(contour, epsilons[begin : begin + most])
-    return found
+    found = [
+        _log_excess_at_once(contour, epsilons[begin : begin + most])
+        for begin in range(0, len(epsilons), most)
+    ]
+    if len(found) == 1:
+        return found[0]
+    return ManyBounds(
+        np.concatenate([one.lower for one in found]), np.concatenate([one.upper for one in found])
+    )
 
 
-def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) -> list[Bounds]:
+def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) -> ManyBounds:
     h = Fraction(contour.scan.depth.half_width)
     (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = (
         _dithered(contour, [epsilon + shift for epsilon in epsilons], wide)
@@ -50,10 +56,7 @@ def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) 
         lowers = _logarithms(single[0], lowest, -1)
         uppers = _logarithms(2 * near[1] - far[0] + rounding, upper_scale, 1)
     uppers = np.minimum(uppers, 0.0)
-    return [
-        Bounds(lower, upper)
-        for lower, upper in zip(np.minimum(lowers, uppers).tolist(), uppers.tolist(), strict=True)
-    ]
+    return ManyBounds(np.minimum(lowers, uppers), uppers)
 
 
 def _dithered(

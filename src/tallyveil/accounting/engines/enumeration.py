@@ -22,7 +22,7 @@ from typing import Final
 from flint import arb
 
 from tallyveil.accounting.engines.ball_tails import resolving_bits, tails_of_balls
-from tallyveil.accounting.engines.tails import Tails
+from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, merged
 from tallyveil.noise.balls import between_zero_and, precision, rational
 
@@ -33,7 +33,7 @@ Table = dict[Fraction, arb]
 
 
 @dataclass(frozen=True, slots=True)
-class Direct:
+class Direct(DeltaByTails):
     """Composition of a few losses by plain loops.
 
     Attributes:

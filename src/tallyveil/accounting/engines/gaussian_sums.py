@@ -28,6 +28,16 @@ _BERNOULLI: Final = (
     -1 / 1209600,
     5.284190138687493e-08,
 )  # B_2j / (2j)!, j = 1..5
+_HERMITE: Final = (
+    (1, -3, 15, -105, 945),
+    (0, 1, -10, 105, -1260),
+    (0, 0, 1, -21, 378),
+    (0, 0, 0, 1, -36),
+    (0, 0, 0, 0, 1),
+)  # the coefficients of u, u^3, ... u^9 in He_1(u), He_3(u), ... He_9(u)
+_CORRECTIONS: Final = (
+    np.array([_HERMITE, np.abs(_HERMITE)]) * np.array([_BERNOULLI, np.abs(_BERNOULLI)])[:, None]
+)
 _ORDER: Final = 12  # derivative in the remainder, bounded by 2 zeta(12) / (2 pi)^12 = |B_12| / 12!
 _LOG_REMAINDER: Final = math.log(5.30e-10 * math.factorial(12) * math.sqrt(2 * math.pi))
 _FAR: Final = 8.0  # from here on the error function is an asymptotic series
@@ -62,7 +72,9 @@ def log_tail(first: Floats, variance: float) -> tuple[Floats, Floats]:
     return -exponent - norm, (8 * exponent + 2 * np.abs(norm) + 80) * UNIT + 1.01 * error / value
 
 
-def log_excess(first: Floats, mirror: float, variance: float, gap: Floats) -> tuple[Floats, Floats]:
+def log_excess(
+    first: Floats, mirror: float, variance: float, gap: Floats, slip: Floats
+) -> tuple[Floats, Floats]:
     """Logarithms of the sum over z >= first of density times (1 - exp(epsilon - loss)), and their error bounds.
 
     Args:
@@ -70,6 +82,7 @@ def log_excess(first: Floats, mirror: float, variance: float, gap: Floats) -> tu
         mirror: m = V h; the second term is a Gaussian sum from y + m on.
         variance: V.
         gap: By how much the loss at y exceeds epsilon, above 0 and at most h.
+        slip: Bound on the error of the gap, but for one rounding.
 
     Returns:
         The logarithms, and their error bounds: infinite where rounding hides the value.
@@ -78,13 +91,13 @@ def log_excess(first: Floats, mirror: float, variance: float, gap: Floats) -> tu
     here, there = both[: first.size], both[first.size :]
     # R falls with y: both terms are positive.
     value = np.maximum(here - there, 0.0) - np.expm1(-gap) * there
-    error = errors[: first.size] + errors[first.size :] + 40 * UNIT * value
-    with np.errstate(divide="ignore", invalid="ignore"):
-        exponent = first / variance * first / 2
-        norm = 0.5 * math.log(2 * math.pi * variance) - np.log(value)
-        rounding = (8 * exponent + 2 * np.abs(norm) + 80) * UNIT - np.log1p(-error / value)
+    error = errors[: first.size] + errors[first.size :] + 40 * UNIT * value + 1.01 * slip * there
     known = error < value
-    return np.where(known, -exponent - norm, -math.inf), np.where(known, rounding, math.inf)
+    safe = np.where(known, value, 1.0)
+    exponent = first / variance * first / 2
+    norm = 0.5 * math.log(2 * math.pi * variance) - np.log(safe)
+    rounding = (8 * exponent + 2 * np.abs(norm) + 80) * UNIT - np.log1p(-np.where(known, error / safe, 0.0))
+    return -exponent - norm, np.where(known, rounding, math.inf)
 
 
 def _summed_tail(first: Floats, variance: float) -> tuple[Floats, Floats]:
@@ -111,31 +124,36 @@ def _expanded_tail(first: Floats, variance: float) -> tuple[Floats, Floats]:
     """`scaled_tail` by Euler and Maclaurin's expansion."""
     root = math.sqrt(variance)
     u = first / root
-    t = u / math.sqrt(2)
-    integral = root * math.sqrt(math.pi / 2) * _scaled_erfc(t)
-    value = integral + 0.5
-    error = (np.minimum(t * t, 64.0) + 80) * UNIT * integral
-    # Euler-Maclaurin: B_2j / (2j)! V^-(j - 1/2) He_(2j-1)(u); `size` bounds |He| and carries its rounding.
-    a = np.abs(u)
-    hermite, before, size, size_before = u, np.ones_like(u), a, np.ones_like(u)
-    scale = 1 / root
-    for j, bernoulli in enumerate(_BERNOULLI, start=1):
-        value = value + bernoulli * scale * hermite
-        error = error + abs(bernoulli) * scale * 64 * UNIT * size
-        for n in (2 * j - 1, 2 * j):
-            hermite, before = u * hermite - n * before, hermite
-            size, size_before = a * size + n * size_before, size
-        scale /= variance
-    rho = (np.sqrt(a * a + 8 * _ORDER) - a) / 4
-    log_rest = _LOG_REMAINDER + a * rho + rho * rho - _ORDER * np.log(rho) - (_ORDER - 1) * math.log(root)
-    return value, error + 7 * np.exp(log_rest) + 8 * UNIT * value
+    square = u * u
+    integral = root * math.sqrt(math.pi / 2) * _scaled_erfc(u * math.sqrt(0.5))
+    # The corrections are an odd polynomial of u; the one with the moduli of all terms carries its rounding.
+    scales = np.cumprod([1 / root, *[1 / variance] * (len(_BERNOULLI) - 1)])  # V^-(j - 1/2)
+    coefficients, moduli = (_CORRECTIONS @ scales).tolist()
+    correction, size = u * _polynomial(square, coefficients), np.abs(u) * _polynomial(square, moduli)
+    value = integral + 0.5 + correction
+    error = UNIT * ((np.minimum(0.5 * square, 64.0) + 80) * integral + 64 * size + 8 * value)
+    return value, error + _rest(float(np.abs(u).max()), root)
+
+
+def _polynomial(x: Floats, coefficients: list[float]) -> Floats:
+    value = coefficients[-1] * x
+    for coefficient in coefficients[-2:0:-1]:
+        value = (value + coefficient) * x
+    return value + coefficients[0]
+
+
+def _rest(largest: float, root: float) -> float:
+    """Bound on the remainder of the expansion at all |u| up to the largest, with which it grows."""
+    rho = (math.sqrt(largest * largest + 8 * _ORDER) - largest) / 4
+    log_rest = _LOG_REMAINDER + largest * rho + rho * rho - _ORDER * math.log(rho)
+    return 7 * math.exp(log_rest - (_ORDER - 1) * math.log(root))
 
 
 def _scaled_erfc(t: Floats) -> Floats:
     """exp(t^2) erfc(t) for t >= -1, relative error at most (t^2 + 40) UNIT below 8 and 40 UNIT above."""
     near = np.minimum(t, _FAR)
-    value: Floats = np.exp(near * near) * np.array([math.erfc(x) for x in near.tolist()])
-    if (t < _FAR).all():
+    value: Floats = np.exp(near * near) * np.array(list(map(math.erfc, near.tolist())))
+    if float(t.max()) < _FAR:
         return value
     # The alternating asymptotic series; the first term left out, below 1e-18 here, bounds the rest.
     far = np.maximum(t, _FAR)

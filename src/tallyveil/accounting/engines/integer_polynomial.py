@@ -24,7 +24,7 @@ from typing import Final
 from flint import arb, fmpz, fmpz_poly
 
 from tallyveil.accounting.engines.ball_tails import resolving_bits, tails_of_balls
-from tallyveil.accounting.engines.tails import Tails
+from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
@@ -44,7 +44,7 @@ MAX_BITS: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Proved:
+class Proved(DeltaByTails):
     """Composition of any losses whose common lattice is small enough; answers are balls.
 
     Attributes:

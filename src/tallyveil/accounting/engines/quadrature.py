@@ -47,7 +47,7 @@ from tallyveil.accounting.engines.quadrature_nodes import (
     contour_nodes,
     laplace_part,
 )
-from tallyveil.accounting.engines.tails import NOTHING, Tails
+from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
@@ -56,8 +56,9 @@ from tallyveil.accounting.losses.factors import (
     lattice_of,
     merged,
 )
-from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest, log_sum
-from tallyveil.accounting.losses.points import LossPoints
+from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
+from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, LossPoints, Places
+from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.arrays import Floats, Integers
 
 _POINTS_PER_DEVIATION: Final = 24  # the wrap-around stays negligible down to delta = exp(-1100)
@@ -65,10 +66,10 @@ _ASIDE: Final = 1.6  # standard deviations by which the contour passes the saddl
 _TILTS: Final = 2  # contours for each standard deviation of the saddle
 _MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons
 _CACHED: Final = 16
+_MOST_CACHED: Final = 128
 _LARGEST_LOG_NORM: Final = 5.0
 _LEAST: Final = Fraction(1, 10**6)
 _MOST: Final = Fraction(10**15)
-_FARTHEST: Final = 1 << 52  # whole numbers are exact floats up to here
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,101 +118,113 @@ class Quadrature:
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Tails of the loss beyond epsilon, any real number."""
-        z, gap = self.points.above(epsilon)
+        z, _ = self.points.above(epsilon)
         return Tails(
             log_first=self._log_first(z),
             log_second=self._log_second(z),
-            log_delta=self._log_delta(epsilon, z, gap),
+            log_delta=self.log_deltas([epsilon])[0],
         )
 
-    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """ln delta at many epsilons at once."""
-        least, places = self._least_excess, [self.points.above(epsilon) for epsilon in epsilons]
-        usual = [
-            i
-            for i, epsilon in enumerate(epsilons)
-            if epsilon >= 0 and least < places[i][0] <= _FARTHEST and places[i][0] != self.largest
-        ]
-        known = self._log_sums(DELTA, [places[i][0] for i in usual], [places[i][1] for i in usual])
-        found = dict(zip(usual, known, strict=True))
-        return [found.get(i) or self._log_delta(epsilon, *places[i]) for i, epsilon in enumerate(epsilons)]
+        places = self.points.places(epsilons)
+        z = places.firsts
+        nearly_one = z <= self.mean - 1.5 * math.sqrt(self.variance + self.laplace.spread)
+        last = np.zeros_like(nearly_one) if self.largest is None else z == self.largest
+        usual = ~(nearly_one | last)
+        if usual.all():
+            return places.with_signs(self._log_excess(places))
+        lower, upper = np.full(z.size, -np.inf), np.zeros(z.size)
+        cases = (usual, self._log_excess), (nearly_one & ~last, self._from_tails), (last, self._of_last)
+        for chosen, by in cases:
+            if chosen.any():
+                found = by(places.at(chosen))
+                lower[chosen], upper[chosen] = found.lower, found.upper
+        return places.with_signs(ManyBounds(lower, upper))
 
-    @property
-    def _least_excess(self) -> float:
-        """The z above which delta is summed itself, and not one minus it."""
-        return self.mean - 1.5 * math.sqrt(self.variance + self.laplace.spread)
+    def _log_excess(self, places: Places) -> ManyBounds:
+        """ln delta(|epsilon|) as one sum of positive terms."""
+        return self._log_sums(DELTA, places.firsts, (places.gaps, places.slips))
+
+    def _from_tails(self, places: Places) -> ManyBounds:
+        """The same where it is nearly 1, as 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon)."""
+        below = self._log_sums(SECOND, 1 - places.firsts - self.points.mirror)
+        second = self._log_sums(
+            SECOND, places.firsts
+        )  # right of the mean under Q, as |epsilon| is not negative
+        return log_rest(log_sum(below, second, places.sizes))
+
+    def _of_last(self, places: Places) -> ManyBounds:
+        """The same where one loss is left: its part 1 - exp(-gap) may be far below the rounding of any sum."""
+        first, parts = self._log_sums(FIRST, places.firsts), np.log(-np.expm1(-places.gaps))
+        slack = UNIT * (40 + 4 * np.abs(parts)) - 1.01 * np.log1p(-places.slips / places.gaps)
+        uppers = np.minimum(first.upper + parts + slack, 0.0)
+        return ManyBounds(np.minimum(first.lower + parts - slack, uppers), uppers)
 
     def _log_first(self, z: int) -> Bounds:
         """ln P(Z >= z)."""
         if z > self.mean:
-            return self._log_sum(FIRST, z, 0.0)
-        return log_rest(self._log_sum(SECOND, 1 - z - self.points.mirror, 0.0))
+            return self._log_sum(FIRST, z)
+        return log_rest(self._log_sum(SECOND, 1 - z - self.points.mirror))
 
     def _log_second(self, z: int) -> Bounds:
         """ln Q(Z >= z); under Q, Z has the law of -m - Z under P."""
         if z > -self.points.mirror - self.mean:
-            return self._log_sum(SECOND, z, 0.0)
-        return log_rest(self._log_sum(FIRST, 1 - z - self.points.mirror, 0.0))
+            return self._log_sum(SECOND, z)
+        return log_rest(self._log_sum(FIRST, 1 - z - self.points.mirror))
 
-    def _log_delta(self, epsilon: float | Fraction, z: int, gap: float) -> Bounds:
-        if epsilon < 0:
-            return log_reflected(epsilon, self._log_delta(-epsilon, *self.points.above(-epsilon)))
-        if z == self.largest:
-            # One loss is left; its part 1 - exp(-gap) may be far below the rounding of any sum.
-            first, part = self._log_sum(FIRST, z, 0.0), math.log(-math.expm1(-gap))
-            slack = UNIT * (40 + 4 * abs(part))
-            upper = first.upper + part + slack
-            return Bounds(min(first.lower + part - slack, upper), min(0.0, upper))
-        if z > self._least_excess:
-            return self._log_sum(DELTA, z, gap)
-        # Nearly one: delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon).
-        below = self._log_sum(SECOND, 1 - z - self.points.mirror, 0.0)
-        return log_rest(log_sum(below, self._log_second(z), float(epsilon)))
+    def _log_sum(self, kind: int, z: int) -> Bounds:
+        return self._log_sums(kind, np.array([min(z, FARTHEST + 1)]))[0]
 
-    def _log_sum(self, kind: int, z: int, gap: float) -> Bounds:
-        """One of the sums over Z >= z, on a contour right of the pole."""
-        if z > _FARTHEST:
-            return Bounds(-math.inf, self._log_sum(FIRST, _FARTHEST, 0.0).upper)
-        return self._log_sums(kind, [z], [gap])[0]
+    def _log_sums(self, kind: int, first: Integers, gaps: tuple[Floats, Floats] | None = None) -> ManyBounds:
+        """Logarithms of sums over Z >= z for many z, each on a contour right of the pole and near its saddle.
 
-    def _log_sums(self, kind: int, places: list[int], gaps: list[float]) -> list[Bounds]:
-        """Sums over Z >= z for many z, each on a contour near its saddle."""
-        found: list[Bounds] = [Bounds(-math.inf, 0.0)] * len(places)
-        groups: dict[int, list[int]] = {}
-        most = max(1, _MOST_AT_ONCE // self.nodes.places.size)
-        for i, z in enumerate(places):
-            if self.largest is not None and z > self.largest:
-                found[i] = NOTHING
-            else:
-                groups.setdefault(self._tilt(kind, z), []).append(i)
-        for index, members in groups.items():
-            contour = self._contour(kind, index)
-            for begin in range(0, len(members), most):
-                chunk = members[begin : begin + most]
-                firsts = np.array([places[i] for i in chunk], dtype=np.int64)
-                bounds = self._on_contour(kind, contour, firsts, np.array([gaps[i] for i in chunk]))
-                for i, one in zip(chunk, bounds, strict=True):
-                    found[i] = one
-        return found
-
-    def _on_contour(self, kind: int, contour: LatticeContour, z: Integers, gaps: Floats) -> list[Bounds]:
-        """The same on one contour."""
-        coefficients = np.ones((1, z.size))
-        if kind == DELTA:
-            rest = -np.exp(-gaps) * np.expm1(np.minimum(gaps - self.step, 0.0))
-            coefficients = np.array([-np.expm1(-gaps), rest])
-        values, errors = contour.sums_at(z % contour.n_points, coefficients, self.nodes.left_out)
-        log_scales, roundings = self._log_scales(kind, contour, z)
+        Args:
+            kind: FIRST, SECOND or DELTA.
+            first: z.
+            gaps: For DELTA, by how much the loss at z exceeds epsilon, and bounds on the errors of this.
+        """
+        # Where a point is further out, the sum is smaller than from there, or there is nothing to add up.
+        z = np.minimum(first, FARTHEST if self.largest is None else min(self.largest, FARTHEST))
+        sums, errors, contours = self._on_contours(kind, z)
+        if gaps is None:
+            values, off = sums[0], errors[0]
+        else:
+            gap, slip = gaps
+            parts = np.array([-np.expm1(-gap), -np.exp(-gap) * np.expm1(np.minimum(gap - self.step, 0.0))])
+            values, off = (parts * sums).sum(axis=0), (parts * errors).sum(axis=0)
+            off += 1.01 * slip * (np.abs(sums[0] - sums[1]) + errors[0] + errors[1])
+        log_scales, roundings = self._log_scales(kind, contours, z)
         # The wrap-around only adds: it widens the lower side alone.
-        less = errors + self._wrap_around(kind, contour, z, log_scales, roundings)
+        less = off + self._wrap_around(kind, contours, z, log_scales, roundings)
         with np.errstate(divide="ignore"):
-            uppers = np.log(np.maximum(values + errors, 0.0)) + log_scales + roundings
+            uppers = np.log(np.maximum(values + off, 0.0)) + log_scales + roundings
             lowers = np.log(np.maximum(values - less, 0.0)) + log_scales - roundings
+        if self.largest is not None:
+            uppers = np.where(first > self.largest, -np.inf, uppers)
         uppers = np.minimum(uppers, 0.0)
-        return [
-            Bounds(lower, upper)
-            for lower, upper in zip(np.minimum(lowers, uppers).tolist(), uppers.tolist(), strict=True)
-        ]
+        return ManyBounds(np.minimum(np.where(first > FARTHEST, -np.inf, lowers), uppers), uppers)
+
+    def _on_contours(self, kind: int, z: Integers) -> tuple[Floats, Floats, "LatticeContour | _Used"]:
+        """The sums for many z and bounds on their errors, both [sums, z], and the contour of each."""
+        if z.size == 1:
+            one = self._contour(kind, self._tilt(kind, int(z[0])))
+            return one.sums_at(z % self.nodes.n_points), one.errors[:, None], one
+        places, back = np.unique(z, return_inverse=True)
+        begin, used, counts, sums = 0, [], [], []
+        most = max(1, _MOST_AT_ONCE // self.nodes.places.size)
+        while begin < places.size:
+            index = self._tilt(kind, int(places[begin]))
+            end = int(np.searchsorted(places, self._reach(index), side="right"))
+            end = min(max(end, begin + 1), begin + most)
+            used.append(self._contour(kind, index))
+            counts.append(end - begin)
+            sums.append(used[-1].sums_at(places[begin:end] % self.nodes.n_points))
+            begin = end
+        own = np.repeat(np.arange(len(used)), counts)[back]
+        errors = np.array([contour.errors for contour in used])[own].T
+        taus, moments, further = np.array([[one.tau, one.log_moment, one.log_further] for one in used])[own].T
+        return np.concatenate(sums, axis=1)[:, back], errors, _Used(taus, moments, further)
 
     @property
     def _spacing(self) -> float:
@@ -222,14 +235,22 @@ class Quadrature:
         """The contour of a tilt; kept for the next epsilon."""
         found = self._contours.get((kind, index))
         if found is None:
-            while len(self._contours) >= _CACHED:
+            while len(self._contours) >= max(
+                _CACHED, min(_MOST_CACHED, _MOST_AT_ONCE // self.nodes.places.size)
+            ):
                 self._contours.pop(next(iter(self._contours)))
             # Far enough from the pole for the wrap-around, and no further: where the law has several scales,
             # more than a whole deviation of the widest could lead to another part of it.
             tau = index * self._spacing + _ASIDE * _POINTS_PER_DEVIATION / self.nodes.n_points
-            found = contour_at(kind, tau, self.step, self.nodes, self.laplace)
+            further = float(tau + self._beyond)
+            found = contour_at(kind, (tau, further), self.step, self.nodes, self.laplace)
             self._contours[kind, index] = found
         return found
+
+    @property
+    def _beyond(self) -> float:
+        """By how much Chernoff's bound is taken further out: half a period's worth of standard deviations."""
+        return _POINTS_PER_DEVIATION**2 / (2.0 * self.nodes.n_points)
 
     def _tilt(self, kind: int, z: int) -> int:
         """The first place on the grid of tilts that is right of the saddle and of the pole."""
@@ -238,6 +259,11 @@ class Quadrature:
         if not self.laplace.powers.size:
             return max(math.ceil(target / self.variance / self._spacing), least)
         return max(self._saddle(target), least)
+
+    def _reach(self, index: int) -> float:
+        """The last z that has its saddle left of a place on the grid of tilts, about."""
+        reach = self._mean_at(index)
+        return math.inf if self.largest is not None and reach >= self.largest - 0.5 else reach
 
     def _saddle(self, target: float) -> int:
         """The first place on the grid of tilts at which the tilted Z has a mean of at least the target."""
@@ -257,17 +283,18 @@ class Quadrature:
             self._means[index] = self.variance * tau + self.laplace.tilted(tau)[2]
         return self._means[index]
 
-    def _log_scales(self, kind: int, contour: LatticeContour, z: Integers) -> tuple[Floats, Floats]:
+    def _log_scales(
+        self, kind: int, contours: "LatticeContour | _Used", z: Integers
+    ) -> tuple[Floats, Floats]:
         """Logarithms of the factors that the sums are to be multiplied by, and their rounding errors."""
-        tau, moments = contour.tau, contour.log_moments
-        fixed = self.variance * tau * tau / 2 - self.log_norm + moments
-        scales = fixed - tau * z.astype(np.float64)
-        roundings: Floats = 16 + 8 * (
-            self.variance * tau * tau / 2 + self.log_norm + abs(moments) + np.abs(tau * z) + np.abs(scales)
-        )
+        tau, moments = contours.tau, contours.log_moment
+        gaussian, moved = self.variance * tau * tau / 2, tau * z.astype(np.float64)
+        scales = gaussian - self.log_norm + moments - moved
+        sizes = gaussian + self.log_norm + np.abs(moments) + np.abs(moved) + np.abs(scales)
+        roundings = 16 + 8 * sizes
         if self.laplace.powers.size:
             # The logarithm of each transform is at most the largest mass's and |tau| a k.
-            roundings += 16 * (self.laplace.largest_log + abs(tau) * self.laplace.reach)
+            roundings += 16 * (self.laplace.largest_log + np.abs(tau) * self.laplace.reach)
         if kind == SECOND:
             losses = np.array(
                 [(self.points.offset + self.points.step * one) / self.points.unit for one in z.tolist()]
@@ -277,23 +304,39 @@ class Quadrature:
         return scales, UNIT * roundings
 
     def _wrap_around(
-        self, kind: int, contour: LatticeContour, z: Integers, log_scales: Floats, roundings: Floats
+        self,
+        kind: int,
+        contours: "LatticeContour | _Used",
+        z: Integers,
+        log_scales: Floats,
+        roundings: Floats,
     ) -> Floats:
         """Bounds on the mass at whole periods from the tail, which the rule counts too, in units of the scale."""
-        tau, period = contour.tau, self.nodes.n_points
+        tau, period, beyond = contours.tau, float(self.nodes.n_points), self._beyond
         decay = (tau + self.step if kind == SECOND else tau) * period
-        below = np.exp(np.minimum(700.0, roundings - decay - log_scales)) / -math.expm1(-decay)
+        below = np.exp(np.minimum(700.0, roundings - decay - log_scales)) / -np.expm1(-decay)
         # Chernoff's bound half a period further out.
-        further = tau + _POINTS_PER_DEVIATION**2 / (2.0 * period)
-        exponents = 2 * roundings + self.log_norm + self.variance * (further**2 - tau**2) / 2
-        if self.laplace.powers.size:
-            there = float(self.laplace.powers @ self.laplace.tilted(further)[1])
-            exponents += there - contour.log_moments
-        exponents = exponents - (further - tau) * (z + float(period))
-        above = np.exp(np.minimum(700.0, exponents)) / -math.expm1(-(further - tau) * period)
+        exponents = 2 * roundings + self.log_norm + self.variance * beyond * (2 * tau + beyond) / 2
+        exponents += contours.log_further - contours.log_moment - beyond * (z + period)
+        above = np.exp(np.minimum(700.0, exponents)) / -math.expm1(-beyond * period)
         if self.largest is not None:
-            above = np.where(z + period > self.largest, 0.0, above)
+            above = np.where(z + self.nodes.n_points > self.largest, 0.0, above)
         return (below + above) * 1.001
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What is known of the contour that each of many sums is taken on, [sums].
+
+    Attributes:
+        tau: Shift of the contour.
+        log_moment: Logarithm of the transform of the Laplace part at tau.
+        log_further: The same further out.
+    """
+
+    tau: Floats
+    log_moment: Floats
+    log_further: Floats
 
 
 def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
@@ -307,11 +350,12 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
     refused = _out_of_range(factors, lattice)
     if refused is not None:
         return refused
+    points = LossPoints.of(lattice)
     exact = sum((f.multiplicity * a**2 * f.variance for f, a in gaussians), Fraction(0))
     widest = sum(f.multiplicity * (a * f.sensitivity) ** 2 for f, a in laplaces)
     n_points = _POINTS_PER_DEVIATION * (math.isqrt(math.ceil(exact + Fraction(widest, 4))) + 1) | 1
-    if n_points >= MOST_POINTS:
-        return f"the common lattice of the losses is too fine: {n_points} points"
+    if n_points >= MOST_POINTS or points.mirror >= LARGEST_MIRROR:
+        return f"the common lattice of the losses is too fine: more than {MOST_POINTS} points"
     log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f, _ in gaussians)
     if log_norm > _LARGEST_LOG_NORM:
         return "the variances are too small for so many answers"
@@ -320,7 +364,7 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
         return nodes
     laplace = laplace_part(laplaces, nodes.places, n_points)
     return Quadrature(
-        LossPoints.of(lattice),
+        points,
         float(lattice.step),
         float(exact),
         log_norm,

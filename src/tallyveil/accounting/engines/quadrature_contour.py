@@ -26,6 +26,8 @@ FIRST: Final = 0
 SECOND: Final = 1
 DELTA: Final = 2
 
+_EXACT_PRODUCTS: Final = 1 << 26  # below it, a node's place times z modulo N is an exact float
+
 
 @dataclass(frozen=True, slots=True)
 class LatticeContour:
@@ -33,51 +35,53 @@ class LatticeContour:
 
     Attributes:
         tau: Shift of the contour; above 0, or above -h for SECOND.
-        log_moments: Sum of m ln E exp(tau a S) over the Laplace factors.
+        log_moment: Sum of m ln E exp(tau a S) over the Laplace factors.
+        log_further: The same sum for a larger tau.
         n_points: N.
         places: j of the nodes.
         terms: What each sum adds up but for the phase exp(-i theta z), [sums, nodes]: one for FIRST and SECOND, and two
             for DELTA.
-        roundings: Bounds on the rounding errors of the sums, [sums].
-        largest: The largest factors of a node left out, [sums].
+        errors: Bounds on the errors of the sums by rounding and by nodes left out, [sums].
     """
 
     tau: float
-    log_moments: float
+    log_moment: float
+    log_further: float
     n_points: int
     places: Integers
     terms: Complexes
-    roundings: Floats
-    largest: Floats
+    errors: Floats
 
-    def sums_at(self, residues: Integers, coefficients: Floats, left_out: float) -> tuple[Floats, Floats]:
-        """The rule for many z, and bounds on its errors without the wrap-around.
+    def sums_at(self, residues: Integers) -> Floats:
+        """The rule for many z, [sums, z].
 
         Args:
             residues: z modulo N, [z].
-            coefficients: Of the sums, none negative, [sums, z].
-            left_out: Bound on the transform at all nodes left out.
         """
-        angles = self.places[:, None] * residues % self.n_points
-        turns = np.where(2 * angles > self.n_points, angles - self.n_points, angles)
-        phases = np.exp((-2j * math.pi / self.n_points) * turns)
-        values: Floats = (coefficients * (self.terms @ phases).real).sum(axis=0)
-        errors: Floats = (self.roundings + self.largest * left_out) @ coefficients
-        return values, errors
+        if self.n_points < _EXACT_PRODUCTS:  # then all of this is exact in floats
+            products = np.multiply.outer(self.places.astype(np.float64), residues.astype(np.float64))
+            turns = products - np.rint(products * (1 / self.n_points)) * self.n_points
+        else:
+            angles = np.multiply.outer(self.places, residues) % self.n_points
+            turns = np.where(2 * angles > self.n_points, angles - self.n_points, angles)
+        turns = (2 * math.pi / self.n_points) * turns
+        found: Floats = self.terms.real @ np.cos(turns) + self.terms.imag @ np.sin(turns)
+        return found
 
 
 def contour_at(
-    kind: int, tau: float, step: float, nodes: ContourNodes, laplace: LaplacePart
+    kind: int, taus: tuple[float, float], step: float, nodes: ContourNodes, laplace: LaplacePart
 ) -> LatticeContour:
     """The rule on one contour.
 
     Args:
         kind: FIRST (P(Z >= z)), SECOND (Q(Z >= z)) or DELTA.
-        tau: Shift of the contour.
+        taus: Shift of the contour, and a larger one, at which the Laplace part's transform is wanted too.
         step: h.
         nodes: The nodes kept.
         laplace: The Laplace factors there.
     """
+    tau, further = taus
     masses, log_moments, _, _ = laplace.tilted(tau)
     term = _transform(tau, nodes, laplace, masses)
     term[1:] *= 2
@@ -92,16 +96,16 @@ def contour_at(
         factors, largests = [1 / divisor, shifted / divisor], [largest, largest * math.exp(-tau)]
     else:
         factors, largests = [1 / below[0]], [largest]
-    terms = np.array([term * factor for factor in factors], dtype=np.complex128) / nodes.n_points
+    roundings = np.array([float(sizes @ np.abs(factor)) for factor in factors])
     return LatticeContour(
         tau=tau,
-        log_moments=float(laplace.powers @ log_moments),
+        log_moment=float(laplace.powers @ log_moments),
+        log_further=float(laplace.powers @ laplace.tilted(further)[1]),
         n_points=nodes.n_points,
         places=nodes.places,
-        terms=terms,
-        roundings=np.array([float(sizes @ np.abs(factor)) for factor in factors])
-        * (UNIT * 1.002 / nodes.n_points),
-        largest=np.array(largests) * (1 + 1e-12),
+        terms=np.array([term * factor for factor in factors], dtype=np.complex128) / nodes.n_points,
+        errors=roundings * (UNIT * 1.002 / nodes.n_points)
+        + np.array(largests) * ((1 + 1e-12) * nodes.left_out),
     )
 
 

@@ -38,15 +38,20 @@ import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import UNIT, fft_error
-from tallyveil.accounting.engines.tails import NOTHING, Tails, exact_epsilon, log_of, probability
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    DeltaByTails,
+    Tails,
+    log_of,
+    probability,
+    within_floats,
+)
 from tallyveil.accounting.engines.tilted_fft import (
     MAX_LENGTH,
     TiltedFFT,
     TiltedLaw,
-    estimated_length,
-    tilt_grid,
-    window,
 )
+from tallyveil.accounting.engines.tilts import estimated_length, tilt_grid, window
 from tallyveil.accounting.losses.factors import LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.groups import grouped
 from tallyveil.accounting.losses.largest_loss import greatest_loss
@@ -96,7 +101,7 @@ class RoundedLaw:
     shift: Fraction
 
 
-class RoundedFFT:
+class RoundedFFT(DeltaByTails):
     """Certified tails of any composition, with the loss moved to a fine grid.
 
     Args:
@@ -129,9 +134,9 @@ class RoundedFFT:
         """Certified tails above `epsilon`. Delta is close; both probabilities are uncertain by a few steps of the grid.
 
         Raises:
-            BudgetError: epsilon is not a finite number.
+            BudgetError: epsilon is not finite, or beyond 1e301.
         """
-        exact = exact_epsilon(epsilon)
+        exact = within_floats(epsilon)
         if self.greatest is not None and exact >= self.greatest:
             return Tails(NOTHING, NOTHING, NOTHING)
         wanted = tilt_grid(self.factors, float(exact), _COARSENESS)

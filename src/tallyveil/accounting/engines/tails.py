@@ -11,11 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from flint import arb
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
@@ -36,7 +37,6 @@ class Tails:
     log_delta: Bounds
 
 
-@runtime_checkable
 class LossEngine(Protocol):
     """One way to compute the tails of the loss of a composition.
 
@@ -51,13 +51,18 @@ class LossEngine(Protocol):
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`, any real number. A float stands for its exact value."""
 
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
+        """Certified ln delta at each epsilon. Many at once may take less time than each by itself."""
 
-@runtime_checkable
-class DeltaEngine(Protocol):
-    """An engine that computes delta alone in less time than all tails, and many deltas together in less time still."""
 
-    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
+class DeltaByTails:
+    """The deltas of an engine that has no quicker way to them than all tails."""
+
+    __slots__ = ()
+
+    def log_deltas(self: LossEngine, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon, any real number. A float stands for its exact value."""
+        return ManyBounds.of([self.log_tails(epsilon).log_delta for epsilon in epsilons])
 
 
 def exact_epsilon(epsilon: float | Fraction) -> Fraction:
@@ -72,16 +77,23 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
         raise BudgetError(f"epsilon must be a finite number, got {as_given(epsilon)}.") from error
 
 
-def log_deltas_of(engine: LossEngine, epsilons: Sequence[float | Fraction]) -> list[Bounds]:
-    """ln delta at each epsilon by the quickest way that an engine has."""
-    if isinstance(engine, DeltaEngine):
-        return engine.log_deltas(epsilons)
-    return [engine.log_tails(epsilon).log_delta for epsilon in epsilons]
+def within_floats(epsilon: float | Fraction) -> Fraction:
+    """The same, of a size that floats hold with room to spare.
+
+    Raises:
+        BudgetError: it is not finite, or above 1e301 or below -1e301.
+    """
+    exact = exact_epsilon(epsilon)
+    if abs(exact) > 10**301:
+        raise BudgetError(
+            "epsilon must lie between -1e301 and 1e301 for this noise, got a number beyond. Give one such as 1.5."
+        )
+    return exact
 
 
 def log_delta_of(engine: LossEngine, epsilon: float | Fraction) -> Bounds:
-    """ln delta(epsilon) by the quickest way that an engine has."""
-    return log_deltas_of(engine, [epsilon])[0]
+    """ln delta(epsilon), without the other tails where they take longer."""
+    return engine.log_deltas([epsilon])[0]
 
 
 NOTHING = Bounds(-math.inf, -math.inf)

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import (
@@ -46,17 +45,26 @@ from tallyveil.accounting.engines.loss_transform import (
     wide_exponents,
     wide_power,
 )
-from tallyveil.accounting.engines.tails import NOTHING, Tails, exact_epsilon, log_of, narrower, probability
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    DeltaByTails,
+    Tails,
+    log_of,
+    narrower,
+    probability,
+    within_floats,
+)
+from tallyveil.accounting.engines.tilts import OUTSIDE, estimated_length, tilt_grid, window
 from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
-from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
+from tallyveil.accounting.losses.moments import certified_log_moment
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
 
 MAX_LENGTH = 1 << 21
 """Longest cyclic lattice worked on."""
 
-_OUTSIDE = 50.0  # minus the logarithm of the mass left outside the window on either side
 _CACHED = 6
 _NEARLY_ONE = math.log(0.9)
 _FARTHEST = 10**6  # an epsilon that protects nobody
@@ -77,12 +85,12 @@ class TiltedLaw:
 
     tilt: Fraction
     first: int
-    weights: NDArray[np.float64]
+    weights: Floats
     entry_error: float
     outside: float
 
 
-class TiltedFFT:
+class TiltedFFT(DeltaByTails):
     """Certified tails of a composition whose losses share a lattice that is not too fine.
 
     Args:
@@ -100,7 +108,7 @@ class TiltedFFT:
         self.lattice: Lattice = lattice_of(self.factors)
         self.greatest = greatest_loss(self.factors)
         self._laws: dict[Fraction, TiltedLaw] = {}
-        self._significant: dict[int, NDArray[np.int64]] = {}
+        self._significant: dict[int, Integers] = {}
         length = estimated_length(self.factors, self.lattice)
         if length > MAX_LENGTH:
             raise SolverError(
@@ -113,19 +121,24 @@ class TiltedFFT:
         """Certified tails above `epsilon`.
 
         Raises:
-            BudgetError: epsilon is not a finite number.
+            BudgetError: epsilon is not finite, or beyond 1e301.
         """
-        exact = exact_epsilon(epsilon)
+        exact = within_floats(epsilon)
         if self.greatest is not None and exact >= self.greatest:
             return Tails(NOTHING, NOTHING, NOTHING)
         tilt = tilt_grid(self.factors, float(exact))
+        if tilt > 0 and self._is_too_wide(tilt):
+            return self._far_out(exact, tilt)
         tails = self._tails_at(exact, tilt)
         if _is_wide(tails):
             # Few atoms carry the tail, and not near epsilon: aim where they are.
             point = self._next_point(exact)
             widest = max(self.lattice.weights) * self.lattice.step
             for aim in (self._carried(exact, tilt), float(point), float(point + widest)):
-                tails = narrower(tails, self._tails_at(exact, tilt_grid(self.factors, aim)))
+                aimed = tilt_grid(self.factors, aim)
+                if self._is_too_wide(aimed):
+                    continue
+                tails = narrower(tails, self._tails_at(exact, aimed))
                 if not _is_wide(tails):
                     break
         near_one = exact >= 0 and tails.log_delta.upper > _NEARLY_ONE and self._next_point(exact) < _FARTHEST
@@ -138,15 +151,22 @@ class TiltedFFT:
         delta = log_rest(log_sum(below, tails.log_second, float(epsilon)))
         return narrower(tails, Tails(tails.log_first, tails.log_second, delta))
 
+    def _far_out(self, epsilon: Fraction, tilt: Fraction) -> Tails:
+        """Chernoff's bound, for an s > 0: P(L > epsilon) <= exp(K(s) - s epsilon), and Q is at most exp(-epsilon) P."""
+        first, second = (
+            Bounds(-math.inf, min(certified_log_moment(self.factors, tilt, power * epsilon).upper, 0.0))
+            for power in (tilt, tilt + 1)
+        )
+        return Tails(first, second, first)
+
     def _carried(self, epsilon: Fraction, tilt: Fraction) -> float:
         """Mean of the losses above epsilon, weighted by their shares of delta; in floats."""
         law, distance = self.law(max(tilt, Fraction(0))), 0.0
         z = (epsilon - self.lattice.offset) // self.lattice.step + 1
         begin = max(z, law.first)
-        steps = np.arange(begin - z, law.first + law.weights.size - z, dtype=np.float64)
-        far = float(self.lattice.step) * steps
+        weights = law.weights[begin - law.first :] - law.entry_error
+        far = float(self.lattice.step) * (float(begin - z) + np.arange(weights.size))
         if far.size:
-            weights = law.weights[begin - law.first :] - law.entry_error
             terms = np.maximum(weights, 0.0) * np.exp(-float(law.tilt) * (far - far[0]))
             total = float(terms.sum())
             distance = float((terms * (far / total)).sum()) if total > 0 else far[0]
@@ -198,11 +218,7 @@ class TiltedFFT:
         return first, second, delta
 
     def _tilted(self, tilt: Fraction) -> TiltedLaw:
-        low, high = window(self.factors, float(tilt))
-        step, offset = self.lattice.step, self.lattice.offset
-        first = math.floor((Fraction(low) - offset) / step)
-        last = math.ceil((Fraction(high) - offset) / step)
-        count = last - first + 1
+        first, count = self._points(tilt)
         if count > 2 * MAX_LENGTH:
             raise SolverError(
                 f"the tilted loss spreads over {count} lattice points, more than can be worked on. Ask for another "
@@ -212,9 +228,19 @@ class TiltedFFT:
         weights, entry_error = self._inverted(tilt, length, first)
         weights = weights[:count]
         weights.flags.writeable = False
-        return TiltedLaw(tilt, first, weights, entry_error, 2 * math.exp(-_OUTSIDE))
+        return TiltedLaw(tilt, first, weights, entry_error, 2 * math.exp(-OUTSIDE))
 
-    def _inverted(self, tilt: Fraction, length: int, first: int) -> tuple[NDArray[np.float64], float]:
+    def _points(self, tilt: Fraction) -> tuple[int, int]:
+        """The first lattice point and the number of them that hold all but a little of a tilted law."""
+        low, high = window(self.factors, float(tilt))
+        step, offset = self.lattice.step, self.lattice.offset
+        first = math.floor((Fraction(low) - offset) / step)
+        return first, math.ceil((Fraction(high) - offset) / step) - first + 1
+
+    def _is_too_wide(self, tilt: Fraction) -> bool:
+        return tilt not in self._laws and self._points(tilt)[1] > 2 * MAX_LENGTH
+
+    def _inverted(self, tilt: Fraction, length: int, first: int) -> tuple[Floats, float]:
         """Weights on the cyclic lattice, rolled so that point `first` comes first, and each one's error."""
         frequencies = self._frequencies(length)
         product = np.ones(frequencies.size, dtype=np.complex128)
@@ -244,7 +270,7 @@ class TiltedFFT:
         rounding = fft_error(length) * 2 * float(size.sum()) / length
         return np.roll(weights, (start - first) % length), 1.001 * (total_off + rounding)
 
-    def _frequencies(self, length: int) -> NDArray[np.int64]:
+    def _frequencies(self, length: int) -> Integers:
         """Frequencies at which the product of the wide factors' transforms is not negligible."""
         if length not in self._significant:
             frequencies = np.arange(length // 2 + 1, dtype=np.int64)
@@ -265,92 +291,6 @@ class TiltedFFT:
 
 def _is_wide(tails: Tails) -> bool:
     return tails.log_delta.width > _WIDE or tails.log_second.width > _WIDE
-
-
-def tilt_grid(factors: tuple[LossFactor, ...], epsilon: float, coarseness: float = 0.25) -> Fraction:
-    """Tilt whose mean is near epsilon, rounded to a grid, so that neighbouring epsilons share one tilt.
-
-    Args:
-        factors: The losses added up.
-        epsilon: Wanted mean.
-        coarseness: Spacing of the grid: by how many standard deviations the mean moves from one tilt to the next.
-    """
-    tilt, spread = saddle_point(factors, epsilon)
-    grid = 2.0 ** math.floor(math.log2(coarseness / spread)) if spread > 0 else 2.0**-20
-    return Fraction(round(tilt / grid)) * Fraction(grid)
-
-
-def saddle_point(factors: tuple[LossFactor, ...], epsilon: float) -> tuple[float, float]:
-    """Tilt whose mean loss is about epsilon, and the standard deviation there; floats, without a certificate.
-
-    Newton's method; a step that leaves the bracket is replaced by the middle of the bracket. It stops when the mean is
-    within 0.05 standard deviations of epsilon, when the tilt exceeds 1e12, or after 80 steps.
-    """
-    low, high, tilt = -math.inf, math.inf, 0.0
-    mean, variance = _total_moments(factors, tilt)
-    for _ in range(80):
-        if mean < epsilon:
-            low = tilt
-        else:
-            high = tilt
-        if abs(mean - epsilon) <= 0.05 * math.sqrt(variance):
-            break
-        step = (epsilon - mean) / variance if variance > 0 else math.copysign(math.inf, epsilon - mean)
-        reach = 4 * (abs(tilt) + 1)
-        wanted = tilt + min(max(step, -reach), reach)
-        if not low < wanted < high:
-            wanted = (low + high) / 2
-        if wanted == tilt or abs(wanted) > 1e12:
-            break
-        tilt = wanted
-        mean, variance = _total_moments(factors, tilt)
-    return tilt, math.sqrt(variance)
-
-
-def window(factors: tuple[LossFactor, ...], tilt: float, outside: float = _OUTSIDE) -> tuple[float, float]:
-    """Losses outside of which the tilted law has mass at most exp(-outside) on either side.
-
-    By Chernoff's bound P_s(L >= x) <= exp(K(s + t) - K(s) - t x) for every t > 0. So every t gives a valid end, and the
-    nearest end of a few t is used. K is computed in floats; a bound on its error is added to the exponent.
-    """
-    _, variance = _total_moments(factors, tilt)
-    # Where nearly all mass sits on one atom the variance is tiny and says nothing about the next ones.
-    untilted = sum(factor.multiplicity * abs(float(factor.step * factor.offset)) for factor in factors)
-    natural = [math.sqrt(2 * outside / spread) for spread in (variance, 2 * untilted) if spread > 0]
-    here, noise = _total_log_moment(factors, tilt)
-    ends = []
-    for side in (-1, 1):
-        best = math.inf
-        for t in (scale * multiple for scale in natural for multiple in (0.5, 1.0, 2.0)):
-            there, more = _total_log_moment(factors, tilt + side * t)
-            best = min(best, (there - here + outside + noise + more) / t)
-        ends.append(side * best)
-    most = greatest_loss(factors)
-    if most is not None:
-        bound = float(most) * (1 + 1e-12)
-        ends = [max(ends[0], -bound), min(ends[1], bound)]
-    return ends[0], ends[1]
-
-
-def estimated_length(factors: tuple[LossFactor, ...], lattice: Lattice) -> float:
-    """About how many lattice points the window holds without a tilt."""
-    low, high = window(factors, 0.0)
-    return (high - low) / float(lattice.step) + 1
-
-
-def _total_moments(factors: tuple[LossFactor, ...], tilt: float) -> tuple[float, float]:
-    pairs = [(factor.multiplicity, *moments(factor, tilt)) for factor in factors]
-    return sum(n * mean for n, mean, _ in pairs), sum(n * variance for n, _, variance in pairs)
-
-
-def _total_log_moment(factors: tuple[LossFactor, ...], tilt: float) -> tuple[float, float]:
-    """K(tilt) and a bound on its error, both in floats."""
-    values = [factor.multiplicity * log_moment(factor, tilt) for factor in factors]
-    largest = [
-        factor.multiplicity * (tilt * tilt + abs(tilt) + 1) * (1 + abs(float(factor.offset)))
-        for factor in factors
-    ]
-    return sum(values), 1e-13 * sum(largest)
 
 
 def smooth_length(count: int) -> int:
@@ -374,17 +314,11 @@ def smooth_length(count: int) -> int:
     return best
 
 
-def _phases(weight: int, frequencies: NDArray[np.int64], length: int) -> NDArray[np.float64]:
+def _phases(weight: int, frequencies: Integers, length: int) -> Floats:
     return (2 * math.pi / length) * centred((weight % length) * frequencies, length)
 
 
-def _summed(
-    scale: Bounds,
-    weights: NDArray[np.float64],
-    values: NDArray[np.float64],
-    exponents: NDArray[np.float64],
-    law: TiltedLaw,
-) -> Bounds:
+def _summed(scale: Bounds, weights: Floats, values: Floats, exponents: Floats, law: TiltedLaw) -> Bounds:
     """ln of exp(scale) * sum of weights * values, where values <= 1 and decrease by exp(-exponents)."""
     terms = weights * values
     total = float(terms.sum())

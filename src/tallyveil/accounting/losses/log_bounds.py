@@ -1,57 +1,94 @@
-"""Arithmetic on bounds of logarithms of probabilities, rounded outwards.
+"""Arithmetic on bounds of logarithms of probabilities, rounded outwards, for one number or for many at once.
 
 The bounds hold if the platform's exp, expm1, log and log1p are right to 16 units in the last place.
 """
 
-import math
-from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
+
+import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.arrays import Floats
+
+Known = TypeVar("Known", Bounds, ManyBounds)
+Number = float | Floats
 
 _SLACK: Final = 80 * 2.3e-16  # relative error of the few operations here, with room to spare
+_LAST_PLACES: Final = 16 * 2.3e-16  # relative error of one function of the platform
+_LEAST: Final = 1e-322  # the same where the result is below the least normal float
+_LARGEST_EXPONENT: Final = 700.0
 
 
-def log_rest(log_part: Bounds) -> Bounds:
+def exponential(logarithm: Known) -> Known:
+    """x from ln x, for a probability x."""
+    lower = np.maximum(np.exp(logarithm.lower) * (1 - _LAST_PLACES) - _LEAST, 0.0)
+    upper = np.exp(logarithm.upper) * (1 + _LAST_PLACES)
+    # A number that is too small for a float is rounded up, not to 0.
+    upper = np.minimum(upper + np.where(np.isneginf(logarithm.upper), 0.0, _LEAST), 1.0)
+    return _like(logarithm, np.minimum(lower, upper), upper)
+
+
+def log_rest(log_part: Known) -> Known:
     """ln(1 - x) from ln x."""
-    lower = _log_one_minus(_exp_above(log_part.upper))
-    upper = _log_one_minus(math.exp(log_part.lower) * (1 - _SLACK))
-    lower *= 1 + _SLACK
-    return Bounds(lower, max(lower, upper * (1 - _SLACK)))
+    lower = _log_one_minus(_exp_above(log_part.upper)) * (1 + _SLACK)
+    upper = _log_one_minus(np.exp(log_part.lower) * (1 - _SLACK)) * (1 - _SLACK)
+    return _like(log_part, lower, np.maximum(lower, upper))
 
 
-def log_sum(log_part: Bounds, log_other: Bounds, log_factor: float) -> Bounds:
+def log_sum(log_part: Known, log_other: Known, log_factor: Number) -> Known:
     """ln min(1, x + f y) from ln x, ln y and ln f >= 0."""
     slack = _SLACK * (1 + log_factor)
-    lower = math.exp(log_part.lower) + math.exp(log_factor + log_other.lower - slack)
-    upper = _exp_above(log_part.upper) + _exp_above(min(700.0, log_factor + log_other.upper + slack))
-    return Bounds(min(0.0, _log(lower * (1 - _SLACK))), min(0.0, _log(upper * (1 + _SLACK)) + _SLACK))
+    low = np.minimum(_LARGEST_EXPONENT, log_factor + log_other.lower - slack)
+    high = np.minimum(_LARGEST_EXPONENT, log_factor + log_other.upper + slack)
+    lower = np.exp(log_part.lower) + np.exp(low)
+    upper = _exp_above(log_part.upper) + _exp_above(high)
+    return _like(
+        log_part,
+        np.minimum(0.0, _log(lower * (1 - _SLACK))),
+        np.minimum(0.0, _log(upper * (1 + _SLACK)) + _SLACK),
+    )
 
 
-def log_reflected(exact: float | Fraction, log_delta: Bounds) -> Bounds:
-    """ln delta(epsilon) from ln delta(-epsilon), epsilon = `exact` < 0.
+def log_reflected(epsilon: Number, log_delta: Known) -> Known:
+    """ln delta(epsilon) from ln delta(-epsilon), for an epsilon below 0 that is rounded to nearest, -1e300 at least.
 
     Both neighbours have the same loss law, so delta(e) = 1 - exp(e) + exp(e) delta(-e) = 1 - exp(e) (1 - delta(-e)).
     """
-    epsilon = float(max(exact, -(10**300)))  # beyond, all that is left of exp(epsilon) is that it is not 0
     slack = _SLACK * (1 - epsilon)
-    share = -math.expm1(epsilon)
-    lower = share + math.exp(epsilon + log_delta.lower - slack)
+    share = -np.expm1(epsilon)
+    lower = share + np.exp(epsilon + log_delta.lower - slack)
     upper = share + _exp_above(epsilon + log_delta.upper + slack)
-    if upper < 0.5:
-        return Bounds(_log(lower * (1 - _SLACK)) - 40 * _SLACK, _log(upper * (1 + _SLACK)) + 40 * _SLACK)
     gone = log_rest(log_delta)
-    return log_rest(Bounds(epsilon + gone.lower - slack, min(0.0, epsilon + gone.upper + slack)))
+    kept = log_rest(
+        _like(log_delta, epsilon + gone.lower - slack, np.minimum(0.0, epsilon + gone.upper + slack))
+    )
+    small = upper < 0.5
+    lowest = _log(lower * (1 - _SLACK)) - 40 * _SLACK
+    highest = _log(upper * (1 + _SLACK)) + 40 * _SLACK
+    return _like(log_delta, np.where(small, lowest, kept.lower), np.where(small, highest, kept.upper))
 
 
-def _exp_above(value: float) -> float:
+def _like(model: Known, lower: Number, upper: Number) -> Known:
+    """Bounds of one number or of many, as those of the model."""
+    if isinstance(model, ManyBounds):
+        return ManyBounds(np.asarray(lower), np.asarray(upper))
+    return Bounds(float(lower), float(upper))
+
+
+def _exp_above(value: Number) -> Floats:
     # A number that is too small for a float is rounded up, not to 0.
-    return 0.0 if value == -math.inf else math.exp(value) * (1 + _SLACK) + 1e-300
+    found: Floats = np.exp(value) * (1 + _SLACK) + np.where(np.isneginf(value), 0.0, 1e-300)
+    return found
 
 
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
+def _log(value: Number) -> Floats:
+    with np.errstate(divide="ignore"):
+        found: Floats = np.log(np.maximum(value, 0.0))
+    return found
 
 
-def _log_one_minus(value: float) -> float:
-    return math.log1p(-value) if value < 1 else -math.inf
+def _log_one_minus(value: Number) -> Floats:
+    with np.errstate(divide="ignore"):
+        found: Floats = np.log1p(-np.minimum(value, 1.0))
+    return found

@@ -1,12 +1,68 @@
-"""The place of an epsilon among the values that a loss on a lattice can take, in exact integers."""
+"""The place of an epsilon among the values that a loss on a lattice can take: in exact integers, or surely rounded."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
+
+import numpy as np
 
 from tallyveil.accounting.losses.factors import Lattice
+from tallyveil.accounting.losses.log_bounds import log_reflected
+from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
+
+FARTHEST: Final = 1 << 52
+"""Whole numbers are exact floats up to here."""
+
+LARGEST_MIRROR: Final = 1 << 60
+"""Below it, all points that matter are whole numbers of 64 bits."""
+
+_UNIT: Final = 2.3e-16  # a little more than twice the rounding error of one operation
+_FEW: Final = 16
+
+
+def are_floats(numbers: Sequence[object]) -> bool:
+    """Whether all numbers are floats, which arrays hold as they are."""
+    return set(map(type, numbers)) <= {float, np.float64}
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Many epsilons without their signs, and the lattice points above them.
+
+    Attributes:
+        sizes: |epsilon|, rounded to nearest, at most 1e300.
+        negative: Where epsilon is below 0.
+        firsts: The least z whose loss exceeds |epsilon|; `FARTHEST` + 1 if it lies further out.
+        gaps: By how much this loss exceeds |epsilon|.
+        slips: Bounds on the error of the gaps, but for one rounding; at most 3/4 of the gap.
+    """
+
+    sizes: Floats
+    negative: Bools
+    firsts: Integers
+    gaps: Floats
+    slips: Floats
+
+    def at(self, chosen: Bools) -> "Places":
+        """The same for some of the epsilons."""
+        return Places(
+            self.sizes[chosen],
+            self.negative[chosen],
+            self.firsts[chosen],
+            self.gaps[chosen],
+            self.slips[chosen],
+        )
+
+    def with_signs(self, log_deltas: ManyBounds) -> ManyBounds:
+        """ln delta at the epsilons, from ln delta at |epsilon|."""
+        if not self.negative.any():
+            return log_deltas
+        return log_reflected(-self.sizes, log_deltas).where(self.negative, log_deltas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +103,42 @@ class LossPoints:
         width = self.step * denominator
         whole, rest = divmod(numerator * self.unit - self.offset * denominator, width)
         return whole + 1, (width - rest) / (denominator * self.unit)
+
+    def places(self, epsilons: Sequence[float | Fraction]) -> Places:
+        """The same for |epsilon|, for many epsilons at once.
+
+        In floats where these are sure which points lie above; see docs/proofs/closed-form.md, "The place of epsilon".
+
+        Raises:
+            BudgetError: an epsilon is no finite number.
+        """
+        if len(epsilons) <= _FEW or not are_floats(epsilons):
+            return self._exact_places(epsilons)
+        given = np.asarray(epsilons, dtype=np.float64)
+        if not np.isfinite(given).all():
+            return self._exact_places(epsilons)  # it says which one
+        sizes, step, offset = np.abs(given), self.step / self.unit, self.offset / self.unit
+        turns = (sizes - offset) / step
+        whole = np.floor(turns)
+        part = turns - whole
+        slips = _UNIT * (abs(offset) / step + 2 * np.abs(turns) + 1)
+        sure = (part > slips) & (part + 4 * slips < 1) & (np.abs(turns) < FARTHEST / 2)
+        firsts = np.where(sure, whole + 1, 0.0).astype(np.int64)
+        places = Places(sizes, given < 0, firsts, (1 - part) * step, step * (slips + 2 * _UNIT))
+        unsure = np.flatnonzero(~sure)
+        if unsure.size:
+            exact = self._exact_places(given[unsure].tolist())
+            places.firsts[unsure], places.gaps[unsure] = exact.firsts, exact.gaps
+            places.sizes[unsure], places.slips[unsure] = exact.sizes, 0.0
+        return places
+
+    def _exact_places(self, epsilons: Sequence[float | Fraction]) -> Places:
+        sizes = [epsilon if epsilon >= 0 else -epsilon for epsilon in epsilons]
+        found = [self.above(size) for size in sizes]
+        return Places(
+            sizes=np.array([float(min(size, 10**300)) for size in sizes]),
+            negative=np.array([epsilon < 0 for epsilon in epsilons], dtype=np.bool_),
+            firsts=np.array([min(first, FARTHEST + 1) for first, _ in found], dtype=np.int64),
+            gaps=np.array([gap for _, gap in found]),
+            slips=np.zeros(len(found)),
+        )

@@ -199,7 +199,7 @@ def test_far_out_the_bounds_stay_in_order() -> None:
             tails = one.log_tails(epsilon)
             for bounds in (tails.log_first, tails.log_second, tails.log_delta):
                 assert bounds.lower <= bounds.upper <= 0
-            assert one.log_deltas([epsilon]) == [tails.log_delta]
+            assert list(one.log_deltas([epsilon])) == [tails.log_delta]
 
 
 def test_one_variance_has_the_closed_form_of_its_lattice() -> None:

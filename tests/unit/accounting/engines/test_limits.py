@@ -7,9 +7,11 @@ import pytest
 
 from tallyveil.accounting.engines import enumeration, loss_transform, tilted_fft
 from tallyveil.accounting.engines.choose import choose_engine
+from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.loss_transform import atoms
-from tallyveil.accounting.engines.tilted_fft import TiltedFFT, saddle_point, tilt_grid
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT
+from tallyveil.accounting.engines.tilts import saddle_point, tilt_grid
 from tallyveil.accounting.losses import groups
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
 from tallyveil.accounting.losses.groups import grouped
@@ -103,3 +105,25 @@ def test_every_engine_refuses_an_epsilon_that_is_no_number(name) -> None:
     for bad in (math.nan, math.inf):
         with pytest.raises((BudgetError, ValueError, OverflowError)):
             engine.log_tails(bad)
+
+
+def test_many_kinds_of_noise_share_no_lattice_that_a_float_could_name() -> None:
+    gaussians = tuple(GaussianLoss(Fraction(10_000 + 731 * i, 1000), 1, 1 + i % 7) for i in range(300))
+    assert "too fine" in (ClosedForm.why_not(gaussians) or "")
+    assert choose_engine(gaussians).name == "dithered"
+
+
+def test_far_out_the_tilted_transform_gives_chernoffs_bound() -> None:
+    engine = TiltedFFT((GaussianLoss(Fraction(1, 1000), 1, 1),))
+    for epsilon in (1e30, 1e300):
+        tails = engine.log_tails(epsilon)
+        assert tails.log_delta.lower == -math.inf
+        assert tails.log_delta.upper < -40
+    with pytest.raises(BudgetError, match="between -1e301 and 1e301"):
+        engine.log_tails(Fraction(10**400))
+    near = TiltedFFT((GaussianLoss(Fraction(3), 1, 2),))
+    for epsilon in (2.0, 5.0, 20.0):
+        exact, bound = near.log_tails(epsilon), near._far_out(Fraction(epsilon), Fraction(1))
+        assert bound.log_delta.upper >= exact.log_delta.lower
+        assert bound.log_first.upper >= exact.log_first.lower
+        assert bound.log_second.upper >= exact.log_second.lower

@@ -6,8 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tallyveil.accounting.engines import quadrature_contour
 from tallyveil.accounting.engines.lattice_nodes import LatticeFactors, find_places
-from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND, contour_at
+from tallyveil.accounting.engines.quadrature_contour import (
+    DELTA,
+    FIRST,
+    SECOND,
+    LatticeContour,
+    contour_at,
+)
 from tallyveil.accounting.engines.quadrature_nodes import contour_nodes, laplace_part
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
 
@@ -51,17 +58,28 @@ def test_the_rule_is_that_of_all_points(
     nodes = contour_nodes(pairs, [], lattice.step, n_points)
     assert not isinstance(nodes, str)
     tau = (deviations + 1.6) / math.sqrt(variance)
-    contour = contour_at(kind, tau, STEP, nodes, laplace_part([], nodes.places, n_points))
+    contour = contour_at(kind, (tau, tau), STEP, nodes, laplace_part([], nodes.places, n_points))
     first = round(deviations * math.sqrt(variance))
-    coefficients = np.ones((1, 2))
+    coefficients = np.ones(1)
     if kind == DELTA:
-        coefficients = np.outer([-math.expm1(-GAP), -math.exp(-GAP) * math.expm1(GAP - STEP)], [1.0, 1.0])
-    residues = np.array([first, first + 1]) % n_points
-    values, errors = contour.sums_at(residues, coefficients, nodes.left_out)
-    for place, value, error in zip((first, first + 1), values.tolist(), errors.tolist(), strict=True):
+        coefficients = np.array([-math.expm1(-GAP), -math.exp(-GAP) * math.expm1(GAP - STEP)])
+    error = float(coefficients @ contour.errors)
+    values = coefficients @ contour.sums_at(np.array([first, first + 1]) % n_points)
+    for place, value in zip((first, first + 1), values.tolist(), strict=True):
         plain = plain_sum(kind, tau, place, n_points, pairs)
         assert value == pytest.approx(plain, rel=1e-11, abs=error)
         assert error < 1e-9 * abs(plain)
+
+
+def test_whole_turns_are_taken_off_exactly_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_points = 2**26 - 5
+    places = np.concatenate([np.arange(40), n_points // 2 - np.arange(7)])
+    terms = np.exp(1j * places)[None, :]
+    contour = LatticeContour(1e-3, 0.0, 0.0, n_points, places, terms, np.zeros(1))
+    residues = np.concatenate([np.arange(0, n_points, 999_983), n_points // 2 + np.arange(3), [n_points - 1]])
+    in_floats = contour.sums_at(residues)
+    monkeypatch.setattr(quadrature_contour, "_EXACT_PRODUCTS", 0)
+    assert np.abs(in_floats - contour.sums_at(residues)).max() < 1e-13
 
 
 @pytest.mark.parametrize("variances", [("1/4", "3/8", "5/2"), ("2", "9/10", "20"), ("7", "68/25", "1/3")])

@@ -1,0 +1,43 @@
+"""No command computes the same exact epsilon twice, and a report computes none: the manifest states it."""
+
+from collections import Counter
+
+import pytest
+
+from tallyveil.accounting.guarantee import Guarantee
+
+
+@pytest.fixture
+def epsilons(monkeypatch):
+    """How often each epsilon was computed, by the losses that were composed and by delta."""
+    counted: Counter[object] = Counter()
+    original = Guarantee.epsilon
+
+    def epsilon(self, delta):
+        counted[self.alternatives, self.engine, self.width, delta] += 1
+        return original(self, delta)
+
+    monkeypatch.setattr(Guarantee, "epsilon", epsilon)
+    return counted
+
+
+def taken(epsilons: Counter[object]) -> int:
+    """How many epsilons were computed since the last time; each one once."""
+    assert set(epsilons.values()) <= {1}
+    found = len(epsilons)
+    epsilons.clear()
+    return found
+
+
+def test_a_release_computes_each_epsilon_once(command, small_release, tmp_path, epsilons):
+    laws = 3  # two of the three geolevels have the same noise; and all together
+    command("plan", small_release)
+    assert taken(epsilons) > laws
+    command("run", small_release, "--out", tmp_path / "run", "--insecure-test-key", "k", "--quiet")
+    assert taken(epsilons) == laws
+    command("report", tmp_path / "run")
+    assert taken(epsilons) == 0
+    command("measure", small_release, "--out", tmp_path / "measured", "--insecure-test-key", "k", "--quiet")
+    assert taken(epsilons) == laws
+    command("estimate", tmp_path / "measured", "--out", tmp_path / "estimated", "--quiet")
+    assert taken(epsilons) == laws
