@@ -31,16 +31,16 @@ from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.exact.column_tables import LARGEST_WORK, planned_work
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, moving_cells
+from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, sided
 from tallyveil.subspace.exact.margins import two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
 from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
-from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
 from tallyveil.subspace.structure import StructureKind
+from tallyveil.subspace.two_way_grid import two_way_grid
 
 MOST_EXPECTED_TRIALS: Final = 1e5
 """If a draw is expected to need more trials than this, a chain is the better method."""
@@ -192,12 +192,14 @@ def _ways(lattice: Lattice, law: Law, quick: int, largest: int) -> list[str]:
     grid = two_way_grid(lattice)
     if grid is None:
         return [_BY_SUMS]
-    work = planned_work(law, moving_cells(grid))
+    grid, laws = sided(grid, law)
+    work = planned_work(laws)
     first = _BY_ROWS if lattice.structure.kind is StructureKind.TWO_WAY else _BY_SUMS
     if work <= quick:
         return [_LOOK_AHEAD, first]
     # The noise is wide. Then a column of independent rows is 0 with a probability of about 1 / sqrt(rows) of a cell's.
-    few = grid.shape[0] ** ((grid.shape[1] - 1) / 2) <= MOST_ESTIMATED_TRIALS
+    n_rows, n_columns = grid.moving.shape
+    few = n_rows ** ((n_columns - 1) / 2) <= MOST_ESTIMATED_TRIALS
     ways = [first] if few or first == _BY_SUMS else []
     return [*ways, _LOOK_AHEAD] if work <= largest else ways
 
@@ -207,7 +209,7 @@ def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
 
     def make(laws: SumLaws) -> Proposal:
         if grid is not None:
-            return look_ahead_proposal(laws, grid, lattice.structure.free, lattice.n_cells)
+            return look_ahead_proposal(laws.law, grid, lattice.structure.free, lattice.n_cells)
         build = two_way_proposal if name == _BY_ROWS else block_proposal
         return build(laws, lattice.structure, lattice.n_cells)
 
