@@ -119,6 +119,17 @@ def next_head(
         out[x] = max(out[x], out[x + 1])
 
 
+@njit(nogil=True, cache=True)
+def norm_of_weights(weights: Floats, roots: Roots, cell: AddedCell) -> float:
+    """The norm of the transform of weights of w = 0, 1, ..., which are the same for -w."""
+    length = roots.mirror.size
+    t = np.zeros((2, length))
+    for w in range(weights.size):
+        t[:, w] = weights[w]
+        t[:, -w] = weights[w]
+    return _norms(t, np.zeros(2), roots, cell, np.zeros((2, length)))[0]
+
+
 @internal
 def _norms(t: Floats, omegas: Floats, roots: Roots, cell: AddedCell, spare: Floats) -> tuple[float, float]:
     length = roots.mirror.size

@@ -6,7 +6,8 @@ Steps. The first of these that applies is used.
 1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums or from the fastest trials.
 2. Two-way table with two rows or columns: dynamic programming.
 3. Every block of like cells sums to zero: split sums.
-4. Other two-way tables, also with fixed cells: look-ahead trials, if their tables take little time.
+4. Other two-way tables, also behind other constraints (`two_way_grid`): look-ahead trials, if their tables take little
+   time.
 5. Gaussian law whose nearest-planes trials provably succeed often enough: nearest planes.
 6. Trials that meet the constraints by chance.
 7. Look-ahead trials whose tables take longer.
@@ -57,7 +58,7 @@ QUICK_MIXTURE_WORK: Final = 1 << 20
 """The same for the tables of a typical Gaussian, if the l2 law is drawn. It needs tables for tens of Gaussians, some of
 them several times as large."""
 
-LARGEST_MIXTURE_WORK: Final = 1 << 24
+LARGEST_MIXTURE_WORK: Final = 1 << 23
 """If the tables of a typical Gaussian are larger, look-ahead trials are not used for the l2 law."""
 
 MOST_ESTIMATED_TRIALS: Final = 1 << 12

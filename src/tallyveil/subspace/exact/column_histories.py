@@ -142,6 +142,12 @@ def histories(grid: LawGrid) -> tuple[Integers, list[Step], Integers]:
     return table_of, steps, exponents
 
 
+def norm_exponent(sixteenths: int) -> tuple[int, int]:
+    """(power, halvings) for the exponent p = sixteenths / 16 = 2 power / 2**halvings."""
+    half = Fraction(sixteenths, 32)
+    return half.numerator, half.denominator.bit_length() - 1
+
+
 def _exponents(
     grid: LawGrid, below: list[Fraction], groups: list[tuple[int, int]], sizes: list[int]
 ) -> list[int]:

@@ -28,7 +28,6 @@ with variances 1 and 3, and far more variance below them, get the exponents 4 an
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -42,10 +41,11 @@ from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.subspace.exact.cell_laws import cell_weight, weight_beyond
-from tallyveil.subspace.exact.column_histories import LawGrid, Step, histories
+from tallyveil.subspace.exact.column_histories import LawGrid, Step, histories, norm_exponent
+from tallyveil.subspace.exact.gaussian_tables import fill_by_formula, has_formula
 
 LARGEST_WORK: Final = 1 << 31
-"""Largest number of entries of all transforms for the tables together."""
+"""Largest number of entries of all transforms for the tables together (`planned_work`)."""
 
 _SPREAD: Final = 5.5
 _NATS_BEYOND_REACH: Final = 31
@@ -53,6 +53,11 @@ _NATS_BEYOND_WIDTH: Final = 35
 _SMALLEST_WEIGHT_BITS: Final = 300
 _SMALLEST_BEYOND: Final = 2.0**-200
 _BITS: Final = 160
+_NORM_BY_FORMULA: Final = 32
+"""About the time of one norm by transform length, if an entry of a transform takes the time 1."""
+
+_BYTES: Final = 8
+"""Bytes of an entry of a table. Where a formula fills the tables, their memory limits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +98,14 @@ def _value_at(law: Law, nats: float) -> float:
 
 
 def planned_work(grid: LawGrid) -> int:
-    """Number of entries of all transforms that the tables of `column_tables` need. Millions take some milliseconds."""
-    sizes = sizes_for(grid)
-    return len(histories(grid)[1]) * sizes.width * sizes.length
+    """About the number of entries of all transforms that `column_tables` needs. Millions take some milliseconds."""
+    return _work(grid, sizes_for(grid), len(histories(grid)[1]))
+
+
+def _work(grid: LawGrid, sizes: Sizes, n_tables: int) -> int:
+    if has_formula(grid, sizes.length):
+        return n_tables * (_BYTES * sizes.width + _NORM_BY_FORMULA * sizes.length)
+    return n_tables * sizes.width * sizes.length
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +172,7 @@ def column_tables(grid: LawGrid) -> Tables:
     """
     sizes = sizes_for(grid)
     table_of, steps, exponent_of = histories(grid)
-    if len(steps) * sizes.width * sizes.length > LARGEST_WORK:
+    if _work(grid, sizes, len(steps)) > LARGEST_WORK:
         raise SolverError(
             f"{grid.said()}: look-ahead trials need {len(steps)} tables of {sizes.width} numbers with transforms of "
             f"length {sizes.length}, which take too long. Use the chain sampler, or less noise."
@@ -175,7 +185,10 @@ def column_tables(grid: LawGrid) -> Tables:
         )
     columns = _first_tables(grid, sizes, table_of, len(steps))
     roots = transform_roots(sizes.length)
-    exponents = _fill(columns, roots, steps, shares, len(grid.laws))
+    if has_formula(grid, sizes.length):
+        exponents = fill_by_formula(columns, roots, grid, steps, shares, list(sizes.flats))
+    else:
+        exponents = _fill(columns, roots, steps, shares, len(grid.laws))
     below = np.where(table_of[:-1] < 0, table_of[1:], table_of[:-1])
     columns.steps[1:] = np.ldexp(1.0, exponents[below] - exponents[table_of[1:]])
     return Tables(grid.laws, sizes, columns, roots, exponents)
@@ -212,12 +225,6 @@ def _fill(columns: ColumnTables, roots: Roots, steps: list[Step], shares: Floats
         heads[place] *= 2.0**-exponent
         exponents[place] = exponents[step.before] + exponent
     return exponents
-
-
-def norm_exponent(sixteenths: int) -> tuple[int, int]:
-    """(power, halvings) for the exponent p = sixteenths / 16 = 2 power / 2**halvings."""
-    half = Fraction(sixteenths, 32)
-    return half.numerator, half.denominator.bit_length() - 1
 
 
 def inflations(law_of: Integers, exponent_of: Integers, length: int) -> Floats:

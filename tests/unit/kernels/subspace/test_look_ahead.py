@@ -8,11 +8,10 @@ import pytest
 from tallyveil.kernels.subspace.look_ahead import look_ahead_of
 from tallyveil.kernels.subspace.look_ahead_tables import AddedCell, next_head
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
-from tallyveil.subspace.exact.column_histories import LawGrid, histories
+from tallyveil.subspace.exact.column_histories import LawGrid, histories, norm_exponent
 from tallyveil.subspace.exact.column_tables import (
     column_tables,
     inflations,
-    norm_exponent,
     scratch_memory,
 )
 

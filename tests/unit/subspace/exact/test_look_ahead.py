@@ -20,6 +20,7 @@ from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.column_histories import LawGrid, histories
 from tallyveil.subspace.exact.column_tables import column_tables, scratch_memory
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.gaussian_tables import exponential
 from tallyveil.subspace.exact.look_ahead import LookAheadProposal, look_ahead_proposal, unequal_sampler
 from tallyveil.subspace.exact.look_ahead_row import ExactRow
 from tallyveil.subspace.exact.proposals import single_mass
@@ -326,3 +327,35 @@ def test_unequal_laws_that_cannot_be_drawn_are_refused():
     layers = lattice_of(ConstraintSystem.from_sets(three_way(3, 3, 2), 18))
     with pytest.raises(SolverError, match="laws of one kind"):
         unequal_sampler(layers, [MIXED[i % 2] for i in range(18)])
+
+
+@pytest.mark.parametrize("variance", [2, 8, 40])
+def test_tables_by_formula_are_hardly_above_those_by_transforms(variance, monkeypatch):
+    """Each number is at least the norm, and at most one in 10,000 above it once two cells below give some width."""
+    law_of = np.random.default_rng(variance).integers(-1, 2, (12, 6))
+    law_of[0] = 0
+    laws = DiscreteGaussian(Fraction(variance)), DiscreteGaussian(Fraction(3 * variance))
+    grid = LawGrid(laws, law_of)
+    quick = column_tables(grid)
+    monkeypatch.setattr(column_tables_module, "has_formula", lambda grid, length: False)
+    slow = column_tables(grid)
+    heads = [tables.columns.heads * 2.0 ** tables.exponents[:, None] for tables in (quick, slow)]
+    ratios = (heads[0] / heads[1])[len(laws) :]
+    near = ratios[:, : int(4 * variance**0.5)]
+    assert (near > 1).all()
+    assert (near < 1.0001).all()
+    for far in (0, 10, 100, 1000):
+        left = np.random.default_rng(far).integers(-far, far + 1, 6)
+        assert all(s_1_at_0(quick, m, left) <= 1 for m in range(2, 13) if quick.cells(m))
+
+
+def test_exponentials_of_ieee_operations():
+    y = np.linspace(0, 300, 5001)
+    assert exponential(y) == pytest.approx(np.exp(-y), rel=2.0**-43, abs=0)
+    assert exponential(np.array([0.0]))[0] == 1
+
+
+def test_wide_gaussian_noise_takes_little_preparation():
+    choice = choose_sampler(lattice_of(two_way(20, 10)), GeneralisedGaussian(Fraction(4000)))
+    assert choice.name == "look-ahead trials"
+    assert choice.expected_trials < 1.5
