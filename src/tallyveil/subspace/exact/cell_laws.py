@@ -17,7 +17,7 @@ from flint import arb
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import rational
-from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian, DiscreteLaplace, Law
 
 
 def cell_weight(law: Law, x: int) -> arb:
@@ -37,19 +37,24 @@ def joint_law(laws: Sequence[Law]) -> Law:
     """The law whose weights are the products of the weights of these laws.
 
     Raises:
-        SolverError: some laws are Gaussian and others are Laplace laws, so that the product is neither.
+        SolverError: some laws are Gaussian and others are Laplace laws, so that the product is neither; or the product
+            is narrower than every law that can be drawn.
     """
     if all(isinstance(law, DiscreteGaussian) for law in laws):
-        return DiscreteGaussian(
-            1 / _sum(1 / law.variance for law in laws if isinstance(law, DiscreteGaussian))
-        )
+        return DiscreteGaussian(_joint(law.variance for law in laws if isinstance(law, DiscreteGaussian)))
     if all(isinstance(law, DiscreteLaplace) for law in laws):
-        return DiscreteLaplace(1 / _sum(1 / law.scale for law in laws if isinstance(law, DiscreteLaplace)))
+        return DiscreteLaplace(_joint(law.scale for law in laws if isinstance(law, DiscreteLaplace)))
     raise SolverError(
         "The constraints make several cells equal up to the sign, and some of them have Gaussian noise, others Laplace "
         "noise. Give these cells laws of one kind."
     )
 
 
-def _sum(rates: Iterable[Fraction]) -> Fraction:
-    return sum(rates, Fraction(0))
+def _joint(parameters: Iterable[Fraction]) -> Fraction:
+    parameter = 1 / sum((1 / parameter for parameter in parameters), Fraction(0))
+    if parameter < SMALLEST_PARAMETER:
+        raise SolverError(
+            f"The constraints make several cells equal up to the sign. Together they have a law with parameter "
+            f"{parameter}, wanted {SMALLEST_PARAMETER} or more. Use more noise."
+        )
+    return parameter

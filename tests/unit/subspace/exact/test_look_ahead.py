@@ -359,3 +359,10 @@ def test_wide_gaussian_noise_takes_little_preparation():
     choice = choose_sampler(lattice_of(two_way(20, 10)), GeneralisedGaussian(Fraction(4000)))
     assert choice.name == "look-ahead trials"
     assert choice.expected_trials < 1.5
+
+
+def test_cells_whose_joint_noise_is_too_narrow_are_left_to_other_samplers():
+    layers = lattice_of(ConstraintSystem.from_sets(three_way(3, 3, 2), 18))
+    with pytest.raises(SolverError, match="1/300, wanted 1/250"):
+        unequal_sampler(layers, [DiscreteLaplace(Fraction(1, 150))] * 18)
+    assert choose_sampler(layers, GeneralisedLaplace("l1", Fraction(150))).name != "look-ahead trials"
