@@ -152,10 +152,7 @@ def diagnose(
         "tails": _tails(noise),
     }
     if noise.chain is not None:
-        from tallyveil.subspace.mcmc import estimate_seconds
-
-        seconds = estimate_seconds(noise.chain.plan, noise.chain.bound.sweeps)
-        record["noise"]["seconds_a_draw"] = seconds
+        record["noise"]["seconds_a_draw"] = noise.seconds_of_chain()
     if as_json:
         say(json.dumps(record, indent=2))
         return

@@ -24,6 +24,10 @@ class Stopwatch:
             record(stage)
         self._record = record
 
+    def advanced(self, amount: int) -> None:
+        """Tell the observer that the stage under way has finished `amount` more."""
+        self._observer.advanced(amount)
+
     @contextmanager
     def stage(self, name: str, total: int = 1) -> Iterator[None]:
         """Time what happens inside; `total` is what the observer will see advance."""

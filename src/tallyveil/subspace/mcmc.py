@@ -14,6 +14,7 @@ Source: Dharangutte, Gao, Gong, Yu 2022, Algorithm 1.
 
 import math
 import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import numpy as np
@@ -67,7 +68,7 @@ def run_chain(
     part: int = SINGLE,
     thin: int | None = None,
     start: npt.ArrayLike | None = None,
-    observer: Observer | None = None,
+    advanced: Callable[[int], None] | None = None,
 ) -> Integers:
     """Run one chain and keep every `thin`-th state.
 
@@ -82,7 +83,7 @@ def run_chain(
         part: Purpose of the chain, so that warm-ups and releases use different random bits.
         thin: Number of sweeps between kept states; by default only the last state is kept.
         start: int [n_cells], in the lattice; zero by default.
-        observer: Receives the progress.
+        advanced: Receives the number of sweeps that are finished, part by part.
     Returns:
         int64 [kept, n_cells].
     Raises:
@@ -98,17 +99,12 @@ def run_chain(
     kept = np.empty((-(-sweeps // stride), plan.columns.n_cells), dtype=np.int64)
     state = chain_start(plan, start)
     stream = ChainStream(key, plan.digest, plan.words)
-    began = time.perf_counter()
-    if observer is not None:
-        observer.stage_started("chain", kept.shape[0] * stride)
     for done in range(0, kept.shape[0] * stride, stream.chunk):
         now = min(stream.chunk, kept.shape[0] * stride - done)
         words = stream.words(part, chain, done, now)
         sweep_chain(plan, words, stream.per_sweep, now, state, done=done, thin=stride, kept=kept)
-        if observer is not None:
-            observer.advanced(now)
-    if observer is not None:
-        observer.stage_finished("chain", time.perf_counter() - began)
+        if advanced is not None:
+            advanced(now)
     return kept
 
 

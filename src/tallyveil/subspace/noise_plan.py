@@ -1,6 +1,7 @@
 """Decides without data how a release's noise is drawn: by an exact sampler, or by a chain with a bound on its error."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal
@@ -118,13 +119,26 @@ class NoisePlan:
             "" if self.chain is None else chain_condition(self.chain.bound, self.chain.settings.extrapolate)
         )
 
-    def draw(self, key: bytes, draws: range, observer: "Observer | None" = None) -> Integers:
+    @property
+    def steps(self) -> int:
+        """Number of steps of one draw that `draw` reports: the sweeps of a chain, or 1."""
+        return 1 if self.chain is None else self.chain.bound.sweeps
+
+    def seconds_of_chain(self) -> float:
+        """Predicted seconds of one draw by a chain, from a short timed run; 0 for an exact sampler."""
+        if self.chain is None:
+            return 0.0
+        from tallyveil.subspace.mcmc import estimate_seconds
+
+        return estimate_seconds(self.chain.plan, self.chain.bound.sweeps)
+
+    def draw(self, key: bytes, draws: range, advanced: Callable[[int], None] | None = None) -> Integers:
         """Independent noise vectors of the draws with these numbers.
 
         Args:
             key: 32 bytes.
             draws: Numbers, from 0.
-            observer: Receives the numbers of finished sweeps of chains.
+            advanced: Receives the number of sweeps of chains that are finished, part by part.
         Returns:
             int64 [n, n_cells]; every row is in the lattice.
         Privacy: whoever has the key can subtract the noise.
@@ -136,7 +150,7 @@ class NoisePlan:
         from tallyveil.subspace.mcmc import run_chain
 
         sweeps = self.chain.bound.sweeps
-        states = [run_chain(self.chain.plan, key, sweeps, chain=i, observer=observer)[0] for i in draws]
+        states = [run_chain(self.chain.plan, key, sweeps, chain=i, advanced=advanced)[0] for i in draws]
         return np.stack(states) if states else np.empty((0, self.lattice.n_cells), dtype=np.int64)
 
 

@@ -59,6 +59,9 @@ _ORDER_QUERY = 1
 _RESTRICTED_QUERY = 2
 """Places in the address space, apart from those of the noise."""
 
+_LONG_SECONDS = 10
+"""A chain that takes longer is announced before it starts."""
+
 
 @dataclass(frozen=True, slots=True)
 class SubspaceOutcome:
@@ -162,6 +165,7 @@ class Table:
             plan.table.path, named
         )  # checked before the lattice is built, which may take long
         noise = noise_of(plan, observer)
+        _tell_long_chain(noise, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
         sums = plan.published_sums()
         with watch.stage("margins of error", margin_draws(noise)):
@@ -223,7 +227,7 @@ class _Work:
                 _write_draws(run, plan, noise, self.draws)
             return {}
 
-        with self.watch.stage("draw and write"):
+        with self.watch.stage("draw and write", noise.steps):
             run.stage("table", [TABLE, TABLE_CSV, SUMS, SUMS_CSV], write_table)
             run.stage(f"{self.draws} draws", [DRAWS], write_draws)
         return {
@@ -244,13 +248,27 @@ class _Work:
         return self.watch.stages
 
 
+def _tell_long_chain(noise: NoisePlan, observer: Observer) -> None:
+    """Say how long a chain will take, if it takes long."""
+    seconds = noise.seconds_of_chain()
+    whole = seconds * (1 + margin_draws(noise))
+    if whole > _LONG_SECONDS:
+        observer.warned(
+            f"The noise is drawn by a chain of {noise.steps} sweeps. One draw takes about {seconds:.2g} seconds on "
+            f"this machine. The release draws one table and simulates {margin_draws(noise)} for its margins of error, "
+            f"which takes about {whole / 60:.2g} minutes."
+        )
+
+
 def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
     """The columns of the published table: its counts and, if these are post-processed, what they were made from."""
     plan, noise, source = work.plan, work.noise, NoiseSource(key)
     if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
         place = NoiseAddress(source, 0, _RESTRICTED_QUERY)
         return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law.epsilon)}
-    noisy = release_table(work.table, noise.draw(key, range(1))[0], plan.constraints.system)
+    noisy = release_table(
+        work.table, noise.draw(key, range(1), work.watch.advanced)[0], plan.constraints.system
+    )
     if plan.outputs is Outputs.FREE:
         return {"count": noisy}
     words = source.numbers(0, _ORDER_QUERY, [0], 0, noise.lattice.n_cells)[0]

@@ -1,20 +1,25 @@
 """Kernels of look-ahead trials of two-way tables: tables of columns, and trials row by row.
 
 Problem: draw integers N in r rows and c columns, with all row and column sums 0, with probability proportional to the
-product of L(N_ij). L is symmetric and falls with the distance from 0.
+product of L(N_ij). L is symmetric and falls with the distance from 0. It may be another function for every cell, and
+cells may be fixed at 0.
 
 Variables: x_k is what column k still has to receive, from m rows. g_m(x) is a table of positive floats that estimates
-how much weight m rows give to a column with the sum x. T is the length of transforms.
+how much weight m rows give to a column with the sum x. T is the length of transforms. The number of cells of the row
+that are not fixed is n.
 
 Steps of a row: t_k(w) = L(w) g_{m-1}(x_k - w) / g_m(x_k). The row w is taken with probability prod t_k(w_k), if its
 sum is 0; otherwise the trial fails. It is drawn cell by cell, by functions s_k(y) of what the cells from k on must add
 up to, modulo T:
 
-    s_k(y) >= sum over w of t_k(w) s_{k+1}(y - w),   s_{c+1}(y) = 1 if y = 0, else 0.
+    s_k(y) >= sum over w of t_k(w) s_{k+1}(y - w),   s_{n+1}(y) = 1 if y = 0, else 0.
 
 The trial goes on with probability s_1(0). Cell k is w with probability t_k(w) s_{k+1}(y - w) / s_k(y); with what
-remains of the probability, the trial fails. The factors s cancel. The last row is x. The factors g cancel too: the
-trial ends in N with probability prod L(N_ij) / g_r(0)**c, whatever the tables g and the functions s hold.
+remains of the probability, the trial fails. The factors s cancel. The factors g cancel too: the trial ends in N with
+probability prod L(N_ij) / prod g_r(0), whatever the tables g and the functions s hold.
+
+The lowest cell of a column that is not fixed is *forced*: it must be x_k, and t_k is 1 there and 0 elsewhere. All cells
+of the last row are fixed or forced. If all cells of a row are, the row is x if x adds up to 0 over its cells.
 
 Cells beyond the reach: t_k is listed for abs(w) <= reach. Every place modulo T gets omega_k besides, an upper bound of
 the sum of t_k(w) over all other w. A constant sequence changes only the frequency 0 of a transform, by T omega_k.
@@ -31,7 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Integers, Words
+from tallyveil.arrays import Floats, Integers, Words
 from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.subspace.transform import Roots, product_of_transforms
 
@@ -51,25 +56,33 @@ class ColumnTables(NamedTuple):
     """The tables g and what they are made from.
 
     Attributes:
-        weights: [reach + 1], L(w) for w = 0, 1, ..., with relative error below 2**-47.
-        beyond: An upper bound of the sum of L(w) over w > reach.
+        weights: [n_laws, reach + 1], L(w) for w = 0, 1, ..., with relative error below 2**-47, of each law of a cell.
+        reaches: int64 [n_laws], the largest w of each law that `weights` holds.
+        beyond: [n_laws], an upper bound of the sum of L(w) over w beyond the reach.
         heads: [n_tables, width], g(x) divided by 2**exponent for x = 0, 1, ...; beyond, the last value holds. They do
             not increase with x.
         steps: [r, c], the factor 2**(exponent of the table before - exponent) of each cell.
-        table_of: int64 [r, c], the table of each column for m = 1 .. r rows.
-        active: [r, c], whether the cell of the m-th row from below may differ from 0.
+        table_of: int64 [r, c], the table of each column for m = 1 .. r rows; -1 if all cells of these rows are fixed.
+        law_of: int64 [r, c], the law of each cell of the m-th row from below; -1 if it is fixed at 0.
+        cells: int64 [r, c], the columns of the cells of each row that are not fixed, and then others.
+        counts: int64 [r], their number.
     """
 
     weights: Floats
-    beyond: float
+    reaches: Integers
+    beyond: Floats
     heads: Floats
     steps: Floats
     table_of: Integers
-    active: Bools
+    law_of: Integers
+    cells: Integers
+    counts: Integers
 
 
 class Scratch(NamedTuple):
     """Memory of a trial. The number of columns is rounded up to an even number n.
+
+    A row uses the first places of it, one for each of its cells that is not fixed, rounded up to an even number.
 
     Attributes:
         t: [n, T], the weights of one row.
@@ -91,46 +104,66 @@ class Scratch(NamedTuple):
 
 
 @internal
-def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) -> None:
-    """t_k(w) for all cells of the m-th row from below."""
-    t, omegas = scratch.t, scratch.omegas
-    reach, last = tables.weights.size - 1, tables.heads.shape[1] - 1
-    length = t.shape[1]
-    t[:] = 0.0
-    omegas[:] = 0.0
-    for k in range(t.shape[0]):
-        if k >= x.size or not tables.active[m - 1, k]:
-            t[k, 0] = 1.0
-            continue
-        before = tables.heads[tables.table_of[m - 2, k]]
-        size = abs(x[k])
-        scale = tables.steps[m - 1, k] / tables.heads[tables.table_of[m - 1, k], min(size, last)]
-        for w in range(-reach, reach + 1):
-            t[k, w if w >= 0 else w + length] = (
-                tables.weights[abs(w)] * before[min(abs(x[k] - w), last)] * scale
-            )
-        omegas[k] = length * weight_past_reach(tables, before, size) * scale
+def is_forced(tables: ColumnTables, m: int, k: int) -> bool:
+    """Whether the cell of the m-th row from below in column k, which is not fixed, must be x_k."""
+    return m == 1 or tables.table_of[m - 2, k] < 0
 
 
 @internal
-def weight_past_reach(tables: ColumnTables, before: Floats, x: int) -> float:
+def has_freedom(tables: ColumnTables, m: int) -> bool:
+    """Whether some cell of the m-th row from below is neither fixed nor forced."""
+    n = 0
+    for place in range(tables.counts[m - 1]):
+        n += not is_forced(tables, m, tables.cells[m - 1, place])
+    return n > 0
+
+
+@internal
+def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) -> int:
+    """t_k(w) for the cells of the m-th row from below that are not fixed; returns their number, rounded up to even."""
+    t, omegas = scratch.t, scratch.omegas
+    length, last = t.shape[1], tables.heads.shape[1] - 1
+    count = tables.counts[m - 1]
+    even: int = count + count % 2
+    for place in range(even):
+        t[place, :] = 0.0
+        omegas[place] = 0.0
+        if place == count:
+            t[place, 0] = 1.0
+            continue
+        k = tables.cells[m - 1, place]
+        if is_forced(tables, m, k):
+            t[place, x[k] & (length - 1)] = 1.0
+            continue
+        law, before = tables.law_of[m - 1, k], tables.heads[tables.table_of[m - 2, k]]
+        size, reach = abs(x[k]), tables.reaches[law]
+        weights = tables.weights[law]
+        scale = tables.steps[m - 1, k] / tables.heads[tables.table_of[m - 1, k], min(size, last)]
+        for w in range(-reach, reach + 1):
+            t[place, w if w >= 0 else w + length] = weights[abs(w)] * before[min(abs(x[k] - w), last)] * scale
+        omegas[place] = length * weight_past_reach(tables, law, before, size) * scale
+    return even
+
+
+@internal
+def weight_past_reach(tables: ColumnTables, law: int, before: Floats, x: int) -> float:
     """An upper bound of the sum of L(w) g_{m-1}(x - w) over w beyond the reach, for x >= 0."""
-    reach, last = tables.weights.size - 1, before.size - 1
+    reach, last = tables.reaches[law], before.size - 1
     near = before[min(max(0, reach + 1 - x), last)]
     far = before[min(reach + 1 + x, last)]
-    bound: float = tables.beyond * (near + far)
+    bound: float = tables.beyond[law] * (near + far)
     return bound
 
 
 @internal
-def fill_look_ahead(roots: Roots, scratch: Scratch) -> None:
-    """s_k from t_k: the convolution, not below 0, plus a bound of its errors."""
-    t, s, added = scratch.t, scratch.s, scratch.added
+def fill_look_ahead(roots: Roots, scratch: Scratch, n: int) -> None:
+    """s_k from t_k at the first n places: the convolution, not below 0, plus a bound of its errors."""
+    t, s, added = scratch.t[:n], scratch.s[:n], scratch.added
     product_of_transforms(t, scratch.omegas, roots, s, scratch.imaginary, scratch.spare)
-    for k in range(t.shape[0]):
+    for k in range(n):
         scratch.totals[k] = 1.0001 * (sum_of(t[k]) + scratch.omegas[k])
-    added_errors(scratch.totals, t.shape[1], added)
-    for k in range(t.shape[0]):
+    added_errors(scratch.totals[:n], t.shape[1], added)
+    for k in range(n):
         for j in range(t.shape[1]):
             s[k, j] = max(s[k, j], 0.0) + added[k]
 
@@ -225,28 +258,60 @@ def _cell(word: np.uint64, shift: np.uint64, y: int, k: int, scratch: Scratch, r
 
 
 @internal
-def _row(words: Words, shift: np.uint64, reach: int, row: Integers, scratch: Scratch) -> int:
-    """Draw one row, given its t and s: DONE, FAILED, or OPEN if floats do not decide."""
-    c = row.size
+def _reach_of(tables: ColumnTables, m: int, place: int) -> int:
+    reach: int = tables.reaches[tables.law_of[m - 1, tables.cells[m - 1, place]]]
+    return reach
+
+
+@internal
+def _row(
+    words: Words,
+    shift: np.uint64,
+    tables: ColumnTables,
+    m: int,
+    left: Integers,
+    row: Integers,
+    scratch: Scratch,
+) -> int:
+    """Draw the m-th row from below, given its t and s: DONE, FAILED, or OPEN if floats do not decide."""
+    n, cells = tables.counts[m - 1], tables.cells[m - 1]
+    for place in range(n):
+        if is_forced(tables, m, cells[place]) and abs(left[cells[place]]) > _reach_of(tables, m, place):
+            return OPEN
     below = _below(words[0], shift, scratch.s[0, 0], 1.0)
     y = 0
-    k = 0
-    while below == 1 and k < c - 1:
-        w = _cell(words[1 + k], shift, y, k, scratch, reach)
+    place = 0
+    while below == 1 and place < n - 1:
+        reach = _reach_of(tables, m, place)
+        w = _cell(words[1 + place], shift, y, place, scratch, reach)
         if w > reach:
             return OPEN
-        row[k] = w
+        row[cells[place]] = w
         y -= w
-        k += 1
+        place += 1
     if below == 1:
-        if abs(y) > reach:
+        if abs(y) > _reach_of(tables, m, n - 1):
             return OPEN
-        place = y & (scratch.t.shape[1] - 1)
-        row[c - 1] = y
-        below = _below(words[c], shift, scratch.t[c - 1, place], scratch.s[c - 1, place])
+        index = y & (scratch.t.shape[1] - 1)
+        row[cells[n - 1]] = y
+        below = _below(words[n], shift, scratch.t[n - 1, index], scratch.s[n - 1, index])
     if below < 0:
         return OPEN
     return DONE if below == 1 else FAILED
+
+
+@internal
+def _forced_row(tables: ColumnTables, m: int, left: Integers, row: Integers) -> int:
+    """A row whose cells are all fixed or forced: DONE, FAILED, or OPEN if a cell lies beyond the reach."""
+    total = 0
+    status = DONE
+    for place in range(tables.counts[m - 1]):
+        k = tables.cells[m - 1, place]
+        row[k] = left[k]
+        total += left[k]
+        if abs(left[k]) > _reach_of(tables, m, place):
+            status = OPEN
+    return status if total == 0 else FAILED
 
 
 @njit(nogil=True, cache=True)
@@ -259,38 +324,40 @@ def draw_rows(
     rows: Integers,
     scratch: Scratch,
 ) -> int:
-    """Draw the rows of a trial from the first that is wanted, down to the last but one.
+    """Draw the rows of a trial from the first that is wanted.
 
     Args:
-        words: uint64 [1 + (r - 1) (c + 1)], the uniform numbers: for each row one to go on and one for each cell.
+        words: uint64 [1 + (r - 1) (c + 1)], the uniform numbers: for each row one to go on and one for each cell; one
+            for the last row.
         shift: Digits of every word to ignore, from below, at most 63; 0 but for tests.
         tables: The tables g.
         roots: Of transforms.
         left: int64 [c], what the columns have still to receive; changed.
-        rows: int64 [r + 1, c]; rows[r, 0] is the first row that is wanted. It and those after it are filled in.
+        rows: int64 [r + 1, c]; rows[r, 0] is the first row that is wanted. It and those after it are filled in, where
+            cells are not fixed.
         scratch: Memory. If a decision is open it holds the functions of that row.
     Returns:
         DONE, FAILED, BROKEN, or the row in which a decision is open.
     """
     r, c = rows.shape[0] - 1, rows.shape[1]
-    reach = tables.weights.size - 1
-    for i in range(rows[r, 0], r - 1):
-        fill_weights(tables, r - i, left, scratch)
-        fill_look_ahead(roots, scratch)
-        if scratch.s[0, 0] > 1.0:
-            return BROKEN
-        status = _row(words[i * (c + 1) :], shift, reach, rows[i], scratch)
+    for i in range(rows[r, 0], r):
+        m = r - i
+        if has_freedom(tables, m):
+            fill_look_ahead(roots, scratch, fill_weights(tables, m, left, scratch))
+            if scratch.s[0, 0] > 1.0:
+                return BROKEN
+            status = _row(words[i * (c + 1) :], shift, tables, m, left, rows[i], scratch)
+        else:
+            status = _forced_row(tables, m, left, rows[i])
         if status == OPEN:
             return i
         if status == FAILED:
             return FAILED
         left -= rows[i]
-    rows[r - 1] = left
     return DONE
 
 
 @njit(nogil=True, cache=True)
 def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, scratch: Scratch) -> None:
     """The functions t and s of one row, for tests and for decisions in balls."""
-    fill_weights(tables, m, left, scratch)
-    fill_look_ahead(roots, scratch)
+    fill_look_ahead(roots, scratch, fill_weights(tables, m, left, scratch))

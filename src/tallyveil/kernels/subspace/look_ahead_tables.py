@@ -3,16 +3,20 @@
 Problem: `look_ahead` needs positive numbers g_m(x) for which the rows that a trial can take have probabilities that add
 up to at most 1. The closer to 1, the more trials succeed.
 
-Variables: L(w) is the weight of a cell with the value w. T is the length of transforms, c the number of cells of a row.
+Variables: L(w) is the weight of a cell with the value w. T is the length of transforms. The cell has an exponent p. The
+numbers 1 / p of the cells of a row that are neither fixed nor forced add up to at most 1.
 
-Step: g_1 = L, and g_m(x) is the norm ((1/T) sum over f of abs(F(f))**c)**(1/c) of the transform F of the sequence
-w -> L(w) g_{m-1}(x - w) modulo T, rounded up. By Hoelder's inequality the rows' probabilities then add up to at most 1.
+Step: the first table of a column is L, and g_m(x) is the norm ((1/T) sum over f of abs(F(f))**p)**(1/p) of the
+transform F of the sequence w -> L(w) g_{m-1}(x - w) modulo T, rounded up. By Hoelder's inequality the rows'
+probabilities then add up to at most 1.
 
-Worked case: c = 2. The norm is the root of the sum of squares of the sequence. A row is (w, -w), and the sum of
-t_1(w) t_2(-w) over w is at most 1 by Cauchy's and Schwarz's inequality.
+Worked case: two cells with p = 2. The norm is the root of the sum of squares of the sequence. A row is (w, -w), and the
+sum of t_1(w) t_2(-w) over w is at most 1 by Cauchy's and Schwarz's inequality.
 
 Proof: `docs/proofs/integer-subspace.md`, section 5.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +28,20 @@ from tallyveil.kernels.subspace.transform import Roots, forward
 LEAST_INFLATION = 2.0**-26
 """The share by which g is larger than the norm computed in floats, at least. It covers the errors of the norm, which
 are below 2**-28. `inflations` in `column_tables` adds what the errors of s_1(0) need, so that s_1(0) is at most 1."""
+
+
+class AddedCell(NamedTuple):
+    """A cell that makes a table from the one before: its law and the exponent p = 2 power / 2**halvings >= 1.
+
+    Attributes:
+        law: Number of its law.
+        power: A positive integer.
+        halvings: 0 to 5.
+    """
+
+    law: int
+    power: int
+    halvings: int
 
 
 @internal
@@ -52,7 +70,7 @@ def _root(value: float, n: int) -> float:
 def next_head(
     tables: ColumnTables,
     roots: Roots,
-    exponent: int,
+    cell: AddedCell,
     inflation: float,
     before: Floats,
     scratch: Scratch,
@@ -60,48 +78,60 @@ def next_head(
 ) -> None:
     """The table g_m from g_{m-1}, in the units of g_{m-1}.
 
-    By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm with
-    exponent c of the transform of the sequence L(w) g_{m-1}(x - w). An upper bound of this sequence's sum over all w
-    beyond the reach is added to every place of it. For x beyond the table, g_{m-1}(x - w) is written as the last value
-    of the table plus an excess. The norm is then at most the sum of two numbers: the last value times the norm of L,
-    and the sum of L(w) times the excess. The second number is largest for the first x beyond the table.
+    By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm of the
+    transform of the sequence L(w) g_{m-1}(x - w). An upper bound of this sequence's sum over all w beyond the reach is
+    added to every place of it. For x beyond the table, g_{m-1}(x - w) is written as the last value of the table plus an
+    excess. The norm is then at most the sum of two numbers: the last value times the norm of L, and the sum of L(w)
+    times the excess. The second number is largest for the first x beyond the table.
 
     Args:
         tables: Of which the weights are used.
         roots: Of transforms.
-        exponent: Number of cells of the row that may differ from 0.
+        cell: The cell of the m-th row.
         inflation: Factor by which g is larger than the norm.
         before: [width], g_{m-1}, which does not increase.
         scratch: Memory.
         out: [width], filled in; it does not increase.
     """
-    reach, last, length = tables.weights.size - 1, before.size - 1, roots.mirror.size
+    weights, reach = tables.weights[cell.law], tables.reaches[cell.law]
+    last, length = before.size - 1, roots.mirror.size
     t, omegas = scratch.t, scratch.omegas
     for first in range(0, last + 1, 2):
         for k in range(2):
             x = first + k
             t[k, :] = 0.0
             for w in range(-reach, reach + 1):
-                t[k, w if w >= 0 else w + length] = tables.weights[abs(w)] * before[min(abs(x - w), last)]
-            omegas[k] = length * weight_past_reach(tables, before, x)
-        norms = _norms(t, omegas, roots, exponent, scratch.spare)
+                t[k, w if w >= 0 else w + length] = weights[abs(w)] * before[min(abs(x - w), last)]
+            omegas[k] = length * weight_past_reach(tables, cell.law, before, x)
+        norms = _norms(t, omegas, roots, cell, scratch.spare)
         for k in range(min(2, last + 1 - first)):
             out[first + k] = norms[k] * inflation
     flat = before[last]
-    total = length * tables.beyond * (before[0] + flat)
+    total = length * tables.beyond[cell.law] * (before[0] + flat)
     t[:] = 0.0
     omegas[:] = 0.0
     for w in range(-reach, reach + 1):
-        t[:, w if w >= 0 else w + length] = tables.weights[abs(w)]
-        total += tables.weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
-    total += _norms(t, omegas, roots, exponent, scratch.spare)[0] * flat
+        t[:, w if w >= 0 else w + length] = weights[abs(w)]
+        total += weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
+    total += _norms(t, omegas, roots, cell, scratch.spare)[0] * flat
     out[last] = max(out[last], total * inflation)
     for x in range(last - 1, -1, -1):
         out[x] = max(out[x], out[x + 1])
 
 
+@njit(nogil=True, cache=True)
+def norm_of_weights(weights: Floats, roots: Roots, cell: AddedCell) -> float:
+    """The norm of the transform of weights of w = 0, 1, ..., which are the same for -w."""
+    length = roots.mirror.size
+    t = np.zeros((2, length))
+    for w in range(weights.size):
+        t[:, w] = weights[w]
+        t[:, -w] = weights[w]
+    return _norms(t, np.zeros(2), roots, cell, np.zeros((2, length)))[0]
+
+
 @internal
-def _norms(t: Floats, omegas: Floats, roots: Roots, exponent: int, spare: Floats) -> tuple[float, float]:
+def _norms(t: Floats, omegas: Floats, roots: Roots, cell: AddedCell, spare: Floats) -> tuple[float, float]:
     length = roots.mirror.size
     tops = sum_of(t[0]) + omegas[0], sum_of(t[1]) + omegas[1]
     spare[0, :] = t[0] / tops[0]
@@ -113,16 +143,21 @@ def _norms(t: Floats, omegas: Floats, roots: Roots, exponent: int, spare: Floats
     for j in range(length):
         i = roots.mirror[j]
         a, b = 0.5 * (spare[0, j] + spare[0, i]), 0.5 * (spare[1, j] - spare[1, i])
-        first += _absolute_power(a * a + b * b, exponent)
+        first += _absolute_power(a * a + b * b, cell)
         a, b = 0.5 * (spare[1, j] + spare[1, i]), 0.5 * (spare[0, i] - spare[0, j])
-        second += _absolute_power(a * a + b * b, exponent)
-    return (
-        tops[0] * _root(min(first / length, 1.0), exponent),
-        tops[1] * _root(min(second / length, 1.0), exponent),
-    )
+        second += _absolute_power(a * a + b * b, cell)
+    return tops[0] * _mean_root(first / length, cell), tops[1] * _mean_root(second / length, cell)
 
 
 @internal
-def _absolute_power(square: float, exponent: int) -> float:
-    result = _power(square, exponent // 2)
-    return result * np.sqrt(square) if exponent & 1 else result
+def _absolute_power(square: float, cell: AddedCell) -> float:
+    """The power p of a number, from its square."""
+    for _ in range(cell.halvings):
+        square = np.sqrt(square)
+    return _power(square, cell.power)
+
+
+@internal
+def _mean_root(mean: float, cell: AddedCell) -> float:
+    """The p-th root of a mean of powers of numbers up to 1."""
+    return _root(_power(min(mean, 1.0), 1 << cell.halvings), 2 * cell.power)

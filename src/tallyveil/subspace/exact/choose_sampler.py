@@ -6,7 +6,8 @@ Steps. The first of these that applies is used.
 1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums or from the fastest trials.
 2. Two-way table with two rows or columns: dynamic programming.
 3. Every block of like cells sums to zero: split sums.
-4. Other two-way tables, also with fixed cells: look-ahead trials, if their tables take little time.
+4. Other two-way tables, also behind other constraints (`two_way_grid`): look-ahead trials, if their tables take little
+   time.
 5. Gaussian law whose nearest-planes trials provably succeed often enough: nearest planes.
 6. Trials that meet the constraints by chance.
 7. Look-ahead trials whose tables take longer.
@@ -31,16 +32,16 @@ from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.exact.column_tables import LARGEST_WORK, planned_work
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, moving_cells
+from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, sided
 from tallyveil.subspace.exact.margins import two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
 from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
-from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
 from tallyveil.subspace.structure import StructureKind
+from tallyveil.subspace.two_way_grid import two_way_grid
 
 MOST_EXPECTED_TRIALS: Final = 1e5
 """If a draw is expected to need more trials than this, a chain is the better method."""
@@ -57,7 +58,7 @@ QUICK_MIXTURE_WORK: Final = 1 << 20
 """The same for the tables of a typical Gaussian, if the l2 law is drawn. It needs tables for tens of Gaussians, some of
 them several times as large."""
 
-LARGEST_MIXTURE_WORK: Final = 1 << 24
+LARGEST_MIXTURE_WORK: Final = 1 << 23
 """If the tables of a typical Gaussian are larger, look-ahead trials are not used for the l2 law."""
 
 MOST_ESTIMATED_TRIALS: Final = 1 << 12
@@ -192,12 +193,17 @@ def _ways(lattice: Lattice, law: Law, quick: int, largest: int) -> list[str]:
     grid = two_way_grid(lattice)
     if grid is None:
         return [_BY_SUMS]
-    work = planned_work(law, moving_cells(grid))
+    try:
+        grid, laws = sided(grid, law)
+    except SolverError:  # cells that stand for several have so little noise that no law is made for it
+        return [_BY_SUMS]
+    work = planned_work(laws)
     first = _BY_ROWS if lattice.structure.kind is StructureKind.TWO_WAY else _BY_SUMS
     if work <= quick:
         return [_LOOK_AHEAD, first]
     # The noise is wide. Then a column of independent rows is 0 with a probability of about 1 / sqrt(rows) of a cell's.
-    few = grid.shape[0] ** ((grid.shape[1] - 1) / 2) <= MOST_ESTIMATED_TRIALS
+    n_rows, n_columns = grid.moving.shape
+    few = n_rows ** ((n_columns - 1) / 2) <= MOST_ESTIMATED_TRIALS
     ways = [first] if few or first == _BY_SUMS else []
     return [*ways, _LOOK_AHEAD] if work <= largest else ways
 
@@ -207,7 +213,7 @@ def _maker(lattice: Lattice, name: str) -> Callable[[SumLaws], Proposal]:
 
     def make(laws: SumLaws) -> Proposal:
         if grid is not None:
-            return look_ahead_proposal(laws, grid, lattice.structure.free, lattice.n_cells)
+            return look_ahead_proposal(laws.law, grid, lattice.structure.free, lattice.n_cells)
         build = two_way_proposal if name == _BY_ROWS else block_proposal
         return build(laws, lattice.structure, lattice.n_cells)
 

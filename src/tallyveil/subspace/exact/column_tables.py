@@ -9,15 +9,21 @@ are lost to rows whose sum is a multiple of T other than 0: about exp(-5.5**2 / 
 the largest value w of a cell whose weight the tables hold by itself. The weights beyond it are added up in one bound.
 The *width* is the number of entries of a table.
 
-Steps. g_1 is the weight L of one cell. g_m(x) is a norm of the transform of w -> L(w) g_{m-1}(x - w)
-(`tallyveil.kernels.subspace.look_ahead_tables`), rounded up by 2**-26 or more (`inflations`). Beyond the largest x of
-the table, g_m keeps its last value, which is large enough there. So g is defined on all integers, and no outcome is cut
-off.
+Steps. The first table of a column is the weight L of its lowest cell. g_m(x) is a norm of the transform of
+w -> L(w) g_{m-1}(x - w) (`tallyveil.kernels.subspace.look_ahead_tables`), rounded up by 2**-26 or more (`inflations`).
+A cell that is fixed at 0 leaves the table of its column as it is. Columns with the same history share their tables.
+Beyond the largest x of the table, g_m keeps its last value, which is large enough there. So g is defined on all
+integers, and no outcome is cut off.
 
-The width is so large that at the end of a table the sum of r independent cells is at most exp(-35) times as likely as
-at zero. The last value, which is too large further out, adds about this much elsewhere.
+The norms of a row have exponents p_k, and the numbers 1 / p_k must add up to at most 1. Most trials succeed if 1 / p_k
+is proportional to the variance that cell k has, given the sum of its column. So the exponents of a row are equal if all
+cells have one law and none is fixed.
 
-Worked case. For the Laplace weight L(x) = exp(-abs(x) / 4), g_1(0) = 1 and g_1(4) = exp(-1) = 0.37.
+The width is so large that at the end of a table the sum of a column's independent cells is at most exp(-35) times as
+likely as at zero. The last value, which is too large further out, adds about this much elsewhere.
+
+Worked case. For the Laplace weight L(x) = exp(-abs(x) / 4), g_1(0) = 1 and g_1(4) = exp(-1) = 0.37. Two cells of a row
+with variances 1 and 3, and far more variance below them, get the exponents 4 and 4/3.
 """
 
 import math
@@ -27,16 +33,19 @@ from typing import Final
 import numpy as np
 from flint import arb, fmpq
 
-from tallyveil.arrays import Bools, Floats, Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, added_errors
-from tallyveil.kernels.subspace.look_ahead_tables import LEAST_INFLATION, next_head
+from tallyveil.kernels.subspace.look_ahead_tables import LEAST_INFLATION, AddedCell, next_head
 from tallyveil.kernels.subspace.transform import Roots
-from tallyveil.noise.balls import certified_float, precision, rational
+from tallyveil.noise.balls import certified_float, precision
 from tallyveil.noise.laws import DiscreteGaussian, Law
+from tallyveil.subspace.exact.cell_laws import cell_weight, weight_beyond
+from tallyveil.subspace.exact.column_histories import LawGrid, Step, histories, norm_exponent
+from tallyveil.subspace.exact.gaussian_tables import fill_by_formula, has_formula
 
 LARGEST_WORK: Final = 1 << 31
-"""Largest number of entries of all transforms for the tables together."""
+"""Largest number of entries of all transforms for the tables together (`planned_work`)."""
 
 _SPREAD: Final = 5.5
 _NATS_BEYOND_REACH: Final = 31
@@ -44,6 +53,11 @@ _NATS_BEYOND_WIDTH: Final = 35
 _SMALLEST_WEIGHT_BITS: Final = 300
 _SMALLEST_BEYOND: Final = 2.0**-200
 _BITS: Final = 160
+_NORM_BY_FORMULA: Final = 32
+"""About the time of one norm by transform length, if an entry of a transform takes the time 1."""
+
+_BYTES: Final = 8
+"""Bytes of an entry of a table. Where a formula fills the tables, their memory limits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,51 +66,46 @@ class Sizes:
 
     Attributes:
         length: T, a power of two.
-        reach: Largest w whose weight is in the tables by itself.
+        reaches: For each law, the largest w whose weight is in the tables by itself.
         width: Number of entries of each table g.
-        flat: For x up to `flat`, g_1(x) is the weight of x. Beyond, g_1(x) is the weight of `flat`.
+        flats: For each law, the first table of a column has the weight of x up to `flat`, and the weight of `flat`
+            beyond.
     """
 
     length: int
-    reach: int
+    reaches: tuple[int, ...]
     width: int
-    flat: int
+    flats: tuple[int, ...]
 
 
-def cell_weight(law: Law, x: int) -> arb:
-    """The weight L(x) of one cell, with L(0) = 1, at the current precision."""
-    if isinstance(law, DiscreteGaussian):
-        return (-(x * x) / (2 * rational(law.variance))).exp()
-    return (-abs(x) / rational(law.scale)).exp()
-
-
-def weight_beyond(law: Law, reach: int) -> arb:
-    """An upper bound of the sum of L(w) over w > reach >= 0: a geometric sum, which is exact for the Laplace law."""
-    first, second = cell_weight(law, reach + 1), cell_weight(law, reach + 2)
-    return first / (1 - second / first)
-
-
-def sizes_for(law: Law, n_rows: int, n_columns: int) -> Sizes:
-    """The sizes of the tables of a law."""
-    deviation = law.standard_deviation()
-    if isinstance(law, DiscreteGaussian):
-        variance = float(law.variance)
-        wanted = math.sqrt(2 * _NATS_BEYOND_REACH * variance)
-        largest = math.sqrt(2 * variance * _SMALLEST_WEIGHT_BITS * math.log(2))
-    else:
-        wanted = _NATS_BEYOND_REACH * float(law.scale)
-        largest = float(law.scale) * _SMALLEST_WEIGHT_BITS * math.log(2)
-    least = max(_SPREAD * deviation * math.sqrt(n_columns), 2 * wanted + 2, 16)
+def sizes_for(grid: LawGrid) -> Sizes:
+    """The sizes of the tables of a two-way table."""
+    wanted = max(_value_at(law, _NATS_BEYOND_REACH) for law in grid.laws)
+    row, column = grid.largest_deviations()
+    least = max(_SPREAD * row, 2 * wanted + 2, 16)
     length = 1 << math.ceil(math.log2(least))
-    reach = min(length // 2 - 1, int(largest))
-    width = max(math.ceil(math.sqrt(2 * _NATS_BEYOND_WIDTH * n_rows) * deviation), reach + 2)
-    return Sizes(length, reach, width, min(int(largest), width - 1))
+    largest = [int(_value_at(law, _SMALLEST_WEIGHT_BITS * math.log(2))) for law in grid.laws]
+    reaches = tuple(min(length // 2 - 1, most) for most in largest)
+    width = max(math.ceil(math.sqrt(2 * _NATS_BEYOND_WIDTH) * column), max(reaches) + 2)
+    return Sizes(length, reaches, width, tuple(min(most, width - 1) for most in largest))
 
 
-def planned_work(law: Law, active: Bools) -> int:
-    """Number of entries of all transforms that the tables of `column_tables` need. Millions take some milliseconds."""
-    sizes = sizes_for(law, *active.shape)
-    return len(_histories(active)[1]) * sizes.width * sizes.length
+def _value_at(law: Law, nats: float) -> float:
+    """The x at which the weight is exp(-nats)."""
+    if isinstance(law, DiscreteGaussian):
+        return math.sqrt(2 * nats * float(law.variance))
+    return nats * float(law.scale)
+
+
+def planned_work(grid: LawGrid) -> int:
+    """About the number of entries of all transforms that `column_tables` needs. Millions take some milliseconds."""
+    return _work(grid, sizes_for(grid), len(histories(grid)[1]))
+
+
+def _work(grid: LawGrid, sizes: Sizes, n_tables: int) -> int:
+    if has_formula(grid, sizes.length):
+        return n_tables * (_BYTES * sizes.width + _NORM_BY_FORMULA * sizes.length)
+    return n_tables * sizes.width * sizes.length
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,14 +113,14 @@ class Tables:
     """The tables g of a two-way table, for the kernels and as balls.
 
     Attributes:
-        law: The law of one cell.
+        laws: The laws of cells. Table i is the first table of a column whose lowest cell has law i.
         sizes: Sizes of the tables.
         columns: The tables for the kernels.
         roots: Roots of unity for the transforms.
-        exponents: int64 [n_tables]. Each table is stored divided by 2**exponent. Table 0 is g_1.
+        exponents: int64 [n_tables]. Each table is stored divided by 2**exponent.
     """
 
-    law: Law
+    laws: tuple[Law, ...]
     sizes: Sizes
     columns: ColumnTables
     roots: Roots
@@ -127,11 +136,23 @@ class Tables:
         """Number of columns of the two-way table."""
         return int(self.columns.table_of.shape[1])
 
+    def cells(self, m: int) -> list[int]:
+        """The columns of the cells of the m-th row from below that are not fixed."""
+        return [int(k) for k in self.columns.cells[m - 1, : self.columns.counts[m - 1]]]
+
+    def law(self, m: int, k: int) -> Law:
+        """The law of a cell that is not fixed."""
+        return self.laws[int(self.columns.law_of[m - 1, k])]
+
+    def is_forced(self, m: int, k: int) -> bool:
+        """Whether a cell that is not fixed is the lowest of its column, so that the rows above it decide it."""
+        return m == 1 or bool(self.columns.table_of[m - 2, k] < 0)
+
     def head(self, m: int, k: int, x: int) -> arb:
-        """g_m(x) of column k, at the current precision."""
+        """g_m(x) of a column that has a cell in these m rows, at the current precision."""
         place = int(self.columns.table_of[m - 1, k])
-        if place == 0:
-            return cell_weight(self.law, min(abs(x), self.sizes.flat))
+        if place < len(self.laws):
+            return cell_weight(self.laws[place], min(abs(x), self.sizes.flats[place]))
         value = float(self.columns.heads[place, min(abs(x), self.sizes.width - 1)])
         return arb(value) * arb(2) ** int(self.exponents[place])
 
@@ -143,92 +164,98 @@ class Tables:
         return total
 
 
-def column_tables(law: Law, active: Bools) -> Tables:
-    """Make the tables of a two-way table whose cells have one law, or are fixed at 0.
-
-    Args:
-        law: The law of a cell that is not fixed.
-        active: [r, c], whether a cell is not fixed, by rows from the last to the first. The last row has no fixed cell.
+def column_tables(grid: LawGrid) -> Tables:
+    """Make the tables of a two-way table.
 
     Raises:
         SolverError: the tables would take too long.
     """
-    n_rows, n_columns = active.shape
-    sizes = sizes_for(law, n_rows, n_columns)
-    table_of, made_from = _histories(active)
-    if len(made_from) * sizes.width * sizes.length > LARGEST_WORK:
+    sizes = sizes_for(grid)
+    table_of, steps, exponent_of = histories(grid)
+    if _work(grid, sizes, len(steps)) > LARGEST_WORK:
         raise SolverError(
-            f"{law}: look-ahead trials of {n_rows} x {n_columns} cells need {len(made_from)} tables of {sizes.width} "
-            f"numbers with transforms of length {sizes.length}, which take too long. Use the chain sampler, or less "
-            "noise."
+            f"{grid.said()}: look-ahead trials need {len(steps)} tables of {sizes.width} numbers with transforms of "
+            f"length {sizes.length}, which take too long. Use the chain sampler, or less noise."
         )
+    shares = inflations(grid.law_of, exponent_of, sizes.length)
+    if (shares * np.maximum((exponent_of > 0).sum(axis=1), 1)).max() > 1:
+        raise SolverError(
+            f"{grid.said()}: look-ahead trials need transforms of length {sizes.length}, whose errors of floats are "
+            "too large. Use the chain sampler."
+        )
+    columns = _first_tables(grid, sizes, table_of, len(steps))
     roots = transform_roots(sizes.length)
+    if has_formula(grid, sizes.length):
+        exponents = fill_by_formula(columns, roots, grid, steps, shares, list(sizes.flats))
+    else:
+        exponents = _fill(columns, roots, steps, shares, len(grid.laws))
+    below = np.where(table_of[:-1] < 0, table_of[1:], table_of[:-1])
+    columns.steps[1:] = np.ldexp(1.0, exponents[below] - exponents[table_of[1:]])
+    return Tables(grid.laws, sizes, columns, roots, exponents)
+
+
+def _first_tables(grid: LawGrid, sizes: Sizes, table_of: Integers, n_tables: int) -> ColumnTables:
+    n_laws = len(grid.laws)
+    weights = np.zeros((n_laws, max(sizes.reaches) + 1))
+    beyond = np.zeros(n_laws)
+    heads = np.zeros((n_tables, sizes.width))
     with precision(_BITS):
-        weights = np.array([certified_float(cell_weight(law, w)) for w in range(sizes.reach + 1)])
-        first = [certified_float(cell_weight(law, min(x, sizes.flat))) for x in range(sizes.flat + 1)]
-        beyond = certified_float(weight_beyond(law, sizes.reach)) * (1 + 2.0**-40)
-    heads = np.full((len(made_from), sizes.width), first[-1])
-    heads[0, : len(first)] = first
-    exponents = np.zeros(len(made_from), dtype=np.int64)
-    steps = np.ones((n_rows, n_columns))
-    columns = ColumnTables(weights, max(beyond, _SMALLEST_BEYOND), heads, steps, table_of, active)
-    memory = scratch_memory(2, sizes.length)
-    shares = inflations(active, sizes.length)
-    if (shares * active.sum(axis=1)).max() > 1:
-        raise SolverError(
-            f"{law}: look-ahead trials of {n_rows} x {n_columns} cells need transforms of length {sizes.length}, whose "
-            "errors of floats are too large. Use the chain sampler."
-        )
-    for place, (before, row) in enumerate(made_from[1:], start=1):
-        n_active = int(active[row].sum())
-        next_head(columns, roots, n_active, 1 + shares[row], heads[before], memory, heads[place])
+        for i, law in enumerate(grid.laws):
+            reach, flat = sizes.reaches[i], sizes.flats[i]
+            heads[i, : flat + 1] = [certified_float(cell_weight(law, x)) for x in range(flat + 1)]
+            heads[i, flat + 1 :] = heads[i, flat]
+            weights[i, : reach + 1] = heads[i, : reach + 1]
+            beyond[i] = max(certified_float(weight_beyond(law, reach)) * (1 + 2.0**-40), _SMALLEST_BEYOND)
+    cells = np.argsort(grid.law_of < 0, axis=1, kind="stable").astype(np.int64)
+    counts = (grid.law_of >= 0).sum(axis=1).astype(np.int64)
+    reaches = np.array(sizes.reaches, dtype=np.int64)
+    ones = np.ones(grid.law_of.shape)
+    return ColumnTables(weights, reaches, beyond, heads, ones, table_of, grid.law_of, cells, counts)
+
+
+def _fill(columns: ColumnTables, roots: Roots, steps: list[Step], shares: Floats, n_laws: int) -> Integers:
+    """Fill in the tables after the first ones; returns the exponent of each table."""
+    heads = columns.heads
+    exponents = np.zeros(len(steps), dtype=np.int64)
+    memory = scratch_memory(2, roots.mirror.size)
+    for place, step in enumerate(steps[n_laws:], start=n_laws):
+        cell = AddedCell(step.law, *norm_exponent(step.exponent))
+        next_head(columns, roots, cell, 1 + shares[step.row], heads[step.before], memory, heads[place])
         exponent = int(np.frexp(heads[place, 0])[1])
         heads[place] *= 2.0**-exponent
-        exponents[place] = exponents[before] + exponent
-    steps[1:] = np.ldexp(1.0, exponents[table_of[:-1]] - exponents[table_of[1:]])
-    return Tables(law, sizes, columns, roots, exponents)
+        exponents[place] = exponents[step.before] + exponent
+    return exponents
 
 
-def inflations(active: Bools, length: int) -> Floats:
+def inflations(law_of: Integers, exponent_of: Integers, length: int) -> Floats:
     """For each row, the share by which g is larger than the norm. It makes s_1(0) at most 1 for every x.
 
-    The norm of a row's cell is at least its sum divided by T**(1/n), for the n cells of the row that are not fixed. So
-    the sum n_k of t_k is at most T**(1/n), and 1 for a fixed cell. Let b be the bound of the errors of s_1(0) for these
-    sums (`added_errors`). With the share 2**-26 + 2 b / n, the product of the n norms is at most
-    1 / (1 + n 2**-26 + 2 b), up to the errors of norms. If n 2**-26 + 2 b is at most 1, this is at most
+    The norm of a cell with exponent p is at least its sum divided by T**(1/p). So the sum n_k of t_k is at most
+    T**(1/p), and 1 for a forced cell. Let b be the bound of the errors of s_1(0) for these sums (`added_errors`), and n
+    the number of cells that are neither fixed nor forced. With the share 2**-26 + 2 b / n, the product of the n norms
+    is at most 1 / (1 + n 2**-26 + 2 b), up to the errors of norms. If n 2**-26 + 2 b is at most 1, this is at most
     1 - b.
+
+    Args:
+        law_of: [r, c], the law of each cell, -1 if it is fixed.
+        exponent_of: [r, c], 16 p for each cell, 0 if it is fixed or forced.
+        length: T.
     """
-    shares = np.zeros(active.shape[0])
+    shares = np.zeros(law_of.shape[0])
     known: dict[bytes, float] = {}
-    width = active.shape[1] + active.shape[1] % 2
-    for i, row in enumerate(active):
-        key = row.tobytes()
+    for i, (laws, sixteenths) in enumerate(zip(law_of, exponent_of, strict=True)):
+        values = sixteenths[laws >= 0]
+        key = values.tobytes()
         if key not in known:
-            n = int(row.sum())
-            totals = np.ones(width)
-            totals[: row.size][row] = length ** (1 / n)
-            known[key] = LEAST_INFLATION + 2 * added_errors(1.001 * totals, length, np.zeros(width)) / n
+            n = max(1, int((values > 0).sum()))
+            totals = np.ones(values.size + values.size % 2)
+            totals[: values.size][values > 0] = [length ** (16 / p) for p in values[values > 0].tolist()]
+            share = LEAST_INFLATION + 2 * added_errors(1.001 * totals, length, np.zeros(totals.size)) / n
+            known[key] = (
+                math.ceil(share * 2**40) / 2**40
+            )  # the same on machines whose powers differ in the last bit
         shares[i] = known[key]
     return shares
-
-
-def _histories(active: Bools) -> tuple[Integers, list[tuple[int, int]]]:
-    """(table of each cell, for each table the table before and its row).
-
-    Columns whose cells below are fixed in the same rows share a table. A fixed cell leaves its column's table as it is.
-    """
-    table_of = np.zeros(active.shape, dtype=np.int64)
-    places: dict[tuple[int, int], int] = {}
-    made_from = [(0, 0)]
-    for i in range(1, active.shape[0]):
-        for k in range(active.shape[1]):
-            before = int(table_of[i - 1, k])
-            key = before, i
-            if active[i, k] and key not in places:
-                places[key] = len(made_from)
-                made_from.append(key)
-            table_of[i, k] = places[key] if active[i, k] else before
-    return table_of, made_from
 
 
 def scratch_memory(n_columns: int, length: int) -> Scratch:

@@ -19,18 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers
-from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
+from tallyveil.subspace.exact.cell_laws import joint_law
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter
 from tallyveil.subspace.structure import Structure
-
-
-def doubled_rate(law: Law) -> Law:
-    """The law whose weights are the squares of this law's weights."""
-    if isinstance(law, DiscreteGaussian):
-        return DiscreteGaussian(law.variance / 2)
-    return DiscreteLaplace(law.scale / 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,5 +64,5 @@ class TwoColumnSampler:
 def two_column_sampler(law: Law, structure: Structure, n_cells: int) -> TwoColumnSampler:
     """Prepare a sampler for a two-way structure with two columns, or two rows."""
     grid = structure.grid if structure.grid.shape[1] == 2 else structure.grid.T
-    splitter = BlockSplitter.build(doubled_rate(law), grid.shape[0], alias_entries=LARGEST_ENTRIES)
+    splitter = BlockSplitter.build(joint_law([law, law]), grid.shape[0], alias_entries=LARGEST_ENTRIES)
     return TwoColumnSampler(splitter, np.ascontiguousarray(grid), structure.free, law, n_cells)

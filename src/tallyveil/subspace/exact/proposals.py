@@ -59,10 +59,6 @@ class Proposal(Protocol):
     def trials_at_once(self) -> int:
         """Largest number of trials of one draw that are worth making together."""
 
-    @property
-    def laws(self) -> SumLaws:
-        """Laws of sums of cells."""
-
     def trials(
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
     ) -> tuple[Integers, Bools]:

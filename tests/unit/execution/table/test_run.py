@@ -16,6 +16,7 @@ from tallyveil.release.manifest_files import read_manifest
 from tallyveil.runs.observer import SilentObserver
 
 KEY = bytes(32)
+CHAIN = 'distance = "4"\nsampler = "chain"\n\n[chain]\npairs = 200\nallowed_delta = "1"\n'
 ROWS, COLUMNS = ("north", "south", "east, west"), ("a", "b", '"c"')
 TRUTH = np.array([[5, 0, 12], [3, 7, 1], [0, 0, 900_001]])
 FILE = """
@@ -263,3 +264,27 @@ def test_two_tables_must_be_as_near_as_the_distance(plan):
     with pytest.raises(TallyveilError):
         noise_of(load_subspace_plan(path))
     assert noise_of(plan).lattice.dimension == 4
+
+
+def test_a_chain_reports_its_sweeps_and_is_announced_if_it_takes_long(plan, tmp_path, monkeypatch):
+    table_file = tmp_path / "inputs" / "table.toml"
+    table_file.write_text(FILE.replace('distance = "4"\n', CHAIN))
+    told = []
+
+    class Watching(SilentObserver):
+        def stage_started(self, stage, total):
+            told.append([stage, total, 0])
+
+        def advanced(self, amount):
+            told[-1][2] += amount
+
+        def warned(self, message):
+            told.append([message, 0, 0])
+
+    monkeypatch.setattr(table_run, "_LONG_SECONDS", 0)
+    chain = load_subspace_plan(table_file)
+    outcome = run_subspace(chain, tmp_path / "chain", test_key=KEY, observer=Watching())
+    assert outcome.noise is not None
+    sweeps = outcome.noise.steps
+    assert ["draw and write", sweeps, sweeps] in told
+    assert any(f"a chain of {sweeps} sweeps" in message for message, _, _ in told)

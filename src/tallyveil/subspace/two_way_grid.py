@@ -1,0 +1,227 @@
+"""The grid of a two-way table for look-ahead trials: found behind other constraints, and ordered.
+
+Problem. Look-ahead trials (`exact.look_ahead`) draw a table whose cells each belong to one row and one column. All rows
+and columns sum to zero. Some cells may be missing. Many systems of constraints are such a table, but do not look like
+one: margins with fixed cells, sums of groups of cells within rows, or all two-way margins of a three-way table in which
+one attribute has two levels.
+
+Steps. These changes keep the set of noise vectors that the constraints allow.
+1. A cell that is alone in a constraint is fixed at 0. It is left out.
+2. If one constraint's cells are all in another, larger constraint, they are left out of the larger one.
+3. If every other cell is in two constraints, the cells that are in one only are made a constraint. The other
+   constraints imply it, if step 4 finds a grid.
+4. If every cell is in two constraints, these are told apart as rows and columns by colouring: two constraints that
+   share a cell are of different kinds.
+5. If there is no such colouring, pairs are used: a constraint with two cells says that one is minus the other. One of
+   the two then stands for both, and the steps begin again.
+
+The order of the rows matters for the share of trials that succeed. The lowest cell of a column is decided by the rows
+above it. The rows are therefore put in order from the last to the first, each time one with the most cells in columns
+that have a cell already.
+
+Stopping rule. Step 5 ends when no pair is left. Then the constraints have another form.
+
+Worked case. In a table with 2 rows, 3 columns and 2 layers, all two-way margins are fixed. The constraint of row 1 and
+column 1 says that the cells of the two layers are z and -z. Layer 1 then is a two-way table with 2 rows and 3 columns.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from tallyveil.arrays import Bools, Integers
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.structure import StructureKind
+
+Members = dict[int, list[tuple[int, int]]]
+"""For each cell that stands for others and itself: their numbers and signs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoWayGrid:
+    """A two-way table of numbers, and the cells that each number decides.
+
+    Attributes:
+        moving: [r, c], whether there is a number at this place. The others are 0.
+        cells: int64 [n], cells of the table that a number decides.
+        places: int64 [n], row times c plus column of that number.
+        signs: int64 [n], 1 if the cell is that number, -1 if it is minus that number.
+    """
+
+    moving: Bools
+    cells: Integers
+    places: Integers
+    signs: Integers
+
+    def turned(self) -> "TwoWayGrid":
+        """The same table with rows as columns."""
+        n_rows, n_columns = self.moving.shape
+        order = row_order(self.moving.T)
+        rank = np.argsort(order)
+        places = rank[self.places % n_columns] * n_rows + self.places // n_columns
+        return TwoWayGrid(np.ascontiguousarray(self.moving.T[order]), self.cells, places, self.signs)
+
+
+def two_way_grid(lattice: Lattice) -> TwoWayGrid | None:
+    """The two-way table behind the constraints of a lattice, or None if they have another form.
+
+    The columns are the shorter side.
+    """
+    structure = lattice.structure
+    if structure.kind is StructureKind.TWO_WAY:
+        return _ordered(structure.grid, {cell: [(cell, 1)] for cell in structure.grid.ravel().tolist()})
+    matrix = lattice.system.matrix
+    if not np.all(matrix.data == 1):
+        return None
+    sets = [set(part.tolist()) for part in np.split(matrix.indices, matrix.indptr[1:-1])]
+    members: Members = {cell: [(cell, 1)] for cells in sets for cell in cells}
+    while True:
+        sets = _simplified(sets)
+        grid = _coloured(sets)
+        if grid is not None:
+            return _ordered(grid, members)
+        paired = _paired(sets, members)
+        if paired is None:
+            return None
+        sets = paired
+
+
+def _simplified(sets: list[set[int]]) -> list[set[int]]:
+    """The constraints without fixed cells, and without the cells of smaller constraints inside them."""
+    while True:
+        alone = {cell for cells in sets if len(cells) == 1 for cell in cells}
+        sets = [cells - alone for cells in sets]
+        smaller = _without_subsets([cells for cells in sets if cells])
+        if not alone and sum(map(len, smaller)) == sum(map(len, sets)):
+            return smaller
+        sets = smaller
+
+
+def _without_subsets(sets: list[set[int]]) -> list[set[int]]:
+    """The constraints in their order. From each, those before it by size that lie within it are taken away."""
+    kept: list[tuple[int, set[int]]] = []
+    with_cell: dict[int, list[set[int]]] = defaultdict(list)
+    for i in sorted(range(len(sets)), key=lambda i: len(sets[i])):
+        left = set(sets[i])
+        for cell in sorted(sets[i]):
+            for smaller in with_cell[cell]:
+                if cell in left and smaller <= left:
+                    left -= smaller
+        if left:
+            kept.append((i, left))
+            for cell in left:
+                with_cell[cell].append(left)
+    return [cells for _, cells in sorted(kept, key=lambda pair: pair[0])]
+
+
+def _coloured(sets: list[set[int]]) -> Integers | None:
+    """The grid [r, c] of cells, if the constraints can be told apart as rows and columns; -1 where there is none."""
+    of_cell: dict[int, list[int]] = defaultdict(list)
+    for i, cells in enumerate(sets):
+        for cell in cells:
+            of_cell[cell].append(i)
+    once = [cell for cell, found in of_cell.items() if len(found) == 1]
+    for cell in once:
+        of_cell[cell].append(len(sets))
+    if not of_cell or any(len(found) != 2 for found in of_cell.values()):
+        return None
+    side = _sides(of_cell)
+    if side is None:
+        return None
+    numbers = {
+        margin: i for kind in (0, 1) for i, margin in enumerate(sorted(m for m in side if side[m] == kind))
+    }
+    shape = [sum(1 for kind in side.values() if kind == wanted) for wanted in (0, 1)]
+    grid = np.full(shape, -1, dtype=np.int64)
+    for cell, (a, b) in of_cell.items():
+        row, column = (a, b) if side[a] == 0 else (b, a)
+        if grid[numbers[row], numbers[column]] >= 0:
+            return None
+        grid[numbers[row], numbers[column]] = cell
+    return grid
+
+
+def _sides(of_cell: dict[int, list[int]]) -> dict[int, int] | None:
+    """0 for rows and 1 for columns, by margin; None if margins cannot be told apart."""
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for a, b in of_cell.values():
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    side: dict[int, int] = {}
+    for start in sorted(neighbours):
+        if start in side:
+            continue
+        side[start] = 0
+        queue = [start]
+        while queue:
+            here = queue.pop()
+            for there in neighbours[here]:
+                if there not in side:
+                    side[there] = 1 - side[here]
+                    queue.append(there)
+                elif side[there] == side[here]:
+                    return None
+    return side
+
+
+def _paired(sets: list[set[int]], members: Members) -> list[set[int]] | None:
+    """The constraints after one cell of each pair stands for both; None if that is not possible. Changes `members`."""
+    minus: dict[int, int] = {}
+    taken: set[int] = set()
+    for cells in _pairs(sets):
+        if not cells & taken:
+            kept, other = sorted(cells)
+            minus[other] = kept
+            taken |= cells
+    if not minus:
+        return None
+    result = []
+    for cells in sets:
+        coefficients: dict[int, int] = defaultdict(int)
+        for cell in cells:
+            coefficients[minus.get(cell, cell)] += -1 if cell in minus else 1
+        values = {value for value in coefficients.values() if value}
+        if len(values) > 1:
+            return None
+        if values:
+            result.append({cell for cell, value in coefficients.items() if value})
+    for other, kept in minus.items():
+        members[kept] += [(cell, -sign) for cell, sign in members.pop(other)]
+    return result
+
+
+def _pairs(sets: list[set[int]]) -> list[set[int]]:
+    """The constraints with two cells, first those of the longest run. A run of them is likely to be one margin."""
+    runs = [list(run) for is_pair, run in groupby(sets, key=lambda cells: len(cells) == 2) if is_pair]
+    return [cells for run in sorted(runs, key=len, reverse=True) for cells in run]
+
+
+def _ordered(grid: Integers, members: Members) -> TwoWayGrid:
+    """The grid with the columns on the shorter side and its rows in a good order."""
+    side = grid if grid.shape[1] <= grid.shape[0] else grid.T
+    side = side[row_order(side >= 0)]
+    triples = [
+        (cell, place, sign)
+        for place, kept in enumerate(side.ravel().tolist())
+        if kept >= 0
+        for cell, sign in members[kept]
+    ]
+    cells, places, signs = np.array(triples, dtype=np.int64).T
+    return TwoWayGrid(np.ascontiguousarray(side >= 0), cells, places, signs)
+
+
+def row_order(moving: Bools) -> Integers:
+    """The rows from the first to the last, of which each has the most cells in the columns of those after it."""
+    totals = moving.sum(axis=1)
+    covered = np.zeros(moving.shape[1], dtype=np.bool_)
+    left = np.ones(moving.shape[0], dtype=np.bool_)
+    order: list[int] = []
+    while left.any():
+        score = np.where(left, (moving & covered).sum(axis=1) * (moving.shape[1] + 1) + totals, -1)
+        best = int(np.flatnonzero(score == score.max())[-1])
+        order.append(best)
+        left[best] = False
+        covered |= moving[best]
+    return np.array(order[::-1], dtype=np.int64)
