@@ -13,8 +13,9 @@ from tallyveil.execution.topdown import run as run_module
 from tallyveil.execution.topdown.before_spend import refuse_many_people
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.measurements.store import measurement_folder
+from tallyveil.release.tables import table_folder
 from tallyveil.storage import paths, write
-from tallyveil.storage.paths import file_name
 
 KEY = b"k" * 32
 
@@ -61,12 +62,11 @@ def test_names_that_look_alike_have_files_of_their_own(edit, small_release, tmp_
         small_release.write_text(small_release.read_text().replace(f"{old} =", f'"{new}" ='))
     out = tmp_path / "out"
     release(small_release, out)
-    for folder in ("measurements", "tables"):
+    for folder in (measurement_folder, table_folder):
         for level in ("Region", "A B", "A-B"):
             found = {}
             for query in ("age.home", "age*home"):
-                file = out / folder / level / file_name(query) / "part-00000.parquet"
-                found[query] = pl.read_parquet(file, glob=False)
+                found[query] = pl.read_parquet(folder(out, level, query) / "part-00000.parquet", glob=False)
             assert not found["age.home"].equals(found["age*home"])
     assert (out / "histogram" / "A-B.parquet").is_file()
     assert (out / "measurements" / "Region" / "age.home").is_dir()  # as ever for the query age*home

@@ -84,9 +84,13 @@ def test_microdata_are_the_finest_counts(outcome):
 
 
 def test_tables_hold_every_geounit_and_answer(outcome):
-    table = pl.read_parquet(outcome.path / "tables" / "*" / "age" / "*.parquet")
-    assert table.columns == ["geolevel", "geocode", "query", "answer", "count"]
+    tables = pl.read_parquet(outcome.path / "tables" / "**" / "*.parquet", hive_partitioning=True)
+    assert tables.columns == ["geocode", "age", "home", "count", "geolevel", "query"]
+    assert set(tables["query"]) == {"total", "age", "home"}
+    table = tables.filter(query="age")
     assert table.height == (2 + 8 + 48) * 3
+    assert set(table["age"]) == {"young", "middle", "old"}
+    assert set(table["home"]) == {None}
     persons = table.group_by("geolevel").agg(pl.col("count").sum())
     assert set(persons["count"]) == {outcome.manifest.body["sizes"]["records"]}
 

@@ -31,7 +31,7 @@ from tallyveil.plans.estimating import refuse_drawn_counts
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.universe.names import check_areas
+from tallyveil.universe.names import check_areas, check_table_name
 from tallyveil.universe.schema import Schema
 
 
@@ -68,9 +68,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         ),
         bounds=tuple(_bounds(item, schema, geography.geolevels, geolevels, folder) for item in file.bounds),
         estimation=estimation_of(file.estimation, strategy, schema, preset),
-        tables=tuple(
-            known_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)
-        ),
+        tables=tuple(_table(schema, name) for name in dict.fromkeys(file.outputs.tables)),
         measurements=file.outputs.measurements,
         microdata=file.outputs.microdata,
         spine=spine,
@@ -80,6 +78,12 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     )
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
     return plan
+
+
+def _table(schema: Schema, name: str) -> str:
+    """The name of a query with a table, after a check that the schema has it and that a folder can have its name."""
+    check_table_name(known_query(schema, name, "outputs.tables"), "query")
+    return name
 
 
 def _named_queries(file: ReleaseFile) -> Iterator[str]:

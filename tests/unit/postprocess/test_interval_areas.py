@@ -58,11 +58,11 @@ def test_families_of_one_name_must_be_the_same():
     (other,) = entity_families(SPINE, table(ward=list(reversed(WARDS))), None)
     (new,) = entity_families(SPINE, table(school=WARDS), None)
     released = (Area(own, is_entity=True, tabulated=True),)
-    assert with_given(released, [same]) == released
-    assert [area.family.name for area in with_given(released, [same, new])] == ["ward", "school"]
-    assert not with_given(released, [new])[1].tabulated
+    assert with_given(SPINE, released, [same]) == released
+    assert [area.family.name for area in with_given(SPINE, released, [same, new])] == ["ward", "school"]
+    assert not with_given(SPINE, released, [new])[1].tabulated
     with pytest.raises(GeographyError) as caught:
-        with_given(released, [other])
+        with_given(SPINE, released, [other])
     assert caught.value.code == "entity-table"
 
 
