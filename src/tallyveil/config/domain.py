@@ -57,6 +57,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     require_few_layers(schema, strategy)
     plan = ReleasePlan(
         name=file.release.name,
+        licence=file.release.licence,
+        citation=file.release.citation,
         schema=schema,
         records=_records(file, schema, folder),
         geography=geography,

@@ -18,6 +18,11 @@ class ReleaseTable(Table):
     """[release]: the name of the release."""
 
     name: PlainName = Field(description="Name of the release, shown in every output.")
+    licence: Name | None = Field(
+        default=None,
+        description='Licence of the published files, for datapackage.json: a name such as "CC-BY-4.0", or an address.',
+    )
+    citation: Name | None = Field(default=None, description="How to cite the release, for datapackage.json.")
 
 
 class RecordsTable(Table):

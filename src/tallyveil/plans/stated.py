@@ -72,6 +72,8 @@ _SPINE_PERHAPS: Final = {
 _PERHAPS: Final = {
     "subspace": [{"mechanism": str, "query": str, "geolevel": str, "budget": str}],
     "intervals": str,
+    "licence": str,
+    "citation": str,
     "spine": _SPINE,
     "entities": [str],
 }
@@ -186,6 +188,8 @@ def _read(plan: JsonObject) -> ReleasePlan:
         microdata=plan["microdata"],
         subspace=drawn_items(plan),
         intervals=None if intervals is None else parse_fraction(intervals, "intervals"),
+        licence=plan.get("licence"),
+        citation=plan.get("citation"),
     )
 
 

@@ -65,7 +65,7 @@ from tallyveil.release.intervals import (
     start_intervals,
 )
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest, stage_times
+from tallyveil.release.manifest import ListedFile, Manifest, stage_times
 from tallyveil.release.manifest_files import write_manifest, written_manifest
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
@@ -225,7 +225,8 @@ def _finish(
         "columns": list(BESIDE),
         "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
     }
-    whole = manifest_with_tables(root, work.release.manifest, exchanged, stated)
+    beside = [ListedFile(**file) for file in manifest["files"]]
+    whole = manifest_with_tables(root, work.release.manifest, exchanged, beside, stated)
     timed = {stage["stage"] for stage in stages}
     kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
     write_manifest(root, replace(whole, performance=kept + stage_times(stages)))

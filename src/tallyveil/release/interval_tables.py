@@ -5,7 +5,7 @@ written in a folder of their own, checked there, and then renamed into place, ta
 """
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -13,12 +13,13 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import StoreError
-from tallyveil.release.manifest import Manifest, listed_file
+from tallyveil.release.data_package import DATA_PACKAGE, data_package
+from tallyveil.release.manifest import ListedFile, Manifest, listed_file
 from tallyveil.release.tables import TABLES, has_zeros
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
-from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error, write_parquet
+from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error, write_json, write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
 BESIDE: Final = {
@@ -121,18 +122,33 @@ def exchange_tables(root: Path, staging: Path) -> set[str]:
 
 
 def manifest_with_tables(
-    root: Path, manifest: Manifest, exchanged: Collection[str], intervals: JsonObject
+    root: Path,
+    manifest: Manifest,
+    exchanged: Collection[str],
+    beside: Sequence[ListedFile],
+    intervals: JsonObject,
 ) -> Manifest:
-    """The release's manifest, once its tables have been exchanged.
+    """The release's manifest, once its tables have been exchanged, and `datapackage.json` anew.
 
     Args:
         root: Release folder.
         manifest: Before.
         exchanged: Folders of tables, from `exchange_tables`.
-        intervals: What it is to say of the intervals.
+        beside: The tables of `intervals/`, which have a manifest of their own.
+        intervals: What the release's manifest is to say of the intervals.
+    Raises:
+        StoreError: a file cannot be read, or `datapackage.json` cannot be written.
     """
-    kept = [file for file in manifest.files if file.path.rsplit("/", 1)[0] not in exchanged]
+    kept = [file for file in manifest.files if PurePosixPath(file.path).parent.as_posix() not in exchanged]
     paths = [path for folder in exchanged for path in (root / folder).glob("*.parquet")]
     new = [listed_file(root, path.relative_to(root).as_posix()) for path in paths]
-    files = tuple(sorted([*kept, *new], key=lambda file: PurePosixPath(file.path)))
-    return replace(manifest, files=files, body={**manifest.body, "intervals": intervals})
+    files = _in_order([*(file for file in kept if file.path != DATA_PACKAGE), *new])
+    body = manifest.body
+    content = data_package(root, body["plan"], manifest.run, manifest.warnings, [*files, *beside])
+    write_json(root / DATA_PACKAGE, content)
+    files = _in_order([*files, listed_file(root, DATA_PACKAGE)])
+    return replace(manifest, files=tuple(files), body={**body, "intervals": intervals})
+
+
+def _in_order(files: Iterable[ListedFile]) -> list[ListedFile]:
+    return sorted(files, key=lambda file: PurePosixPath(file.path))

@@ -31,6 +31,7 @@ from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
+from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
 from tallyveil.release.estimated import require_own_kind
@@ -238,6 +239,7 @@ class _Release:
         if self.measuring_alone:
             return self._stated(run)
         estimated = self.estimation.release(run)
+        write_package(run, self.plan.to_mapping())
         return {**self._stated(run), "sizes": estimated.sizes, "solver": estimated.solver}
 
     def check(self, run: Run) -> list[str]:
