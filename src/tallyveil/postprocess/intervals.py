@@ -134,7 +134,7 @@ def make_intervals(
         release = open_release(root, in_run=in_run)
         refuse_partial_measurements(release)
         if in_tables:
-            refuse_earlier_tables(root)
+            refuse_earlier_tables(root, "Leave them as they are with --leave-tables")
         told = observer or SilentObserver()
         watch, threads = Stopwatch(told), workers or usable_cores()
         groups = _asked(release, tables)

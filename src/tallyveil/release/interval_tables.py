@@ -38,17 +38,20 @@ def table_with_intervals(rows: pl.DataFrame, group: QueryGroup) -> pl.DataFrame:
     return rows if has_zeros(group) else rows.filter(pl.col("count") > 0)
 
 
-def refuse_earlier_tables(root: Path) -> None:
-    """Refuse tables of an earlier version, which cannot be stacked with those that intervals would make.
+def refuse_earlier_tables(root: Path, otherwise: str) -> None:
+    """Refuse tables of an earlier version, which have one label for each answer and no columns for attributes.
 
+    Args:
+        root: Release folder.
+        otherwise: What can be done with these tables, as the beginning of a sentence.
     Raises:
         StoreError: the release has such tables.
     """
     if any(not path.parent.name.startswith("query=") for path in (root / TABLES).rglob("*.parquet")):
         raise StoreError(
             f"the tables of {root} were written by an earlier version of Tallyveil, with one label for each answer. "
-            "Leave them as they are with --leave-tables, or make the same release with tables of today's form from its "
-            "measurements: `tallyveil estimate` spends nothing.",
+            f"{otherwise}, or make the same release with tables of today's form from its measurements: `tallyveil "
+            "estimate` spends nothing.",
             code="tables-format",
         )
 

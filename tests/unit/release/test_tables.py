@@ -150,12 +150,12 @@ def test_tables_are_exchanged_and_others_have_empty_columns(tmp_path):
 
 def test_tables_of_an_earlier_version_are_refused(tmp_path):
     made_tables(tmp_path)
-    refuse_earlier_tables(tmp_path)
+    refuse_earlier_tables(tmp_path, "Leave them")
     earlier = tmp_path / "tables" / "Block" / "total"
     earlier.mkdir(parents=True)
     pl.DataFrame({"answer": ["total"]}).write_parquet(earlier / "part-00000.parquet")
-    with pytest.raises(StoreError, match="`tallyveil estimate` spends nothing") as caught:
-        refuse_earlier_tables(tmp_path)
+    with pytest.raises(StoreError, match="Leave them, or make the same release") as caught:
+        refuse_earlier_tables(tmp_path, "Leave them")
     assert caught.value.code == "tables-format"
 
 
