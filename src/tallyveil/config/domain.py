@@ -120,6 +120,7 @@ def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:
         geolevels=tuple(table.geolevels),
         prefix_lengths=tuple(table.prefix_lengths) if table.prefix_lengths is not None else None,
         parent_columns=tuple(table.parent_columns) if table.parent_columns is not None else None,
+        names=None if table.names is None else folder / table.names,
     )
 
 

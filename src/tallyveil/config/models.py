@@ -50,6 +50,11 @@ class GeographyTable(Table):
     parent_columns: list[Name] | None = Field(
         default=None, description="Column of the geocode at each geolevel except the finest."
     )
+    names: Name | None = Field(
+        default=None,
+        description="Parquet or CSV file with the text columns geolevel (or family of entities), geocode and name. The "
+        "release publishes the names.",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

@@ -21,7 +21,7 @@ from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
 
-OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals", "licence", "citation")
+OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals", "licence", "citation", "names")
 """Keys of a plan's mapping that describe what is written, not what is measured."""
 
 
@@ -166,6 +166,7 @@ class ReleasePlan:
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
             **({} if self.licence is None else {"licence": self.licence}),
             **({} if self.citation is None else {"citation": self.citation}),
+            **({} if self.geography.names is None else {"names": True}),
         }
         if self.spine is not None:
             mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}

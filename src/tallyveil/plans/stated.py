@@ -74,6 +74,7 @@ _PERHAPS: Final = {
     "intervals": str,
     "licence": str,
     "citation": str,
+    "names": bool,
     "spine": _SPINE,
     "entities": [str],
 }
@@ -172,7 +173,7 @@ def _read(plan: JsonObject) -> ReleasePlan:
         records=RecordsInput(
             Path(), records["geocode"], records.get("count"), tuple(records["columns"].items())
         ),
-        geography=GeographyInput(Path(), "", geolevels, None, None),
+        geography=GeographyInput(Path(), "", geolevels, None, None, Path() if "names" in plan else None),
         # The estimator adds up in the order of the queries, so this order must be the one of the release plan.
         strategy=strategy_of_plan(plan, {level: tuple(plan["query_shares"][level]) for level in geolevels}),
         declared=parse_fraction(plan["declared"], "declared"),

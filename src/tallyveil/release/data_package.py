@@ -32,7 +32,9 @@ NUMBERS: Final = {
 """Columns that hold numbers of records, with their titles."""
 
 WORDS: Final = {
+    "geolevel": "Geolevel, or family of entities",
     "geocode": "Geocode of the geounit, or name of the entity",
+    "name": "Name of the geounit or entity",
     "query": "Query",
     "answer": "Answer of the query",
     "label": "What the answer counts",

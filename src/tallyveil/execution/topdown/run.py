@@ -43,7 +43,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.json_files import JsonObject, digest_of
 
 STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")
 """Stages before the spend, as the manifest lists them."""
@@ -287,9 +287,11 @@ class _Release:
         return run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
 
     def _published_digest(self) -> bytes:
-        """Digest of the plan and of the areas off the spine. These areas change what is written, but not the noise."""
-        families = [family.digest() for family in self.hierarchies.families]
-        return binding_of(self.plan.digest(), *families) if families else self.plan.digest()
+        """Digest of the plan, of the areas off the spine, and of names. They change what is written, not the noise."""
+        besides = [family.digest() for family in self.hierarchies.families]
+        if self.hierarchies.names is not None:
+            besides.append(digest_of(self.hierarchies.names.to_dict(as_series=False)))
+        return binding_of(self.plan.digest(), *besides) if besides else self.plan.digest()
 
     def _stated(self, run: Run) -> JsonObject:
         """The part of the manifest that describes the plan and the inputs."""
