@@ -10,7 +10,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import collect, scan_parquet
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.query_group import Factor, QueryGroup
 
 
 def enum_column(name: str, words: Sequence[str], codes: np.ndarray) -> pl.Series:
@@ -25,12 +25,13 @@ def label_columns(group: QueryGroup, answers: Integers) -> list[pl.Series]:
     also of other releases, then have the same types.
     """
     places = np.unravel_index(answers, group.shape)
-    return [
-        pl.Series(factor.attribute, [None] if factor.name is None else factor.labels, dtype=pl.String).gather(
-            place
-        )
-        for factor, place in zip(group.factors, places, strict=True)
-    ]
+    return [_labels(factor, place) for factor, place in zip(group.factors, places, strict=True)]
+
+
+def _labels(factor: Factor, groups: Integers) -> pl.Series:
+    if factor.name is None:
+        return pl.Series(factor.attribute, [None], dtype=pl.String).new_from_index(0, len(groups))
+    return pl.Series(factor.attribute, factor.labels, dtype=pl.String).gather(groups)
 
 
 def answer_expression(group: QueryGroup) -> pl.Expr:
