@@ -63,6 +63,7 @@ def test_every_file_is_described(plan, tmp_path):
     fields = {field["name"]: field for field in table["schema"]["fields"]}
     assert fields["age"]["constraints"] == {"required": True, "enum": ["young", "middle", "old"]}
     assert "constraints" not in fields["home"]
+    assert fields["home"]["title"] == "home"
     assert fields["count"]["unit"] == plan.schema.unit.many
     people = {field["name"]: field for field in files["histogram/Town.parquet"]["schema"]["fields"]}
     assert people["home"]["constraints"]["enum"] == list(plan.schema.attribute("home").levels)

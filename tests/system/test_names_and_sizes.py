@@ -46,6 +46,32 @@ def test_a_name_that_is_no_file_name_is_refused(edit, tmp_path, place, bad):
 
 @pytest.mark.parametrize(
     ("old", "new"),
+    [
+        ('"Region"', '"2020"'),
+        ('"Town"', '"NULL"'),
+        ('"age"', '"estimate"'),
+        ('"home"', '"GEOLEVEL"'),
+        ('"Region"', f'"{"町" * 30}"'),
+    ],
+)
+def test_names_that_readers_of_tables_would_mistake_are_refused(edit, tmp_path, old, new):
+    before = files_below(tmp_path)
+    path = edit(old, new)
+    with pytest.raises(SchemaError) as refused:
+        release(path, tmp_path / "out")
+    assert refused.value.code == "bad-name"
+    assert files_below(tmp_path) == before
+
+
+def test_a_table_of_a_query_that_looks_like_a_number_is_refused(edit):
+    recode = '[[schema.recodes]]\nname = "65"\nattribute = "age"\ngroups = { old = ["old"] }\n'
+    load_plan(edit("[[schema.structural_zeros]]", recode + "[[schema.structural_zeros]]"))
+    with pytest.raises(SchemaError, match="query name '65' looks like a number"):
+        load_plan(edit('tables = ["total"', 'tables = ["65", "total"'))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
     [('"home"', '"AGE"'), ('"Town"', '"REGION"'), ('name = "grown"', 'name = "Total"')],
 )
 def test_names_that_differ_in_case_alone_are_refused(edit, tmp_path, old, new):

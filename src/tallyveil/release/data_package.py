@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from tallyveil.release.geography import GEOGRAPHY
+from tallyveil.release.histograms import HISTOGRAM, MICRODATA
 from tallyveil.release.manifest import ListedFile
 from tallyveil.release.tables import TABLES
 from tallyveil.storage.json_files import JsonObject
@@ -97,30 +99,36 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
     tags = published_tags(root / file.path)
     about = {name: tags[f"tallyveil.{name}"] for name in ("geolevel", "query") if f"tallyveil.{name}" in tags}
     described = {**common, "mediatype": "application/vnd.apache.parquet", **about}
-    labels = _labels(schema, about.get("query") if path.parts[0] in (TABLES, "intervals") else None)
+    labels = _labels(schema, path.parts[0], about.get("query"))
     columns = published_schema(root / file.path)
-    fields = [_field(name, kind, labels.get(name), units) for name, kind in columns.items()]
+    own = {*labels, *(columns if file.path == GEOGRAPHY else ())}  # names that people chose
+    fields = [
+        {
+            "name": name,
+            "type": _type(kind),
+            **({"title": name} if name in own else _meaning(name, units)),
+            **({"constraints": {"required": True, "enum": list(labels[name])}} if labels.get(name) else {}),
+        }
+        for name, kind in columns.items()
+    ]
     return {**described, "schema": {"fields": fields}}
 
 
-def _labels(schema: Schema, query: str | None) -> dict[str, tuple[str, ...] | None]:
-    """The labels that the column of each attribute may have: levels, or those of a query; none if it is summed out."""
-    if query is None:
+def _labels(schema: Schema, folder: str, query: str | None) -> dict[str, tuple[str, ...]]:
+    """The labels that the column of each attribute may have in the files of a folder; none if it is summed out."""
+    if folder in (HISTOGRAM, MICRODATA):
         return {attribute.name: attribute.levels for attribute in schema.attributes}
+    if folder not in (TABLES, "intervals") or query is None:
+        return {}
     factors = schema.query(query).factors
-    return {factor.attribute: None if factor.name is None else factor.labels for factor in factors}
+    return {factor.attribute: () if factor.name is None else factor.labels for factor in factors}
 
 
-def _field(name: str, kind: pl.DataType, labels: tuple[str, ...] | None, units: str) -> JsonObject:
-    """A column: its name, type, title, unit and labels."""
-    title = {**NUMBERS, **WORDS}.get(name, name).format(units=units)
-    return {
-        "name": name,
-        "type": _type(kind),
-        "title": title,
-        **({"unit": units} if name in NUMBERS else {}),
-        **({} if labels is None else {"constraints": {"required": True, "enum": list(labels)}}),
-    }
+def _meaning(name: str, units: str) -> JsonObject:
+    """Title and unit of a column whose name has the same meaning in every release."""
+    if name in NUMBERS:
+        return {"title": NUMBERS[name].format(units=units), "unit": units}
+    return {"title": WORDS[name].format(units=units) if name in WORDS else name}
 
 
 def _type(kind: pl.DataType) -> str:

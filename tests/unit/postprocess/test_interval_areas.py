@@ -66,6 +66,16 @@ def test_families_of_one_name_must_be_the_same():
     assert caught.value.code == "entity-table"
 
 
+def test_families_are_not_called_like_geolevels():
+    """Intervals of both are in folders of the same kind."""
+    (same,) = entity_families(SPINE, table(Block=WARDS), None)
+    with pytest.raises(GeographyError, match="a geolevel of that name"):
+        with_given(SPINE, (), [same])
+    (alike,) = entity_families(SPINE, table(block=WARDS), None)
+    with pytest.raises(SchemaError, match="differ only in upper and lower case"):
+        with_given(SPINE, (), [alike])
+
+
 @pytest.mark.parametrize("at_once", [1, 4, 1 << 20])
 def test_counts_of_areas_are_sums(monkeypatch, at_once):
     monkeypatch.setattr(interval_areas, "FINEST_AT_ONCE", at_once)
