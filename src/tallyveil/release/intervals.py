@@ -41,7 +41,7 @@ INTERVALS = "intervals"
 INTERVALS_MANIFEST = "manifest.json"
 README = "README.txt"
 AGAIN = "Remove that folder and make the intervals again with `tallyveil intervals`."
-ROWS_PER_PART = 1 << 22
+ROWS_PER_PART = 1 << 21
 DECIMALS = 6
 """Of estimates and standard errors: far below a person, and the same whatever the order of sums of floats."""
 

@@ -26,7 +26,7 @@ from tallyveil.universe.counts import PublicCounts, row_ranges, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 
 TABLES = "tables"
-ROWS_PER_PART = 1 << 22
+ROWS_PER_PART = 1 << 21
 ANSWERS_WITH_ZEROS = 16
 """Most answers a query may have for its tables to hold the zeros, too."""
 
@@ -84,21 +84,26 @@ def write_table(
     Yields:
         Rows (where zeros are left out, counts above zero) dealt with after each part; `table_size` in all.
     """
-    level = spine.level_index(counts.geolevel)
+    codes = spine.geocodes[spine.level_index(counts.geolevel)].text
     folder = table_folder(root, counts.geolevel, group.name)
     tags = {**metadata, **table_tags(counts.geolevel, group)}
     for part, (start, stop) in enumerate(_parts(counts, group)):
-        rows, answers, persons = table_rows(counts, group, start, stop)
-        frame = pl.DataFrame(
-            [
-                spine.geocodes[level].text.gather(start + rows).alias("geocode"),
-                *label_columns(group, answers),
-                pl.Series("count", persons),
-            ]
-        )
-        write_parquet(folder / f"part-{part:05d}.parquet", frame, tags)
+        # No name holds the frame of a part while the next one is made: parts of a country are large.
+        write_parquet(folder / f"part-{part:05d}.parquet", _frame(counts, group, codes, start, stop), tags)
         done = counts.offsets[stop] - counts.offsets[start]
-        yield len(rows) if has_zeros(group) else int(done) * group.sensitivity
+        yield (stop - start) * group.size if has_zeros(group) else int(done) * group.sensitivity
+
+
+def _frame(counts: PublicCounts, group: QueryGroup, codes: pl.Series, start: int, stop: int) -> pl.DataFrame:
+    """The rows of a table for geounits start..stop."""
+    rows, answers, persons = table_rows(counts, group, start, stop)
+    return pl.DataFrame(
+        [
+            codes.gather(start + rows).alias("geocode"),
+            *label_columns(group, answers),
+            pl.Series("count", persons),
+        ]
+    )
 
 
 def _parts(counts: PublicCounts, group: QueryGroup) -> Iterator[tuple[int, int]]:
