@@ -85,6 +85,16 @@ def test_it_follows_the_tables_when_intervals_are_made(plan, tmp_path):
     assert read_manifest(root).digests["datapackage.json"] == file_digest(root / "datapackage.json")
 
 
+def test_files_that_were_removed_are_no_obstacle(plan, tmp_path):
+    root = tmp_path / "out"
+    run_release(plan, root, test_key=bytes(32), workers=1)
+    removed = "microdata/part-00000.parquet"
+    (root / removed).unlink()
+    make_intervals(root, tables=["age"], workers=1)
+    content = json.loads((root / "datapackage.json").read_text())
+    assert "schema" not in next(item for item in content["resources"] if item["path"] == removed)
+
+
 def test_measuring_and_estimating_apart_describes_the_same(plan, tmp_path):
     run_release(plan, tmp_path / "whole", test_key=bytes(32), workers=1)
     measure_release(plan, tmp_path / "measured", test_key=bytes(32))

@@ -1,6 +1,7 @@
 """Releases whose tables an earlier version wrote are reported and evaluated; new intervals say what to do."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +14,8 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.release.columns import answer_expression, enum_column
+from tallyveil.release.manifest import listed_file
+from tallyveil.release.manifest_files import read_manifest, write_manifest
 from tallyveil.release.tables import table_folder
 from tallyveil.report import write_report
 from tallyveil.storage.outputs import remove
@@ -52,6 +55,10 @@ def earlier(small_release, tmp_path):
             for query in plan.tables:
                 as_before(root, plan.schema, kind, area, query)
             remove(root / kind / f"geolevel={area}")
+    manifest = read_manifest(root)
+    kept = [file.path for file in manifest.files if not file.path.startswith("tables/")]
+    made = [path.relative_to(root).as_posix() for path in (root / "tables").rglob("*.parquet")]
+    write_manifest(root, replace(manifest, files=tuple(listed_file(root, path) for path in [*kept, *made])))
     return root
 
 

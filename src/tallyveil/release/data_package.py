@@ -56,7 +56,7 @@ def data_package(
         plan: Content of `plan.json`.
         run: Public name of the run.
         warnings: What must be said wherever the release is shown.
-        files: The files to describe. All of them are in the folder.
+        files: The files to describe. One that somebody has removed since it was listed has no columns.
     Raises:
         StoreError: a file cannot be read.
     """
@@ -94,7 +94,7 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
         "bytes": file.bytes,
         "hash": f"sha256:{file.sha256}",
     }
-    if path.suffix != ".parquet":
+    if path.suffix != ".parquet" or not (root / file.path).is_file():
         return common
     tags = published_tags(root / file.path)
     about = {name: tags[f"tallyveil.{name}"] for name in ("geolevel", "query") if f"tallyveil.{name}" in tags}
