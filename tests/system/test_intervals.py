@@ -23,7 +23,7 @@ from tallyveil.postprocess.interval_model import open_release, plan_model, relea
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.report import write_report
 
-COLUMNS = ["geocode", "answer", "published", "estimate", "standard_error", "lower", "upper"]
+COLUMNS = ["geocode", "age", "home", "count", "estimate", "standard_error", "lower", "upper"]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def write_entities(run: Path, path: Path) -> pl.DataFrame:
     """A table of entities: wards that cross towns, and the regions, which are geounits."""
     codes = pl.read_parquet(run / "geography.parquet")["Block"]
     wards = [None if i % 5 == 4 else f"ward {i % 3}" for i in range(len(codes))]
-    frame = pl.DataFrame({"geocode": codes, "ward": wards, "region": codes.str.head(1), "area": 1.5})
+    frame = pl.DataFrame({"geocode": codes, "ward": wards, "regions": codes.str.head(1), "area": 1.5})
     frame.write_parquet(path)
     return frame
 
@@ -52,12 +52,12 @@ def test_every_published_count_gets_an_interval(run, command, tmp_path):
     assert "published outside" in said
     assert "privacy noise only" in said
     for level, query, rows in (("Region", "age", 6), ("Town", "total", 8), ("Block", "home", 96)):
-        path = run / "intervals" / level / query / "part-00000.parquet"
+        path = run / "intervals" / f"geolevel={level}" / f"query={query}" / "part-00000.parquet"
         frame = pl.read_parquet(path)
         assert frame.columns == COLUMNS
         assert frame.height == rows
-        published = pl.read_parquet(run / "tables" / level / query / "*.parquet")
-        assert frame["published"].to_list() == published["count"].to_list()
+        published = pl.read_parquet(run / "tables" / f"geolevel={level}" / f"query={query}" / "*.parquet")
+        assert frame["count"].to_list() == published["count"].to_list()
         assert frame["geocode"].to_list() == published["geocode"].to_list()
         assert (frame["lower"] <= frame["upper"]).all()
         assert (frame["lower"] >= 0).all()
@@ -65,21 +65,23 @@ def test_every_published_count_gets_an_interval(run, command, tmp_path):
         assert "errors of the count itself" in tags["tallyveil.covers"]
         assert tags["tallyveil.level"] == "0.95"
     # the invariant is exact; entities that are geounits are those geounits; estimates add up
-    exact = pl.read_parquet(run / "intervals/Region/total/*.parquet")
+    exact = pl.read_parquet(run / "intervals/geolevel=Region/query=total/*.parquet")
     assert exact["standard_error"].to_list() == [0.0, 0.0]
-    assert exact["lower"].to_list() == exact["upper"].to_list() == exact["published"].to_list()
-    ages = pl.read_parquet(run / "intervals/Region/age/*.parquet").drop("geocode")
-    same = pl.read_parquet(run / "intervals/entities/region/age/*.parquet").drop("entity")
+    assert exact["lower"].to_list() == exact["upper"].to_list() == exact["count"].to_list()
+    ages = pl.read_parquet(run / "intervals/geolevel=Region/query=age/*.parquet").drop("geocode")
+    same = pl.read_parquet(run / "intervals/geolevel=regions/query=age/*.parquet").drop("geocode")
     assert ages.equals(same)
-    blocks = pl.read_parquet(run / "intervals/Block/age/*.parquet").join(entities, on="geocode")
-    wards = pl.read_parquet(run / "intervals/entities/ward/age/*.parquet")
+    blocks = pl.read_parquet(run / "intervals/geolevel=Block/query=age/*.parquet").join(
+        entities, on="geocode"
+    )
+    wards = pl.read_parquet(run / "intervals/geolevel=ward/query=age/*.parquet")
     for ward in ("ward 0", "ward 1", "ward 2"):
-        for what in ("published", "estimate"):
-            summed = blocks.filter(ward=ward).group_by("answer", maintain_order=True).agg(pl.col(what).sum())
-            np.testing.assert_allclose(summed[what], wards.filter(entity=ward)[what], atol=1e-4)
+        for what in ("count", "estimate"):
+            summed = blocks.filter(ward=ward).group_by("age", maintain_order=True).agg(pl.col(what).sum())
+            np.testing.assert_allclose(summed[what], wards.filter(geocode=ward)[what], atol=1e-4)
     manifest = json.loads((run / "intervals/manifest.json").read_text())
     assert manifest["bounds_used"] == ["barracks"]
-    assert {item["area"] for item in manifest["compared"]} == {"Region", "Town", "Block", "ward", "region"}
+    assert {item["area"] for item in manifest["compared"]} == {"Region", "Town", "Block", "ward", "regions"}
     assert all((run / item["path"]).stat().st_size == item["bytes"] for item in manifest["files"])
     assert "privacy noise" in (run / "intervals/README.txt").read_text()
     assert 'id="uncertainty"' in (run / "report.html").read_text()
@@ -103,28 +105,28 @@ def test_interrupted_intervals_leave_the_earlier_ones(run, killed_at, at):
     assert killed_at(at, lambda: make_intervals(run, workers=1), before=True)
     assert contents(run / "intervals") == before
     make_intervals(run, workers=1)
-    assert (run / "intervals/Block/age/part-00000.parquet").exists()
+    assert (run / "intervals/geolevel=Block/query=age/part-00000.parquet").exists()
     assert not (run / "intervals.partial").exists()
 
 
 def test_a_query_that_was_not_measured_and_another_level(run):
     narrow = make_intervals(run, tables=["home"], level=0.5, workers=1).manifest
     assert narrow["level"] == 0.5
-    low = pl.read_parquet(run / "intervals/Town/home/*.parquet")
+    low = pl.read_parquet(run / "intervals/geolevel=Town/query=home/*.parquet")
     make_intervals(run, tables=["home"], level=0.99, workers=1)
-    high = pl.read_parquet(run / "intervals/Town/home/*.parquet")
+    high = pl.read_parquet(run / "intervals/geolevel=Town/query=home/*.parquet")
     assert ((high["upper"] - high["lower"]) >= (low["upper"] - low["lower"])).all()
     assert high["estimate"].equals(low["estimate"])
-    assert not (run / "intervals/Town/total").exists()
+    assert not (run / "intervals/geolevel=Town/query=total").exists()
 
 
 def test_all_intervals_of_a_table_at_once(run, command, tmp_path):
     make_intervals(run, tables=["age"], workers=1)
-    single = pl.read_parquet(run / "intervals/Block/age/*.parquet")
+    single = pl.read_parquet(run / "intervals/geolevel=Block/query=age/*.parquet")
     said = command("intervals", run, "--tables", "age", "--simultaneous")
     assert "all intervals of a table contain their counts" in said
-    joint = pl.read_parquet(run / "intervals/Block/age/*.parquet")
-    assert joint.select("published", "estimate").equals(single.select("published", "estimate"))
+    joint = pl.read_parquet(run / "intervals/geolevel=Block/query=age/*.parquet")
+    assert joint.select("count", "estimate").equals(single.select("count", "estimate"))
     assert (joint["lower"] <= single["lower"]).all()
     quantile = ndtri(1 - 0.025 / joint.height)
     large = joint.filter(
@@ -147,9 +149,9 @@ def test_all_intervals_of_a_table_at_once(run, command, tmp_path):
 
 def test_public_bounds_make_intervals_shorter(run):
     make_intervals(run, tables=["home"], workers=1)
-    with_bounds = pl.read_parquet(run / "intervals/Block/home/*.parquet")["standard_error"]
+    with_bounds = pl.read_parquet(run / "intervals/geolevel=Block/query=home/*.parquet")["standard_error"]
     manifest = make_intervals(run, tables=["home"], with_bounds=False, workers=1).manifest
-    without = pl.read_parquet(run / "intervals/Block/home/*.parquet")["standard_error"]
+    without = pl.read_parquet(run / "intervals/geolevel=Block/query=home/*.parquet")["standard_error"]
     assert manifest["bounds_left_out"] == ["barracks"]
     assert (without >= with_bounds).all()
     assert (without > with_bounds).sum() > 40
@@ -179,10 +181,10 @@ def test_a_district_needs_no_measurements(run, command, tmp_path):
     record = json.loads(command("intervals", run, "--district", district, "--json"))
     assert record["finest_geounits"] == 12
     line = next(one for one in record["answers"] if one["query"] == "total")
-    blocks = pl.read_parquet(run / "intervals/Block/total/*.parquet").filter(
+    blocks = pl.read_parquet(run / "intervals/geolevel=Block/query=total/*.parquet").filter(
         pl.col("geocode").is_in(codes[1::4].implode())
     )
-    assert line["published"] == blocks["published"].sum()
+    assert line["published"] == blocks["count"].sum()
     assert line["estimate"] == pytest.approx(blocks["estimate"].sum(), abs=1e-5)
     assert line["lower"] <= line["estimate"] <= line["upper"]
     # neighbours share noise: the standard error is not that of independent blocks
@@ -190,7 +192,7 @@ def test_a_district_needs_no_measurements(run, command, tmp_path):
     assert "District of 12" in command("intervals", run, "--district", district, "--tables", "age")
     # a whole town is the town
     town = district_answers(run, codes.filter(codes.str.head(3) == "P01"), tables=["age"])
-    own = pl.read_parquet(run / "intervals/Town/age/*.parquet").filter(geocode="P01")
+    own = pl.read_parquet(run / "intervals/geolevel=Town/query=age/*.parquet").filter(geocode="P01")
     assert [one.standard_error for one in town.answers] == pytest.approx(own["standard_error"].to_list())
     assert [one.lower for one in town.answers] == own["lower"].to_list()
     # without intervals/ there are standard errors alone

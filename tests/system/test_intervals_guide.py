@@ -51,6 +51,6 @@ def test_guide(release):
     exec(compile(example, str(GUIDE), "exec"), names)
     one, other, difference = names["variances"][:, 0]
     assert difference == pytest.approx(one + other - 2 * names["shared"][0, 0])
-    written = pl.read_parquet("release/intervals/Tract/total/*.parquet")
+    written = pl.read_parquet("release/intervals/geolevel=Tract/query=total/*.parquet")
     assert written["estimate"].to_list() == pytest.approx(names["tracts"].estimates[:, 0], abs=1e-5)
     assert names["difference"].low[0, 0] < names["difference"].high[0, 0]

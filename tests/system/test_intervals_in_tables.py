@@ -22,7 +22,7 @@ from tallyveil.report import write_report
 from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.write import file_digest
 
-PLAIN = ["geolevel", "geocode", "query", "answer", "count"]
+PLAIN = ["geocode", "age", "home", "count"]
 BESIDE = ["estimate", "standard_error", "lower", "upper"]
 SPINE = """
 [spine]
@@ -98,7 +98,7 @@ def test_tables_keep_their_rows_and_gain_intervals(run):
         area, query = name.split("/")[1:]
         same = pl.read_parquet(run / "intervals" / area / query / "*.parquet").select(BESIDE)
         assert frame.select(BESIDE).equals(same)
-    tags = pl.read_parquet_metadata(run / "tables/Town/age/part-00000.parquet")
+    tags = pl.read_parquet_metadata(run / "tables/geolevel=Town/query=age/part-00000.parquet")
     assert tags["tallyveil.zeros"] == "included"
     assert tags["tallyveil.level"] == "0.95"
     assert "privacy noise only" in tags["tallyveil.covers"]
@@ -118,10 +118,10 @@ def test_zeros_left_out_stay_left_out(edit, tmp_path, monkeypatch):
     make_intervals(tmp_path / "out", workers=1)
     after = tables(tmp_path / "out")
     assert all(after[name].select(PLAIN).equals(frame) for name, frame in before.items())
-    cells = after["tables/Block/age.home"]
+    cells = after["tables/geolevel=Block/query=age%2Ahome"]
     assert cells["count"].min() > 0
-    all_cells = pl.read_parquet(tmp_path / "out/intervals/Block/age.home/*.parquet")
-    assert cells.select(BESIDE).equals(all_cells.filter(pl.col("published") > 0).select(BESIDE))
+    all_cells = pl.read_parquet(tmp_path / "out/intervals/geolevel=Block/query=age%2Ahome/*.parquet")
+    assert cells.select(BESIDE).equals(all_cells.filter(pl.col("count") > 0).select(BESIDE))
 
 
 def test_only_tables_asked_for_have_intervals(run):
@@ -130,10 +130,13 @@ def test_only_tables_asked_for_have_intervals(run):
     make_intervals(run, tables=["home", "grown"], level=0.5, workers=1)
     after = tables(run)
     for name, frame in after.items():
-        assert frame.columns == (PLAIN + BESIDE if name.endswith("home") else PLAIN)
+        assert frame.columns == PLAIN + BESIDE
         assert frame.select(PLAIN).equals(before[name])
+        empty = 0 if name.endswith("home") else frame.height
+        assert frame["lower"].null_count() == frame["standard_error"].null_count() == empty
     tags = [
-        pl.read_parquet_metadata(run / f"tables/Town/{name}/part-00000.parquet") for name in ("home", "age")
+        pl.read_parquet_metadata(run / f"tables/geolevel=Town/query={name}/part-00000.parquet")
+        for name in ("home", "age")
     ]
     assert tags[0]["tallyveil.level"] == "0.5"
     assert "tallyveil.level" not in tags[1]
@@ -182,9 +185,7 @@ def test_a_table_that_does_not_hold_the_counts_is_not_published(run, monkeypatch
     before = contents(run)
     monkeypatch.setattr(
         "tallyveil.release.intervals.table_with_intervals",
-        lambda rows, area, group: pl.DataFrame(
-            {"geocode": rows[:, 0], "answer": rows["answer"], "count": rows["published"] + 1}
-        ),
+        lambda rows, group: rows.with_columns(pl.col("count") + 1),
     )
     with pytest.raises(SolverError, match="table total agrees"):
         make_intervals(run, workers=1)
@@ -196,7 +197,11 @@ def test_areas_off_the_spine_have_intervals_like_all_others(spine_release, tmp_p
     plan = load_plan(spine_release)
     out = run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1).path
     before = tables(out)
-    assert {"tables/Town/age", "tables/place/age", "tables/Region_Part/age"} <= set(before)
+    assert {
+        "tables/geolevel=Town/query=age",
+        "tables/geolevel=place/query=age",
+        "tables/geolevel=Region_Part/query=age",
+    } <= set(before)
     manifest = make_intervals(out, workers=1).manifest
     after = tables(out)
     for name, frame in after.items():
@@ -208,7 +213,7 @@ def test_areas_off_the_spine_have_intervals_like_all_others(spine_release, tmp_p
     spine = read_hierarchies(plan).spine
     codes = spine.geocodes[-1].text
     town = district_answers(out, codes.filter(codes.str.head(3) == "P01"), tables=["age"])
-    own = after["tables/Town/age"].filter(geocode="P01")
+    own = after["tables/geolevel=Town/query=age"].filter(geocode="P01")
     np.testing.assert_allclose([one.standard_error for one in town.answers], own["standard_error"], atol=1e-5)
     np.testing.assert_allclose([one.estimate for one in town.answers], own["estimate"], atol=1e-4)
     assert [one.lower for one in town.answers] == own["lower"].to_list()
@@ -217,7 +222,7 @@ def test_areas_off_the_spine_have_intervals_like_all_others(spine_release, tmp_p
     for area in ("Town", "place", "Region_Part"):
         found = next(item for item in planned if (item.area, item.query) == (area, "age"))
         np.testing.assert_allclose(
-            found.deviations.ravel(), after[f"tables/{area}/age"]["standard_error"], atol=2e-6
+            found.deviations.ravel(), after[f"tables/geolevel={area}/query=age"]["standard_error"], atol=2e-6
         )
     assert 'id="uncertainty"' in write_report(out).read_text()
 
@@ -309,13 +314,13 @@ def test_laplace_noise_has_estimates_and_standard_errors(edit, tmp_path, command
     manifest = json.loads((outcome.path / "intervals" / "manifest.json").read_text())
     assert manifest["kind"] == "none"
     assert "discrete Laplace" in manifest["covers"]
-    table = pl.read_parquet(outcome.path / "intervals" / "Block" / "age" / "*.parquet")
+    table = pl.read_parquet(outcome.path / "intervals" / "geolevel=Block" / "query=age" / "*.parquet")
     inexact = table.filter(pl.col("standard_error") > 1e-5)
     assert inexact.height
     assert inexact["lower"].null_count() == inexact["upper"].null_count() == inexact.height
     shown = json.loads(command("intervals", outcome.path, "--district", _district(tmp_path), "--json"))
     total = next(line for line in shown["answers"] if line["query"] == "total")
-    blocks = pl.read_parquet(outcome.path / "intervals" / "Block" / "total" / "*.parquet")
+    blocks = pl.read_parquet(outcome.path / "intervals" / "geolevel=Block" / "query=total" / "*.parquet")
     parts = blocks.filter(pl.col("geocode").is_in(["P0000", "P0101", "Q0203"]))["estimate"]
     assert total["estimate"] == pytest.approx(parts.sum(), abs=1e-5)
     assert total["standard_error"] > 1
@@ -355,7 +360,7 @@ def test_a_release_without_tables_asks_for_queries(edit, tmp_path):
         make_intervals(tmp_path / "out", workers=1)
     assert refused.value.code == "interval-tables"
     make_intervals(tmp_path / "out", tables=["total"], workers=1)
-    assert (tmp_path / "out/intervals/Town/total").is_dir()
+    assert (tmp_path / "out/intervals/geolevel=Town/query=total").is_dir()
     assert not (tmp_path / "out/tables").exists()
 
 

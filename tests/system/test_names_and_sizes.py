@@ -13,8 +13,9 @@ from tallyveil.execution.topdown import run as run_module
 from tallyveil.execution.topdown.before_spend import refuse_many_people
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.measurements.store import measurement_folder
+from tallyveil.release.tables import table_folder
 from tallyveil.storage import paths, write
-from tallyveil.storage.paths import file_name
 
 KEY = b"k" * 32
 
@@ -45,6 +46,32 @@ def test_a_name_that_is_no_file_name_is_refused(edit, tmp_path, place, bad):
 
 @pytest.mark.parametrize(
     ("old", "new"),
+    [
+        ('"Region"', '"2020"'),
+        ('"Town"', '"NULL"'),
+        ('"age"', '"estimate"'),
+        ('"home"', '"GEOLEVEL"'),
+        ('"Region"', f'"{"町" * 30}"'),
+    ],
+)
+def test_names_that_readers_of_tables_would_mistake_are_refused(edit, tmp_path, old, new):
+    before = files_below(tmp_path)
+    path = edit(old, new)
+    with pytest.raises(SchemaError) as refused:
+        release(path, tmp_path / "out")
+    assert refused.value.code == "bad-name"
+    assert files_below(tmp_path) == before
+
+
+def test_a_table_of_a_query_that_looks_like_a_number_is_refused(edit):
+    recode = '[[schema.recodes]]\nname = "65"\nattribute = "age"\ngroups = { old = ["old"] }\n'
+    load_plan(edit("[[schema.structural_zeros]]", recode + "[[schema.structural_zeros]]"))
+    with pytest.raises(SchemaError, match="query name '65' looks like a number"):
+        load_plan(edit('tables = ["total"', 'tables = ["65", "total"'))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
     [('"home"', '"AGE"'), ('"Town"', '"REGION"'), ('name = "grown"', 'name = "Total"')],
 )
 def test_names_that_differ_in_case_alone_are_refused(edit, tmp_path, old, new):
@@ -61,12 +88,11 @@ def test_names_that_look_alike_have_files_of_their_own(edit, small_release, tmp_
         small_release.write_text(small_release.read_text().replace(f"{old} =", f'"{new}" ='))
     out = tmp_path / "out"
     release(small_release, out)
-    for folder in ("measurements", "tables"):
+    for folder in (measurement_folder, table_folder):
         for level in ("Region", "A B", "A-B"):
             found = {}
             for query in ("age.home", "age*home"):
-                file = out / folder / level / file_name(query) / "part-00000.parquet"
-                found[query] = pl.read_parquet(file, glob=False)
+                found[query] = pl.read_parquet(folder(out, level, query) / "part-00000.parquet", glob=False)
             assert not found["age.home"].equals(found["age*home"])
     assert (out / "histogram" / "A-B.parquet").is_file()
     assert (out / "measurements" / "Region" / "age.home").is_dir()  # as ever for the query age*home

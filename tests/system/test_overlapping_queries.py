@@ -19,6 +19,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.release.tables import table_folder
 from tallyveil.report import write_report
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "race_combinations" / "release.toml"
@@ -41,9 +42,13 @@ def overlapping(edit) -> Path:
     )
 
 
+def table_of(root: Path, geolevel: str, query: str) -> pl.DataFrame:
+    return pl.read_parquet(table_folder(root, geolevel, query))
+
+
 def running_sums(root: Path, geolevel: str) -> pl.DataFrame:
-    ages = pl.read_parquet(root / "tables" / geolevel / "age")
-    order = pl.col("answer").cast(pl.String).replace_strict({"age=young": 0, "age=middle": 1, "age=old": 2})
+    ages = table_of(root, geolevel, "age")
+    order = pl.col("age").replace_strict({"young": 0, "middle": 1, "old": 2})
     frame = ages.sort("geocode", order)
     return frame.select("geocode", pl.col("count").cum_sum().over("geocode"))
 
@@ -72,12 +77,12 @@ groups = { old = ["old"] }
     assert rho_of(plan.event()) == plan.spent == 2
     root = tmp_path / "out"
     run_release(plan, root, test_key=KEY, workers=1)
-    published = pl.read_parquet(root / "tables" / "Block" / "olds")
-    ages = pl.read_parquet(root / "tables" / "Block" / "age").filter(pl.col("answer") == "age=old")
+    published = table_of(root, "Block", "olds")
+    ages = table_of(root, "Block", "age").filter(age="old")
     assert published.select("geocode", "count").equals(ages.select("geocode", "count"))
     make_intervals(root, level=0.9)
     errors = {
-        query: pl.read_parquet(root / "intervals" / "Region" / query / "*.parquet")["standard_error"][0]
+        query: pl.read_parquet(table_folder(root, "Region", query, "intervals"))["standard_error"][0]
         for query in ("olds", "total")
     }
     assert 0 < errors["olds"] <= float(law("Region", "olds").variance) ** 0.5
@@ -92,14 +97,14 @@ def test_a_whole_release(overlapping, tmp_path, measurements):
     _, entries = read_ledger(root / "ledger.jsonl")
     assert [entry.cost for entry in entries if entry.kind == "spend"] == [2]
     for geolevel in ("Region", "Town", "Block"):
-        table = pl.read_parquet(root / "tables" / geolevel / "up_to")
+        table = table_of(root, geolevel, "up_to")
         wanted = running_sums(root, geolevel)
         assert table["geocode"].to_list() == wanted["geocode"].to_list()
         assert table["count"].to_list() == wanted["count"].to_list()
     if measurements == "full":
         make_intervals(root, level=0.9)
-        for query in ("up_to", "up_to.home"):
-            rows = pl.read_parquet(root / "intervals" / "Town" / query / "*.parquet")
+        for query in ("up_to", "up_to*home"):
+            rows = pl.read_parquet(table_folder(root, "Town", query, "intervals"))
             assert rows["standard_error"].is_finite().all()
     found = evaluate_release(root, overlapping.parent / "people.parquet")
     check_errors(found.errors, overlapping.parent / "people.parquet", root)
@@ -111,15 +116,15 @@ def check_errors(errors: pl.DataFrame, people: Path, root: Path) -> None:
     """The errors of the running sums at Block, computed from the true records and the published ages."""
     blocks = pl.read_parquet(people.parent / "geography.parquet")["geocode"].to_list()
     true = {
-        (block, f"age={age}"): count
+        (block, age): count
         for block, age, count in pl.read_parquet(people)
         .group_by("geocode", "age")
         .agg(pl.sum("count"))
         .iter_rows()
     }
-    ages = pl.read_parquet(root / "tables" / "Block" / "age")
-    published = {(block, age): count for block, age, count in ages["geocode", "answer", "count"].iter_rows()}
-    names = ("age=young", "age=middle", "age=old")
+    ages = table_of(root, "Block", "age")
+    published = {(block, age): count for block, age, count in ages["geocode", "age", "count"].iter_rows()}
+    names = ("young", "middle", "old")
     wanted = []
     for block in blocks:
         each = [published[block, age] - true.get((block, age), 0) for age in names]
@@ -127,9 +132,7 @@ def check_errors(errors: pl.DataFrame, people: Path, root: Path) -> None:
     row = errors.filter(geolevel="Block", query="up_to", size_class="all").row(0, named=True)
     assert row["n_answers"] == len(wanted)
     assert row["mean_absolute_error"] == pytest.approx(np.mean(wanted))
-    total = sum(
-        (3 if age == "age=young" else 2 if age == "age=middle" else 1) * n for (_, age), n in true.items()
-    )
+    total = sum((3 if age == "young" else 2 if age == "middle" else 1) * n for (_, age), n in true.items())
     assert row["relative_l1"] == pytest.approx(sum(wanted) / total)
 
 
@@ -139,7 +142,7 @@ def test_estimating_later_gives_the_same_counts(overlapping, tmp_path):
     shutil.rmtree(overlapping.parent)
     estimate_release(open_measurements(tmp_path / "measured"), tmp_path / "later", None, workers=2)
     names = sorted(path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.parquet"))
-    assert any(name.parts[:2] == ("tables", "Block") for name in names)
+    assert any(name.parts[:2] == ("tables", "geolevel=Block") for name in names)
     for name in names:
         assert pl.read_parquet(tmp_path / "out" / name).equals(pl.read_parquet(tmp_path / "later" / name))
 
@@ -188,14 +191,14 @@ def test_the_example_publishes_races_alone_or_in_combination(tmp_path):
     run_release(plan, root, test_key=KEY, workers=1)
     for geolevel in ("County", "Block"):
         people = pl.read_parquet(root / "histogram" / f"{geolevel}.parquet")
-        table = pl.read_parquet(root / "tables" / geolevel / "hispanic.racecomb")
+        table = table_of(root, geolevel, "hispanic*racecomb")
         wanted = {}
         for code, hispanic, race, count in people["geocode", "hispanic", "cenrace", "count"].iter_rows():
             for one in race.split("_"):
-                key = code, f"hispanic={hispanic} * racecomb={one}"
+                key = code, hispanic, one
                 wanted[key] = wanted.get(key, 0) + count
         found = {
-            (code, answer): n for code, answer, n in table["geocode", "answer", "count"].iter_rows() if n
+            tuple(key): n for *key, n in table["geocode", "hispanic", "cenrace", "count"].iter_rows() if n
         }
         assert found == wanted
     evaluated = evaluate_release(root, tmp_path / "data" / "records.parquet")

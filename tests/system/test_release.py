@@ -84,9 +84,13 @@ def test_microdata_are_the_finest_counts(outcome):
 
 
 def test_tables_hold_every_geounit_and_answer(outcome):
-    table = pl.read_parquet(outcome.path / "tables" / "*" / "age" / "*.parquet")
-    assert table.columns == ["geolevel", "geocode", "query", "answer", "count"]
+    tables = pl.read_parquet(outcome.path / "tables" / "**" / "*.parquet", hive_partitioning=True)
+    assert tables.columns == ["geocode", "age", "home", "count", "geolevel", "query"]
+    assert set(tables["query"]) == {"total", "age", "home"}
+    table = tables.filter(query="age")
     assert table.height == (2 + 8 + 48) * 3
+    assert set(table["age"]) == {"young", "middle", "old"}
+    assert set(table["home"]) == {None}
     persons = table.group_by("geolevel").agg(pl.col("count").sum())
     assert set(persons["count"]) == {outcome.manifest.body["sizes"]["records"]}
 
@@ -130,7 +134,7 @@ def test_the_folder_holds_nothing_confidential_when_the_run_has_ended(outcome):
     names = {p.name for p in outcome.path.iterdir()}
     assert names == {
         "manifest.json", "plan.json", "ledger.jsonl", "log.jsonl", "geography.parquet",
-        "bounds", "invariants", "measurements", "histogram", "microdata", "tables",
+        "bounds", "invariants", "measurements", "histogram", "microdata", "tables", "datapackage.json",
     }  # fmt: skip
 
 
@@ -218,7 +222,7 @@ def test_measurements_on_the_support_are_those_of_the_full_files(outcome, edit, 
 def test_the_manifest_hashes_every_published_file(outcome):
     listed = outcome.manifest.digests
     written = {p.relative_to(outcome.path).as_posix() for p in outcome.path.rglob("*.parquet")}
-    assert set(listed) == written | {"plan.json"}
+    assert set(listed) == written | {"plan.json", "datapackage.json"}
     for path, digest in listed.items():
         assert file_digest(outcome.path / path) == digest
 

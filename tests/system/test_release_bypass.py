@@ -313,7 +313,9 @@ def test_intervals_follow_from_all_geounits_own_variances(release, outcome):
     place, estimate, covariance = dense_gls(plan, outcome.path, spine, zero)
     for level, geolevel in enumerate(spine.geolevels):
         for query in ("total", "age"):
-            frame = pl.read_parquet(outcome.path / "intervals" / geolevel / query / "*.parquet")
+            frame = pl.read_parquet(
+                outcome.path / "intervals" / f"geolevel={geolevel}" / f"query={query}" / "*.parquet"
+            )
             group, ancestors = plan.query(query), spine.ancestors(level)
             of = group.answers_of(np.arange(plan.schema.size))
             found = iter(frame.iter_rows(named=True))
@@ -368,7 +370,7 @@ def test_laplace_noise_bypasses_by_theorem_2_and_the_tree_changes(release, tmp_p
     assert epsilon_of(event_from_mapping(out.manifest.event)) == 2
     assert out.manifest.body["spine"]["bypassing"]["rule"] == "pure_dp"
     assert out.manifest.privacy["exact"]["epsilon"]["upper"] <= 2 + 1e-9
-    towns = pl.read_parquet(out.path / "tables" / "Town" / "total" / "*.parquet")
+    towns = pl.read_parquet(out.path / "tables" / "geolevel=Town" / "query=total" / "*.parquet")
     assert sorted(towns["geocode"]) == ["P00", "P01", "P02", "P03", "Q00", "R01"]
     blocks = pl.read_parquet(out.path / "histogram" / "Block.parquet")
     sums = blocks.group_by(pl.col("geocode").str.head(3)).agg(pl.col("count").sum())

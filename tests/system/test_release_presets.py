@@ -86,7 +86,7 @@ def test_production_spines_run(country, tmp_path, name):
     path = write_release(country, made, spine, name, rooted=rooted, invariant=invariant)
     outcome = run_release(load_plan(path), tmp_path / "out", test_key=KEY)
     truth = pl.read_parquet(country / "records.parquet")["count"].sum()
-    states = pl.read_parquet(outcome.path / "tables" / "State" / "total" / "*.parquet")
+    states = pl.read_parquet(outcome.path / "tables" / "geolevel=State" / "query=total" / "*.parquet")
     assert states["count"].sum() == truth
     record = outcome.manifest.body["spine"]
     assert record["preset"] == name
@@ -94,7 +94,7 @@ def test_production_spines_run(country, tmp_path, name):
     assert record["bypassing"]["rule"] == "single_child"
     assert sum(level["not_measured"] for level in record["bypassing"]["geolevels"]) > 0
     assert f"the production spine {name}" in write_report(outcome.path).read_text()
-    assert (outcome.path / "tables" / "place").is_dir()
+    assert (outcome.path / "tables" / "geolevel=place").is_dir()
 
 
 def test_groups_by_variance_are_never_worse_and_run(country, tmp_path):

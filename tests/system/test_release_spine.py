@@ -97,7 +97,8 @@ def histogram(out: Path, geolevel: str) -> pl.DataFrame:
 
 
 def table(out: Path, area: str, query: str = "total") -> dict[str, int]:
-    frame = pl.read_parquet(out / "tables" / area / query / "*.parquet")
+    path = out / "tables" / f"geolevel={area}" / f"query={query}" / "*.parquet"
+    frame = pl.read_parquet(path, hive_partitioning=True)
     assert set(frame["geolevel"]) == {area}
     return dict(zip(frame["geocode"], frame["count"], strict=True))
 
@@ -136,10 +137,10 @@ def test_tables_are_of_areas_people_know(outcome, spine_release):
     entities = pl.read_parquet(spine_release.parent / "entities.parquet").drop_nulls("place")
     of_places = totals(blocks.join(entities, on="geocode"), pl.col("place"))
     assert table(outcome.path, "place") == of_places
-    by_home = pl.read_parquet(outcome.path / "tables" / "place" / "home" / "*.parquet")
+    by_home = pl.read_parquet(outcome.path / "tables" / "geolevel=place" / "query=home" / "*.parquet")
     assert by_home.height == 2 * 2
     assert by_home["count"].sum() == sum(of_places.values())
-    assert not (outcome.path / "tables" / "reserve").exists()
+    assert not (outcome.path / "tables" / "geolevel=reserve").exists()
     names = set(outcome.manifest.checks)
     assert "tables of place are sums of the published Block counts" in names
     assert "tables of Town are sums of the published Block counts" in names
@@ -150,7 +151,7 @@ def test_a_changed_entity_table_is_noticed(spine_release, tmp_path, monkeypatch)
     from tallyveil.release.checks import check_release
 
     def tampered(root, *args, **kwargs):
-        path = root / "tables" / "place" / "total" / "part-00000.parquet"
+        path = root / "tables" / "geolevel=place" / "query=total" / "part-00000.parquet"
         frame = pl.read_parquet(path)
         frame.with_columns(pl.col("count") + 1).write_parquet(path)
         return check_release(root, *args, **kwargs)

@@ -99,7 +99,7 @@ def test_a_region_in_two_parts_keeps_its_total_and_its_bounds(release, tmp_path)
     truth = true_sums(release.parent, ["home"])
     for key, persons in region_sums(out.path, ["home"]).items():
         assert abs(persons - truth[key]) <= 3
-    table = pl.read_parquet(out.path / "tables" / "Region" / "total" / "*.parquet")
+    table = pl.read_parquet(out.path / "tables" / "geolevel=Region" / "query=total" / "*.parquet")
     assert dict(table.select("geocode", "count").iter_rows()) == {
         k[0]: v for k, v in true_sums(release.parent).items()
     }

@@ -101,7 +101,7 @@ def test_files_of_another_run_are_no_part_of_a_release(command, release, small_r
     other = run_release(
         load_plan(small_release), tmp_path / "other", test_key=insecure_key("x"), workers=1
     ).path
-    path = Path("tables") / "Town" / "age" / "part-00000.parquet"
+    path = Path("tables") / "geolevel=Town" / "query=age" / "part-00000.parquet"
     (release / path).write_bytes((other / path).read_bytes())
     code, said = command("report", release)
     assert code == 8

@@ -1,4 +1,4 @@
-"""`tallyveil publish`: redistricting tables, from finished releases."""
+"""`tallyveil publish`: the tables of finished releases in other forms."""
 
 import json
 from pathlib import Path
@@ -17,13 +17,13 @@ publish = typer.Typer(
     name="publish",
     cls=WholeHelp,
     no_args_is_help=True,
-    help="Make redistricting tables from finished releases.",
+    help="Write the tables of finished releases in other forms.",
 )
 
 
 @publish.callback()
 def options() -> None:
-    """Make redistricting tables from finished releases. Nothing confidential is read, and nothing is spent."""
+    """Write the tables of finished releases in other forms. Nothing confidential is read, and nothing is spent."""
 
 
 @publish.command()
@@ -54,6 +54,20 @@ def pl94(
         say(json.dumps(found.content))
     elif not quiet:
         _show(found, out)
+
+
+@publish.command("csv")
+def tables_as_csv(
+    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the CSV files; new or empty.")],
+    quiet: Quiet = False,
+) -> None:
+    """Write every table of a release as a CSV file, with the same columns and rows."""
+    from tallyveil.release.csv_tables import publish_csv
+
+    written = publish_csv(release, out)
+    if not quiet:
+        say(f"tables as CSV: {len(written)} files in {out}")
 
 
 def _show(found: "Publication", out: Path) -> None:

@@ -31,7 +31,7 @@ from tallyveil.plans.estimating import refuse_drawn_counts
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.universe.names import check_areas
+from tallyveil.universe.names import check_areas, check_table_name
 from tallyveil.universe.ranges import ranges_of
 from tallyveil.universe.schema import Schema
 
@@ -58,6 +58,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     require_few_layers(schema, strategy)
     plan = ReleasePlan(
         name=file.release.name,
+        licence=file.release.licence,
+        citation=file.release.citation,
         schema=schema,
         records=_records(file, schema, folder),
         geography=geography,
@@ -69,9 +71,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         ),
         bounds=tuple(_bounds(item, schema, geography.geolevels, geolevels, folder) for item in file.bounds),
         estimation=estimation_of(file.estimation, strategy, schema, preset),
-        tables=tuple(
-            known_query(schema, name, "outputs.tables") for name in dict.fromkeys(file.outputs.tables)
-        ),
+        tables=tuple(_table(schema, name) for name in dict.fromkeys(file.outputs.tables)),
         measurements=file.outputs.measurements,
         microdata=file.outputs.microdata,
         spine=spine,
@@ -81,6 +81,12 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     )
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
     return plan
+
+
+def _table(schema: Schema, name: str) -> str:
+    """The name of a query with a table, after a check that the schema has it and that a folder can have its name."""
+    check_table_name(known_query(schema, name, "outputs.tables"), "query")
+    return name
 
 
 def _named_queries(file: ReleaseFile) -> Iterator[str]:
@@ -119,6 +125,7 @@ def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:
         geolevels=tuple(table.geolevels),
         prefix_lengths=tuple(table.prefix_lengths) if table.prefix_lengths is not None else None,
         parent_columns=tuple(table.parent_columns) if table.parent_columns is not None else None,
+        names=None if table.names is None else folder / table.names,
     )
 
 

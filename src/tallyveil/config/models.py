@@ -18,6 +18,11 @@ class ReleaseTable(Table):
     """[release]: the name of the release."""
 
     name: PlainName = Field(description="Name of the release, shown in every output.")
+    licence: Name | None = Field(
+        default=None,
+        description='Licence of the published files, for datapackage.json: a name such as "CC-BY-4.0", or an address.',
+    )
+    citation: Name | None = Field(default=None, description="How to cite the release, for datapackage.json.")
 
 
 class RecordsTable(Table):
@@ -48,6 +53,11 @@ class GeographyTable(Table):
     )
     parent_columns: list[Name] | None = Field(
         default=None, description="Column of the geocode at each geolevel except the finest."
+    )
+    names: Name | None = Field(
+        default=None,
+        description="Parquet or CSV file with the text columns geolevel (or family of entities), geocode and name. The "
+        "release publishes the names.",
     )
 
     @model_validator(mode="after")

@@ -64,6 +64,7 @@ class Hierarchies:
         shares: Share of the budget of every geounit of `spine`, if geounits were bypassed; otherwise None.
         changes: What the steps change for every kind of area. It is empty if no step changes the spine or if no
             measured query determines a total.
+        names: Names of geounits and entities for readers (`geography.names`); None if there are none.
     """
 
     spine: Spine
@@ -72,6 +73,7 @@ class Hierarchies:
     replaced: tuple[EntityFamily, ...] = ()
     shares: GeounitShares | None = None
     changes: tuple[AreaChange, ...] = ()
+    names: pl.DataFrame | None = None
 
     @property
     def replaced_names(self) -> tuple[str, ...]:

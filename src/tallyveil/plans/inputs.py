@@ -47,6 +47,7 @@ class GeographyInput:
         geolevels: Names of the geolevels, root first.
         prefix_lengths: Length of the geocode's prefix at each geolevel, or None.
         parent_columns: Column holding the geocode at each geolevel except the finest, or None.
+        names: Parquet or CSV file with names of geounits and entities, or None.
     """
 
     path: Path
@@ -54,6 +55,7 @@ class GeographyInput:
     geolevels: tuple[str, ...]
     prefix_lengths: tuple[int, ...] | None
     parent_columns: tuple[str, ...] | None
+    names: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

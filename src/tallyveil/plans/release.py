@@ -21,7 +21,7 @@ from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
 
-OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals")
+OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals", "licence", "citation", "names")
 """Keys of a plan's mapping that describe what is written, not what is measured."""
 
 
@@ -48,6 +48,8 @@ class ReleasePlan:
         entities: Families of entities that tables are published for.
         subspace: Queries whose counts at a geolevel get noise on the lattice of the invariants and are then fixed.
         intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
+        licence: Name or address of the licence that the release is published under; None if it is not stated.
+        citation: How the release is to be cited; None if it is not stated.
     """
 
     name: str
@@ -67,6 +69,8 @@ class ReleasePlan:
     entities: tuple[str, ...] = ()
     subspace: tuple[SubspaceQuery, ...] = ()
     intervals: Fraction | None = None
+    licence: str | None = None
+    citation: str | None = None
 
     def __post_init__(self) -> None:
         require_sensitivities(self.strategy, self.schema)
@@ -161,6 +165,9 @@ class ReleasePlan:
             # Left out where there is none, so that plans without it keep their digest.
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
+            **({} if self.licence is None else {"licence": self.licence}),
+            **({} if self.citation is None else {"citation": self.citation}),
+            **({} if self.geography.names is None else {"names": True}),
         }
         if self.spine is not None:
             mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}

@@ -72,6 +72,9 @@ _SPINE_PERHAPS: Final = {
 _PERHAPS: Final = {
     "subspace": [{"mechanism": str, "query": str, "geolevel": str, "budget": str}],
     "intervals": str,
+    "licence": str,
+    "citation": str,
+    "names": bool,
     "spine": _SPINE,
     "entities": [str],
 }
@@ -174,7 +177,7 @@ def _read(plan: JsonObject) -> ReleasePlan:
             tuple(records["columns"].items()),
             tuple(records.get("numbers", ())),
         ),
-        geography=GeographyInput(Path(), "", geolevels, None, None),
+        geography=GeographyInput(Path(), "", geolevels, None, None, Path() if "names" in plan else None),
         # The estimator adds up in the order of the queries, so this order must be the one of the release plan.
         strategy=strategy_of_plan(plan, {level: tuple(plan["query_shares"][level]) for level in geolevels}),
         declared=parse_fraction(plan["declared"], "declared"),
@@ -190,6 +193,8 @@ def _read(plan: JsonObject) -> ReleasePlan:
         microdata=plan["microdata"],
         subspace=drawn_items(plan),
         intervals=None if intervals is None else parse_fraction(intervals, "intervals"),
+        licence=plan.get("licence"),
+        citation=plan.get("citation"),
     )
 
 

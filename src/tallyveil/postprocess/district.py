@@ -42,8 +42,7 @@ from tallyveil.release.intervals import (
     AGAIN,
     INTERVALS,
     INTERVALS_MANIFEST,
-    interval_folder,
-    read_interval_table,
+    read_interval_answers,
 )
 from tallyveil.storage.json_files import read_shaped
 from tallyveil.universe.query_group import QueryGroup
@@ -260,18 +259,18 @@ def _difference(
 def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup) -> np.ndarray | None:
     """Sums of the estimates of the finest geounits; NaN if one is not determined; None if no estimates are written."""
     finest = release.spine.geolevels[-1]
-    if not interval_folder(release.root / INTERVALS, finest, group.name, is_entity=False).is_dir():
+    rows = read_interval_answers(release.root, finest, group)
+    if rows is None:
         return None
-    rows = read_interval_table(release.root, finest, group.name)
     codes = release.spine.geocodes[-1].text.gather(family.members)
     inside = rows.filter(pl.col("geocode").is_in(codes.implode()))
     sums = (
-        inside.group_by(pl.col("answer").cast(pl.String), maintain_order=True)
+        inside.group_by("answer")
         .agg(pl.col("estimate").sum(), pl.col("estimate").null_count().alias("lacking"))
         .collect()
     )
     by_answer = {row["answer"]: row for row in sums.iter_rows(named=True)}
-    rows_of = [by_answer[label] for label in group.labels()]
+    rows_of = [by_answer[answer] for answer in range(group.size)]
     return np.array([row["estimate"] if row["lacking"] == 0 else math.nan for row in rows_of])
 
 

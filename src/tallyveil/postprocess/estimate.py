@@ -13,6 +13,7 @@ from tallyveil.postprocess.lattice_measurements import write_drawn
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.public_inputs import write_public_inputs
+from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.finished import MANIFEST
@@ -157,6 +158,7 @@ class _Estimate:
         self._write_drawn(run)
         estimation.write_measurements(run)
         estimated = estimation.release(run)
+        write_package(run, self.stated)
         return {
             "name": body["name"],
             "plan": self.stated,

@@ -53,22 +53,34 @@ def released_areas(release: FinishedRelease) -> tuple[Area, ...]:
     )
 
 
-def with_given(areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Area, ...]:
+def with_given(spine: Spine, areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Area, ...]:
     """Areas of a release, together with further families that the user asks for.
 
+    Args:
+        spine: The spine of the release.
+        areas: Areas of the release that are not geolevels of the spine.
+        given: The further families.
     Raises:
-        GeographyError: a family has the name of a released family, but other members.
+        GeographyError: a family has the name of a geolevel, or that of a released family with other members.
         SchemaError: the name of a family cannot be a file name.
     """
     own = {area.family.name: area.family for area in areas if area.is_entity}
+    levels = {*spine.geolevels, *(area.family.name for area in areas if not area.is_entity)}
     for family in given:
+        if family.name in levels:
+            raise GeographyError(
+                f"the entity table has a family '{family.name}', and the release has a geolevel of that name. Their "
+                "intervals would be in one folder. Rename the column, or leave it out with --families.",
+                code="entity-table",
+            )
         if family.name in own and family.digest() != own[family.name].digest():
             raise GeographyError(
                 f"the entity table has a family '{family.name}', and the release has a family of that name with "
                 "other members. Rename the column, or leave it out with --families.",
                 code="entity-table",
             )
-    check_areas((), (*own, *(family.name for family in given)))
+    families = {*own, *(family.name for family in given)}
+    check_areas(sorted(levels), sorted(families), sorted(families))
     new = [family for family in given if family.name not in own]
     return (*areas, *(Area(family, is_entity=True, tabulated=False) for family in new))
 

@@ -41,6 +41,7 @@ from tallyveil.postprocess.interval_model import (
     refuse_partial_measurements,
     release_model,
 )
+from tallyveil.postprocess.interval_readme import readme_of
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
@@ -51,6 +52,7 @@ from tallyveil.release.interval_tables import (
     clear_other_tables,
     exchange_tables,
     manifest_with_tables,
+    refuse_earlier_tables,
     start_tables,
 )
 from tallyveil.release.intervals import (
@@ -62,7 +64,7 @@ from tallyveil.release.intervals import (
     start_intervals,
 )
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest, stage_times
+from tallyveil.release.manifest import ListedFile, Manifest, stage_times
 from tallyveil.release.manifest_files import write_manifest, written_manifest
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
@@ -70,11 +72,12 @@ from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import file_digest
 from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.names import check_table_name
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.version import VERSION
 
 COMMAND = "intervals"
-INTERVALS_FORMAT = 1
+INTERVALS_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +133,13 @@ def make_intervals(
     with Claim(root, COMMAND) as claim:
         release = open_release(root, in_run=in_run)
         refuse_partial_measurements(release)
+        if in_tables:
+            refuse_earlier_tables(root, "Leave them as they are with --leave-tables")
         told = observer or SilentObserver()
         watch, threads = Stopwatch(told), workers or usable_cores()
         groups = _asked(release, tables)
         found = () if entities is None else entity_families(release.spine, entities, families)
-        areas = with_given(released_areas(release), found)
+        areas = with_given(release.spine, released_areas(release), found)
         with watch.stage("covariances"):
             model = release_model(release, with_bounds=with_bounds)
             refuse_level(level)
@@ -143,14 +148,16 @@ def make_intervals(
             rows = KeptRows(measured_rows(release, model))
             fit = fit_tree(covariance, rows, published_invariants(release, model), workers=threads)
         staging = start_tables(root) if in_tables else None
-        work = _Work(release, fit, groups, level, simultaneous, threads, start_intervals(root), staging)
+        work = _Work(release, fit, groups, level, simultaneous, threads, staging)
+        unfinished = start_intervals(root)
         compared: list[Compared] = []
         for name, size, write in work.steps(areas, told):
             with watch.stage(f"intervals {name}", size):
                 compared += write()
-        content, readme = work.content(with_bounds=with_bounds), work.readme(with_bounds)
+        content = work.content(with_bounds=with_bounds)
+        readme = readme_of(release, model, level, work.covers, with_bounds=with_bounds)
         claim.begin()
-        manifest = _finish(release, work, content, compared, readme, watch.stages if in_run else [])
+        manifest = _finish(work, unfinished, content, compared, readme, watch.stages if in_run else [])
     return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
 
 
@@ -193,22 +200,24 @@ def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[Quer
             f"{release.root} publishes no tables beside which intervals could be written. Name queries with --tables.",
             code="interval-tables",
         )
+    for name in names:
+        check_table_name(name, "query")
     return tuple(release.schema.query(name) for name in names)
 
 
 def _finish(
-    release: FinishedRelease,
     work: "_Work",
+    unfinished: Path,
     content: Mapping[str, Any],
     compared: Sequence[Compared],
     readme: str,
     stages: Sequence[JsonObject],
 ) -> dict[str, Any]:
     """Replace `intervals/`, then the tables and their digests."""
-    root = release.root
+    root = work.release.root
     if work.staging is not None:
         clear_other_tables(root, work.staging, work.tabulated)
-    manifest = finish_intervals(root, work.folder, content, compared, readme)
+    manifest = finish_intervals(root, unfinished, content, compared, readme)
     exchanged = set() if work.staging is None else exchange_tables(root, work.staging)
     stated = {
         "level": work.level,
@@ -216,7 +225,8 @@ def _finish(
         "columns": list(BESIDE),
         "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
     }
-    whole = manifest_with_tables(root, release.manifest, exchanged, stated)
+    beside = [ListedFile(**file) for file in manifest["files"]]
+    whole = manifest_with_tables(root, work.release.manifest, exchanged, beside, stated)
     timed = {stage["stage"] for stage in stages}
     kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
     write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
@@ -233,7 +243,6 @@ class _Work:
     level: float
     simultaneous: bool
     workers: int
-    folder: Path
     staging: Path | None
 
     @property
@@ -313,31 +322,11 @@ class _Work:
             "tallyveil": VERSION,
         }
 
-    def readme(self, with_bounds: bool) -> str:
-        """The text of the README in the folder."""
-        zeros = "Public zeros of the release's bounds were used."
-        if not self.release.plan["bounds"]:
-            zeros = "The release has no public bounds."
-        elif not with_bounds:
-            zeros = "Public bounds were left out, which widens the intervals."
-        warning = (
-            "" if self.release.manifest.protected else "NOT PRIVATE: made with an insecure test key.\n\n"
-        )
-        return warning + _README.format(
-            name=self.release.name,
-            interval=f"the {100 * self.level:g} % interval: whole numbers, both ends belong to it"
-            if self.fit.covariance.model.gaussian
-            else "null; the count itself where it is exact",
-            covers=self.covers,
-            units=self.release.schema.unit.many,
-            zeros=zeros,
-        )
-
     def _tables(self, area: str, *, is_entity: bool, tabulated: bool) -> list[IntervalTable]:
         tags = {**self.release.tags, "level": f"{self.level:g}", "covers": self.covers}
         return [
             IntervalTable(
-                self.folder,
+                self.release.root,
                 area,
                 group,
                 is_entity,
@@ -371,20 +360,3 @@ class _Work:
             made = intervals_if_any(model, part, level=self.level, simultaneous=together)
             table.add(codes, published[:, own], part, made)
             place = own.stop
-
-
-_README = """Intervals of the release {name}
-
-One row for every geounit (or entity) and answer, zeros included:
-  published       the released count: whole, not negative, and for that slightly biased
-  estimate        an unbiased estimate from all noisy measurements; may be negative or fractional
-  standard_error  of the estimate, from the privacy noise alone, {units}
-  lower, upper    {interval}
-Null means that the measurements do not determine the answer. Where the standard error is 0 the count is exact.
-
-{covers}
-
-{zeros}
-For a sum of rows do not add up ends: estimates add up, ends and standard errors do not. Ask for the sum itself:
-`tallyveil intervals RUN --district FILE`, or entities with --entities. Nothing here costs privacy-loss budget.
-"""

@@ -17,7 +17,7 @@ from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS
 from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.release.finished import LEDGER, MANIFEST, ledger_bytes, record_of
-from tallyveil.release.geography import GEOGRAPHY, read_hierarchies
+from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest
@@ -26,7 +26,7 @@ from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
 
-READ = (FOLDER, BOUNDS, INVARIANTS, GEOGRAPHY)
+READ = (FOLDER, BOUNDS, INVARIANTS, GEOGRAPHY, NAMES)
 """Files and folders that the estimation reads."""
 
 
@@ -172,7 +172,7 @@ def _require_files(root: Path, named: Mapping[str, str]) -> None:
 def _refuse_others(root: Path, listed: Mapping[str, str]) -> None:
     """Refuse a file that would be read and is none of the run; raises StoreError."""
     for folder in READ:
-        for path in sorted((root / folder).rglob("*")):
+        for path in sorted([root / folder, *(root / folder).rglob("*")]):
             if path.is_file() and path.relative_to(root).as_posix() not in listed:
                 raise _changed(path, "is no file of the run")
 

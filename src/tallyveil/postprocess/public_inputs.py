@@ -17,7 +17,7 @@ from tallyveil.postprocess.invariant_files import (
     write_invariant,
 )
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
-from tallyveil.release.geography import GEOGRAPHY, read_hierarchies, write_geography
+from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
 from tallyveil.runs.folder import PLAN
 from tallyveil.runs.product import Run
 from tallyveil.storage.write import write_json
@@ -52,7 +52,7 @@ def write_public_inputs(
         for number, (item, table) in enumerate(zip(plan["bounds"], bounds, strict=True)):
             write_bounds(root, number, item, table, stated_bounds(hierarchies, item), tags)
 
-    run.make([PLAN, GEOGRAPHY, BOUNDS, INVARIANTS], write)
+    run.make([PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS], write)
 
 
 def read_constraints(

@@ -10,9 +10,13 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.release.areas import tabulated
+from tallyveil.release.data_package import DATA_PACKAGE, data_package
 from tallyveil.release.histograms import MICRODATA, write_microdata
+from tallyveil.release.manifest import TEST_KEY_WARNING
 from tallyveil.release.tables import TABLES, table_size, write_table
 from tallyveil.runs.product import Run
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import write_json
 from tallyveil.universe.counts import PublicCounts
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
@@ -57,6 +61,22 @@ def publish(
             for n in write_table(root, level, group, own, tags)
         ),
     )
+
+
+def write_package(run: Run, plan: JsonObject) -> None:
+    """Write `datapackage.json`, which describes all files that the run has written.
+
+    Args:
+        run: The run, with all its files.
+        plan: Content of `plan.json`.
+    """
+    warnings = () if run.secrets.protected else (TEST_KEY_WARNING,)
+
+    def write() -> None:
+        content = data_package(run.path, plan, run.run_id, warnings, run.listed())
+        write_json(run.path / DATA_PACKAGE, content)
+
+    run.make([DATA_PACKAGE], write)
 
 
 def write_labels(run: Run, plan: EstimationPlan, spine: Spine) -> None:

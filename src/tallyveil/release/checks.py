@@ -17,7 +17,7 @@ from tallyveil.geography.areas import area_spine
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.release.areas import area_counts
-from tallyveil.release.columns import code_expression
+from tallyveil.release.columns import answer_expression
 from tallyveil.release.histograms import read_histogram, read_microdata
 from tallyveil.release.tables import has_zeros, table_folder, table_rows
 from tallyveil.storage.read import collect, scan_parquet
@@ -195,8 +195,8 @@ def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Sp
     """Whether the parts of a table, one after the other, hold what the counts say, row for row."""
     begin = 0
     for part in sorted(table_folder(root, counts.geolevel, group.name).glob("part-*.parquet")):
-        answer = code_expression("answer", group.labels())
-        frame = collect(scan_parquet(part).select("geocode", answer, "count"), part, "table")
+        rows = scan_parquet(part).select("geocode", answer_expression(group), "count")
+        frame = collect(rows, part, "table")
         if frame.height == 0:
             continue
         last = int(spine.locate(spine.level_index(counts.geolevel), frame["geocode"][-1:])[0])

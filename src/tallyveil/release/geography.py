@@ -13,13 +13,15 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
 from tallyveil.geography.geocodes import Geocodes
+from tallyveil.geography.names import NAME_COLUMNS
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.spine_files import share_texts, shares_of_columns
 from tallyveil.storage.published import names_of_tag, published_columns, published_tags, read_published
-from tallyveil.storage.write import write_parquet_chunks
+from tallyveil.storage.write import write_parquet, write_parquet_chunks
 
 GEOGRAPHY = "geography.parquet"
+NAMES = "names.parquet"
 GEOUNITS_AT_ONCE = 1 << 20
 ORIGINAL = "original."
 ENTITY = "entity."
@@ -31,6 +33,8 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
     """Write one row a finest geounit: its geocode at every geolevel of the spine, root first; then at every original
     geolevel that the spine replaces (`original.<geolevel>`); then its entities (`entity.<family>`); then, where
     geounits were bypassed, the exact share of its geounit at every geolevel (`share.<geolevel>`).
+
+    Names of geounits and entities, if there are any, are written beside it.
 
     A family's column holds text, null where a finest geounit is in no entity; where entities overlap, lists of text.
     """
@@ -59,6 +63,8 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
 
     tags = {**metadata, GEOLEVELS: json.dumps(spine.geolevels)}
     write_parquet_chunks(root / GEOGRAPHY, frames(), tags)
+    if hierarchies.names is not None:
+        write_parquet(root / NAMES, hierarchies.names, metadata)
 
 
 def read_geography(root: Path) -> Spine:
@@ -113,7 +119,8 @@ def read_hierarchies(root: Path) -> Hierarchies:
     """
     spine = read_geography(root)
     replaced, families = read_areas(root, spine)
-    return Hierarchies(spine, spine, families, replaced, read_shares(root, spine))
+    names = read_published(root / NAMES, NAME_COLUMNS) if (root / NAMES).is_file() else None
+    return Hierarchies(spine, spine, families, replaced, read_shares(root, spine), names=names)
 
 
 def _geolevels(root: Path) -> tuple[str, ...]:

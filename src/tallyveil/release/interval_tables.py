@@ -5,43 +5,55 @@ written in a folder of their own, checked there, and then renamed into place, ta
 """
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 import polars as pl
 
-from tallyveil.release.manifest import Manifest, listed_file
+from tallyveil.errors import StoreError
+from tallyveil.release.data_package import DATA_PACKAGE, data_package
+from tallyveil.release.manifest import ListedFile, Manifest, listed_file
 from tallyveil.release.tables import TABLES, has_zeros
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.paths import file_name
+from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
-from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error, write_parquet
+from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error, write_json, write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
-BESIDE = ("estimate", "standard_error", "lower", "upper")
-"""Columns that stand beside a count; null where the measurements do not determine it."""
+BESIDE: Final = {
+    "estimate": pl.Float64,
+    "standard_error": pl.Float64,
+    "lower": pl.Int64,
+    "upper": pl.Int64,
+}
+"""Columns that stand beside a count, with their types; null where the measurements do not determine it."""
 
 _REPLACED = "replaced"
 
 
-def table_with_intervals(rows: pl.DataFrame, area: str, group: QueryGroup) -> pl.DataFrame:
-    """Rows of a published table, with intervals, from rows of `intervals/`.
+def table_with_intervals(rows: pl.DataFrame, group: QueryGroup) -> pl.DataFrame:
+    """Rows of a published table, with intervals, from rows of `intervals/`, which include zeros."""
+    return rows if has_zeros(group) else rows.filter(pl.col("count") > 0)
+
+
+def refuse_earlier_tables(root: Path, otherwise: str) -> None:
+    """Refuse tables of an earlier version, which have one label for each answer and no columns for attributes.
 
     Args:
-        rows: Code of a geounit or entity, `answer`, `published` and `BESIDE`, zeros included.
-        area: The geolevel or family.
-        group: The query.
+        root: Release folder.
+        otherwise: What can be done with these tables, as the beginning of a sentence.
+    Raises:
+        StoreError: the release has such tables.
     """
-    kept = rows if has_zeros(group) else rows.filter(pl.col("published") > 0)
-    return kept.select(
-        pl.lit(area).alias("geolevel"),
-        pl.col(kept.columns[0]).alias("geocode"),
-        pl.lit(group.name).alias("query"),
-        "answer",
-        pl.col("published").alias("count"),
-        *BESIDE,
-    )
+    if any(not path.parent.name.startswith("query=") for path in (root / TABLES).rglob("*.parquet")):
+        raise StoreError(
+            f"the tables of {root} were written by an earlier version of Tallyveil, with one label for each answer. "
+            f"{otherwise}, or make the same release with tables of today's form from its measurements: `tallyveil "
+            "estimate` spends nothing.",
+            code="tables-format",
+        )
 
 
 def start_tables(root: Path) -> Path:
@@ -64,21 +76,23 @@ def start_tables(root: Path) -> Path:
 
 
 def clear_other_tables(root: Path, staging: Path, queries: Collection[str]) -> None:
-    """Write tables without the columns of earlier intervals where there are no new ones.
+    """Write the tables of other queries with empty columns of intervals, so that all tables have the same columns.
 
     Args:
         root: Release folder.
         staging: From `start_tables`.
-        queries: Queries whose tables have new columns.
+        queries: Queries whose tables have intervals.
     Raises:
         StoreError: a table cannot be read or written.
     """
-    kept = {file_name(name) for name in queries}
+    kept = {hive_folder("query", name) for name in queries}
+    empty = [pl.lit(None, dtype=kind).alias(name) for name, kind in BESIDE.items()]
     for path in sorted((root / TABLES).rglob("*.parquet")):
-        if path.parent.name in kept or BESIDE[0] not in parquet_columns(path):
-            continue
-        frame = collect(scan_parquet(path).drop(BESIDE), path, "table")
         tags = parquet_metadata(path)
+        is_empty = "tallyveil.level" not in tags and set(BESIDE) <= set(parquet_columns(path))
+        if path.parent.name in kept or is_empty:
+            continue
+        frame = collect(scan_parquet(path).with_columns(empty), path, "table")
         own = {
             name.removeprefix("tallyveil."): value
             for name, value in tags.items()
@@ -111,18 +125,33 @@ def exchange_tables(root: Path, staging: Path) -> set[str]:
 
 
 def manifest_with_tables(
-    root: Path, manifest: Manifest, exchanged: Collection[str], intervals: JsonObject
+    root: Path,
+    manifest: Manifest,
+    exchanged: Collection[str],
+    beside: Sequence[ListedFile],
+    intervals: JsonObject,
 ) -> Manifest:
-    """The release's manifest, once its tables have been exchanged.
+    """The release's manifest, once its tables have been exchanged, and `datapackage.json` anew.
 
     Args:
         root: Release folder.
         manifest: Before.
         exchanged: Folders of tables, from `exchange_tables`.
-        intervals: What it is to say of the intervals.
+        beside: The tables of `intervals/`, which have a manifest of their own.
+        intervals: What the release's manifest is to say of the intervals.
+    Raises:
+        StoreError: a file cannot be read, or `datapackage.json` cannot be written.
     """
-    kept = [file for file in manifest.files if file.path.rsplit("/", 1)[0] not in exchanged]
+    kept = [file for file in manifest.files if PurePosixPath(file.path).parent.as_posix() not in exchanged]
     paths = [path for folder in exchanged for path in (root / folder).glob("*.parquet")]
     new = [listed_file(root, path.relative_to(root).as_posix()) for path in paths]
-    files = tuple(sorted([*kept, *new], key=lambda file: PurePosixPath(file.path)))
-    return replace(manifest, files=files, body={**manifest.body, "intervals": intervals})
+    files = _in_order([*(file for file in kept if file.path != DATA_PACKAGE), *new])
+    body = manifest.body
+    content = data_package(root, body["plan"], manifest.run, manifest.warnings, [*files, *beside])
+    write_json(root / DATA_PACKAGE, content)
+    files = _in_order([*files, listed_file(root, DATA_PACKAGE)])
+    return replace(manifest, files=tuple(files), body={**body, "intervals": intervals})
+
+
+def _in_order(files: Iterable[ListedFile]) -> list[ListedFile]:
+    return sorted(files, key=lambda file: PurePosixPath(file.path))

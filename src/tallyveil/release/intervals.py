@@ -1,9 +1,9 @@
 """The `intervals/` folder of a release: published counts beside unbiased estimates, standard errors and intervals.
 
-Layout: `intervals/<geolevel>/<query>/part-00000.parquet` with columns `geocode`, `answer`, `published`, `estimate`,
-`standard_error`, `lower`, `upper`, one row for every geounit and answer, zeros included; the same below
-`intervals/entities/<family>/` with `entity` in the place of `geocode`; `README.txt`; `manifest.json`. Where the
-measurements do not determine an answer, estimate, standard error and upper end are null.
+Layout: files like those of `tables/`, in the same folders, `intervals/geolevel=<geolevel or family>/query=<query>/`,
+with four more columns: `estimate`, `standard_error`, `lower`, `upper`. They have one row for every geounit and answer,
+zeros included. Beside them are `README.txt` and `manifest.json`. Where the measurements do not determine an answer,
+estimate, standard error and upper end are null.
 
 The folder is filled under another name and then renamed: it is complete or absent. The tables of the same counts get
 the same columns (`interval_tables`).
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.intervals import Answers, Intervals
-from tallyveil.release.columns import enum_column
-from tallyveil.release.interval_tables import table_with_intervals
+from tallyveil.release.columns import answer_expression, code_expression, label_columns
+from tallyveil.release.interval_tables import BESIDE, table_with_intervals
+from tallyveil.release.intervals_format_1 import scan_format_1
 from tallyveil.release.tables import table_folder, table_tags
-from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.read import scan_parquet
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
@@ -38,11 +38,10 @@ from tallyveil.storage.write import (
 from tallyveil.universe.query_group import QueryGroup
 
 INTERVALS = "intervals"
-ENTITIES = "entities"
 INTERVALS_MANIFEST = "manifest.json"
 README = "README.txt"
 AGAIN = "Remove that folder and make the intervals again with `tallyveil intervals`."
-ROWS_PER_PART = 1 << 22
+ROWS_PER_PART = 1 << 21
 DECIMALS = 6
 """Of estimates and standard errors: far below a person, and the same whatever the order of sums of floats."""
 
@@ -78,17 +77,12 @@ class Compared:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def interval_folder(root: Path, area: str, query: str, *, is_entity: bool) -> Path:
-    """Folder of the parts of one table of intervals, below the folder of all."""
-    return inside(root, *([ENTITIES] if is_entity else []), file_name(area), file_name(query))
-
-
 @dataclass(slots=True, eq=False)
 class IntervalTable:
     """Writes one table of intervals, chunk by chunk, in parts of bounded size.
 
     Attributes:
-        root: The folder being filled.
+        root: Release folder.
         area: A geolevel, or a family of entities.
         group: The query.
         is_entity: Whether the area is a family of entities.
@@ -115,18 +109,17 @@ class IntervalTable:
         """
         self._tally(published, answers, intervals)
         n, size = published.shape
-        labels = self.group.labels()
         known = np.isfinite(answers.variances).ravel()
         frame = pl.DataFrame(
-            {
-                "entity" if self.is_entity else "geocode": codes.gather(np.repeat(np.arange(n), size)),
-                "answer": enum_column("answer", labels, np.tile(np.arange(size), n)),
-                "published": published.ravel(),
-                "estimate": _rounded(answers.estimates, known),
-                "standard_error": _rounded(answers.standard_errors, known),
-                "lower": _whole(intervals.low),
-                "upper": _whole(intervals.high),
-            }
+            [
+                codes.gather(np.repeat(np.arange(n), size)).alias("geocode"),
+                *label_columns(self.group, np.tile(np.arange(size), n)),
+                pl.Series("count", published.ravel()),
+                _rounded(answers.estimates, known).alias("estimate"),
+                _rounded(answers.standard_errors, known).alias("standard_error"),
+                _whole(intervals.low).alias("lower"),
+                _whole(intervals.high).alias("upper"),
+            ]
         )
         self._frames.append(frame)
         if sum(kept.height for kept in self._frames) >= ROWS_PER_PART:
@@ -144,14 +137,14 @@ class IntervalTable:
         )
 
     def _flush(self) -> None:
-        folder = interval_folder(self.root, self.area, self.group.name, is_entity=self.is_entity)
-        tags = {**self.tags, "query": self.group.name, "area": self.area}
-        frame, part = pl.concat(self._frames), f"part-{self._parts:05d}.parquet"
-        write_parquet(folder / part, frame, tags)
+        place, part = (self.area, self.group.name), f"part-{self._parts:05d}.parquet"
+        tags = {**self.tags, **table_tags(self.area, self.group)}
+        frame = pl.concat(self._frames)
+        folder = table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX)
+        write_parquet(folder / part, frame, {**tags, "zeros": "included"})
         if self.staging is not None:
-            tabulated = table_with_intervals(frame, self.area, self.group)
-            tags = {**self.tags, **table_tags(self.group)}
-            write_parquet(table_folder(self.staging, self.area, self.group.name) / part, tabulated, tags)
+            kept = table_with_intervals(frame, self.group)
+            write_parquet(table_folder(self.staging, *place) / part, kept, tags)
         self._frames.clear()
         self._parts += 1
 
@@ -236,18 +229,35 @@ def finish_intervals(
     return manifest
 
 
-def read_interval_table(root: Path, area: str, query: str, *, is_entity: bool = False) -> pl.LazyFrame:
-    """One table of intervals of a release, lazily.
+def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
+    """One table of intervals of a release, lazily: `geocode`, `count` and `BESIDE`.
 
     Raises:
         StoreError: there is none.
     """
-    folder = interval_folder(root / INTERVALS, area, query, is_entity=is_entity)
-    parts = sorted(folder.glob("part-*.parquet"))
-    if not parts:
+    parts = _parts(root, area, query)
+    rows = scan_parquet(*parts) if parts else scan_format_1(root / INTERVALS, area, query)
+    if rows is None:
         raise StoreError(
             f"{root} holds no intervals of '{query}' for {area}. Make them with `tallyveil intervals`, naming the "
             "query with --tables.",
             code="intervals-missing",
         )
-    return scan_parquet(*parts)
+    return rows.select("geocode", "count", *BESIDE)
+
+
+def read_interval_answers(root: Path, area: str, group: QueryGroup) -> pl.LazyFrame | None:
+    """Geocode, number of the answer, and estimate of each row of a table of intervals; None if there is no table."""
+    parts = _parts(root, area, group.name)
+    if parts:
+        return scan_parquet(*parts).select("geocode", answer_expression(group), "estimate")
+    rows = scan_format_1(root / INTERVALS, area, group.name)
+    return (
+        None
+        if rows is None
+        else rows.select("geocode", code_expression("answer", group.labels()), "estimate")
+    )
+
+
+def _parts(root: Path, area: str, query: str) -> list[Path]:
+    return sorted(table_folder(root, area, query, INTERVALS).glob("part-*.parquet"))

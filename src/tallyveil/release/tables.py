@@ -1,5 +1,9 @@
 """Published tables: the answers of the workload for every geounit, in long form.
 
+A file has the columns `geocode`, one for each attribute of the schema, and `count`. Its folders,
+`geolevel=<geolevel or family>/query=<query>`, give readers the columns `geolevel` and `query`. The columns of all files
+have the same names and types, so that all tables of a release can be read as one.
+
 A query of few answers has a row for every geounit and answer, zeros included. One of many would be mostly zeros
 (the 2,016 cells of 8 million blocks are 16 billion), so only its counts above zero are written. Which of the two
 a table is depends on the query alone, so that it is the same at every geolevel and in every release, and every
@@ -15,21 +19,32 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.geography.spine import Spine
-from tallyveil.release.columns import enum_column
-from tallyveil.storage.paths import file_name, inside
+from tallyveil.release.columns import label_columns
+from tallyveil.storage.paths import hive_folder, inside
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.counts import PublicCounts, row_ranges, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 
 TABLES = "tables"
-ROWS_PER_PART = 1 << 22
+ROWS_PER_PART = 1 << 21
 ANSWERS_WITH_ZEROS = 16
 """Most answers a query may have for its tables to hold the zeros, too."""
 
 
-def table_folder(root: Path, geolevel: str, query: str) -> Path:
-    """Folder of the parts of one table."""
-    return inside(root, TABLES, file_name(geolevel), file_name(query))
+def table_name(area: str, query: str, kind: str = TABLES) -> str:
+    """Folder of the parts of one table, relative to the release folder.
+
+    Args:
+        area: A geolevel, or a family of entities.
+        query: Name of the query.
+        kind: The folder of all tables.
+    """
+    return f"{kind}/{hive_folder('geolevel', area)}/{hive_folder('query', query)}"
+
+
+def table_folder(root: Path, area: str, query: str, kind: str = TABLES) -> Path:
+    """The folder of `table_name` in a release folder."""
+    return inside(root, *table_name(area, query, kind).split("/"))
 
 
 def has_zeros(group: QueryGroup) -> bool:
@@ -37,9 +52,10 @@ def has_zeros(group: QueryGroup) -> bool:
     return group.size <= ANSWERS_WITH_ZEROS
 
 
-def table_tags(group: QueryGroup) -> dict[str, str]:
+def table_tags(area: str, group: QueryGroup) -> dict[str, str]:
     """What the files of a table say of themselves beside the tags of the release."""
-    return {"query": group.name, "zeros": "included" if has_zeros(group) else "left out"}
+    zeros = "included" if has_zeros(group) else "left out"
+    return {"geolevel": area, "query": group.name, "zeros": zeros}
 
 
 def table_size(counts: PublicCounts, group: QueryGroup) -> int:
@@ -63,29 +79,31 @@ def table_rows(
 def write_table(
     root: Path, counts: PublicCounts, group: QueryGroup, spine: Spine, metadata: Mapping[str, str]
 ) -> Iterator[int]:
-    """Write `geolevel, geocode, query, answer, count`, in order of geounit and answer.
+    """Write `geocode`, a column for each attribute, and `count`, in order of geounit and answer.
 
     Yields:
         Rows (where zeros are left out, counts above zero) dealt with after each part; `table_size` in all.
     """
-    level = spine.level_index(counts.geolevel)
-    labels = group.labels()
+    codes = spine.geocodes[spine.level_index(counts.geolevel)].text
     folder = table_folder(root, counts.geolevel, group.name)
-    tags = {**metadata, **table_tags(group)}
+    tags = {**metadata, **table_tags(counts.geolevel, group)}
     for part, (start, stop) in enumerate(_parts(counts, group)):
-        rows, answers, persons = table_rows(counts, group, start, stop)
-        frame = pl.DataFrame(
-            {
-                "geolevel": pl.Series([counts.geolevel]).new_from_index(0, len(rows)),
-                "geocode": spine.geocodes[level].text.gather(start + rows),
-                "query": pl.Series([group.name]).new_from_index(0, len(rows)),
-                "answer": enum_column("answer", labels, answers),
-                "count": persons,
-            }
-        )
-        write_parquet(folder / f"part-{part:05d}.parquet", frame, tags)
+        # No name holds the frame of a part while the next one is made: parts of a country are large.
+        write_parquet(folder / f"part-{part:05d}.parquet", _frame(counts, group, codes, start, stop), tags)
         done = counts.offsets[stop] - counts.offsets[start]
-        yield len(rows) if has_zeros(group) else int(done) * group.sensitivity
+        yield (stop - start) * group.size if has_zeros(group) else int(done) * group.sensitivity
+
+
+def _frame(counts: PublicCounts, group: QueryGroup, codes: pl.Series, start: int, stop: int) -> pl.DataFrame:
+    """The rows of a table for geounits start..stop."""
+    rows, answers, persons = table_rows(counts, group, start, stop)
+    return pl.DataFrame(
+        [
+            codes.gather(start + rows).alias("geocode"),
+            *label_columns(group, answers),
+            pl.Series("count", persons),
+        ]
+    )
 
 
 def _parts(counts: PublicCounts, group: QueryGroup) -> Iterator[tuple[int, int]]:

@@ -162,7 +162,7 @@ def _samples(
         rows = read_interval_table(files.root, item["area"], query).filter(pl.col("standard_error") >= EXACT)
         frame = collect(rows, files.root / INTERVALS, "intervals")
         if frame.height:
-            order = np.argsort(frame["published"].to_numpy(), kind="stable")
+            order = np.argsort(frame["count"].to_numpy(), kind="stable")
             places = np.unique(
                 np.linspace(0, frame.height - 1, min(POINTS, frame.height)).round().astype(int)
             )
@@ -171,8 +171,8 @@ def _samples(
 
 
 def _panel(geolevel: str, sample: pl.DataFrame) -> Panel:
-    columns = {name: sample[name].to_numpy() for name in ("published", "estimate", "lower", "upper")}
-    return Panel(geolevel_title(geolevel), **columns)
+    columns = {name: sample[name].to_numpy() for name in ("estimate", "lower", "upper")}
+    return Panel(geolevel_title(geolevel), published=sample["count"].to_numpy(), **columns)
 
 
 def _example(samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example | None:
@@ -185,7 +185,7 @@ def _example(samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example
         geolevel=geolevel_title(geolevel),
         geocode=row["geocode"],
         query=query_title(query),
-        published=grouped(row["published"]),
+        published=grouped(row["count"]),
         estimate=f"{row['estimate']:,.1f}".replace("-", "−"),
         standard_error=rounded(row["standard_error"]),
         lower=grouped(row["lower"]),

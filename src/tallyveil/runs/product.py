@@ -13,7 +13,7 @@ from typing import Protocol
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest import ListedFile, Manifest, listed_file
 from tallyveil.runs.earlier import Earlier
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.key_file import RunSecrets
@@ -111,6 +111,10 @@ class Run:
     def make(self, places: Sequence[str], work: Callable[[], Made]) -> Made:
         """Write files that every process writes again; see `Stages.make`."""
         return self._stages.make(places, work)
+
+    def listed(self) -> tuple[ListedFile, ...]:
+        """What the run has written so far, in order of paths, as it was when it was written."""
+        return tuple(listed_file(self.path, path, digest) for path, digest in self._stages.written().items())
 
     def files(self) -> dict[str, str]:
         """SHA-256 of everything the run has written, by path; see `Stages.files`."""

@@ -81,6 +81,10 @@ class Stages:
                     code="run-damaged",
                 )
             require_run(place, self._secrets.run_id, protected=self._secrets.protected)
+        return self.written()
+
+    def written(self) -> dict[str, str]:
+        """SHA-256 of every file of the run by its path, in order of paths, as its stage wrote it."""
         return {path: self._files[path] for path in sorted(self._files, key=PurePosixPath)}
 
     def _checkpoint(self, name: str) -> dict[str, Any] | None:

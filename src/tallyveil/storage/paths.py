@@ -5,6 +5,10 @@ underscores are unchanged, so a geolevel `County` becomes the file `County.parqu
 query, becomes `.`. Every other character becomes its UTF-8 bytes, for example `%2F` for a slash. So no name can lead
 out of a folder, and a recode `a.b` (`a%2Eb`) is different from the query `a*b` (`a.b`).
 
+Folders of tables are Hive-style, `geolevel=Tract`, so that readers make a column of them. There a name is only
+percent-encoded, which readers undo: `*` is written `%2A`, and nothing is shortened (`tallyveil.universe.names` refuses
+a name that is too long).
+
 A file system that ignores case would still treat `Age` and `age` as the same file. The check of the configuration
 refuses names that differ only in case (`tallyveil.universe.names.check_apart`).
 """
@@ -40,6 +44,21 @@ def file_name(name: str) -> str:
         return encoded
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{encoded[:_KEPT_OF_LONG]}%~{digest[:32]}"
+
+
+def hive_folder(column: str, value: str) -> str:
+    """The folder for the rows that have one value in a column, such as `geolevel=Tract`.
+
+    Args:
+        column: Name of the column, a constant.
+        value: Any text that is not empty. Readers of Hive-style folders read it back as it was.
+    """
+    return f"{column}={hive_value(value)}"
+
+
+def hive_value(value: str) -> str:
+    """A value in the name of a Hive-style folder, percent-encoded."""
+    return "".join("%2A" if character == "*" else _encoded(character) for character in value)
 
 
 def real(path: Path) -> Path:

@@ -9,7 +9,7 @@ import polars as pl
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.json_files import damaged, misfit
-from tallyveil.storage.read import UNREADABLE, parquet_columns, parquet_metadata, read_parquet, scan_parquet
+from tallyveil.storage.read import UNREADABLE, parquet_metadata, read_parquet, scan_parquet
 
 _RESTORE = "Restore the file from a copy of the release, or make the release again in another folder."
 
@@ -26,8 +26,13 @@ def read_published(path: Path, columns: Sequence[str] | None = None) -> pl.DataF
 
 def published_columns(path: Path) -> tuple[str, ...]:
     """Names of the columns. It raises the errors of `read_published`."""
+    return tuple(published_schema(path))
+
+
+def published_schema(path: Path) -> dict[str, pl.DataType]:
+    """The type of each column, in order. It raises the errors of `read_published`."""
     with _readable(path):
-        return tuple(parquet_columns(path))
+        return dict(scan_parquet(path).collect_schema())
 
 
 def published_tags(path: Path) -> dict[str, str]:

@@ -2,15 +2,17 @@
 
 Names appear in file names, columns of published tables, terminals and web pages. `check_name` is the common rule for
 the names of attributes, recodes, geolevels, families of entities, bounds, constraints, structural zeros and releases.
-`tallyveil.storage.paths.file_name` then turns names into file names.
+`tallyveil.storage.paths` then turns names into names of files and folders.
 """
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
 from tallyveil.errors import SchemaError
+from tallyveil.storage.paths import hive_value
 
 LONGEST_NAME: Final = 200
 """Largest number of characters in a name."""
@@ -18,8 +20,21 @@ LONGEST_NAME: Final = 200
 RESERVED_NAMES: Final = ("total", "detailed")
 """Query specifications with a fixed meaning, which no attribute or recode may use as its name."""
 
-RESERVED_COLUMNS: Final = ("geocode", "count", "integer-subspace")
+RESERVED_COLUMNS: Final = (
+    "geolevel",
+    "geocode",
+    "query",
+    "count",
+    "estimate",
+    "standard_error",
+    "lower",
+    "upper",
+    "integer-subspace",
+)
 """Other columns of published tables, and the mechanism that names files next to those of queries."""
+
+LONGEST_FOLDER_NAME: Final = 240
+"""Largest number of characters of a name that folders of tables show percent-encoded. File systems allow 255 bytes."""
 
 RESERVED_PREFIXES: Final = ("original.", "entity.", "share.")
 """Prefixes of the columns of `geography.parquet` that are not geolevels of the spine."""
@@ -55,6 +70,46 @@ def check_name(name: str, what: str) -> str:
 
 
 _INVISIBLE: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def check_table_name(name: str, what: str) -> None:
+    """Refuse a name that readers of published tables would not read back from the names of folders.
+
+    Args:
+        name: Name of a geolevel, of a family of entities, or of a query with a table.
+        what: The kind of thing that is named.
+    Raises:
+        SchemaError: readers would take the name for a number, a date, a truth value or nothing; or it is too long.
+    """
+    if _NO_WORD.fullmatch(name) or _is_number(name):
+        raise SchemaError(
+            f"{what} name {name!r} looks like a number, a date, a truth value or a missing value. It names a folder of "
+            "published tables, and programs that read them would not take it for text. Rename it, for example with a "
+            "word before it.",
+            code="bad-name",
+        )
+    if len(hive_value(name)) > LONGEST_FOLDER_NAME:
+        raise SchemaError(
+            f"{what} name {name[:40]!r}... has {len(hive_value(name))} characters where it names a folder of published "
+            f"tables; wanted at most {LONGEST_FOLDER_NAME}. Letters and digits of English count once there, and other "
+            "characters three to twelve times. Shorten it, or the names of its recodes.",
+            code="bad-name",
+        )
+
+
+_NO_WORD: Final = re.compile(
+    r"(?=.*\d)[\d\s.,:+_/-]+|[\d-]+T[\d:.]+[\d:Z+-]*|true|false|null|none|__hive_default_partition__",
+    re.IGNORECASE,
+)
+"""Names that a reader could take for a number, a date, a time, a truth value or a missing value."""
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_apart(names: Iterable[str], where: str) -> None:
@@ -94,6 +149,7 @@ def check_areas(
     for what, names in (("geolevel", levels), ("family", kinds)):
         for name in names:
             check_name(name, what)
+            check_table_name(name, what)
             if name in {"*", "entities"} or name.startswith(RESERVED_PREFIXES):
                 raise SchemaError(
                     f"{what} name {name!r} is reserved in release files, as are '*', 'entities' and every name that "

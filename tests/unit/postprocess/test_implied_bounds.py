@@ -139,6 +139,6 @@ def test_the_nation_gets_no_more_people_in_barracks_than_the_regions_with_barrac
         orient="row",
     ).write_parquet(folder / "barracks.parquet")
     out = run_release(load_plan(release), tmp_path / "out", test_key=insecure_key("2"))
-    homes = pl.read_parquet(out.path / "tables" / "Nation" / "home" / "*.parquet")
+    homes = pl.read_parquet(out.path / "tables" / "geolevel=Nation" / "query=home" / "*.parquet")
     # The noise asks for far more; the two regions have 960 and 10 people.
-    assert homes.filter(pl.col("answer").cast(pl.String) == "home=barracks")["count"].to_list() == [10]
+    assert homes.filter(home="barracks")["count"].to_list() == [10]

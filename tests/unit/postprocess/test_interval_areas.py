@@ -58,12 +58,22 @@ def test_families_of_one_name_must_be_the_same():
     (other,) = entity_families(SPINE, table(ward=list(reversed(WARDS))), None)
     (new,) = entity_families(SPINE, table(school=WARDS), None)
     released = (Area(own, is_entity=True, tabulated=True),)
-    assert with_given(released, [same]) == released
-    assert [area.family.name for area in with_given(released, [same, new])] == ["ward", "school"]
-    assert not with_given(released, [new])[1].tabulated
+    assert with_given(SPINE, released, [same]) == released
+    assert [area.family.name for area in with_given(SPINE, released, [same, new])] == ["ward", "school"]
+    assert not with_given(SPINE, released, [new])[1].tabulated
     with pytest.raises(GeographyError) as caught:
-        with_given(released, [other])
+        with_given(SPINE, released, [other])
     assert caught.value.code == "entity-table"
+
+
+def test_families_are_not_called_like_geolevels():
+    """Intervals of both are in folders of the same kind."""
+    (same,) = entity_families(SPINE, table(Block=WARDS), None)
+    with pytest.raises(GeographyError, match="a geolevel of that name"):
+        with_given(SPINE, (), [same])
+    (alike,) = entity_families(SPINE, table(block=WARDS), None)
+    with pytest.raises(SchemaError, match="differ only in upper and lower case"):
+        with_given(SPINE, (), [alike])
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 1 << 20])

@@ -91,7 +91,7 @@ def test_equals_dense_least_squares(run):
 
 def test_intervals_use_what_was_drawn(run, release_file):
     make_intervals(run, workers=1)
-    towns = pl.read_parquet(run / "intervals/Town/total/*.parquet")
+    towns = pl.read_parquet(run / "intervals/geolevel=Town/query=total/*.parquet")
     assert (towns["standard_error"] < np.sqrt(VARIANCE)).all()
     plan, release = load_plan(release_file), open_release(run)
     planned = tree_covariance(plan_model(plan, release.hierarchies))

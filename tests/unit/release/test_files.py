@@ -86,8 +86,12 @@ def rewrite(path, change):
         ("histogram/Block.parquet", -pl.col("count"), "negative"),
         ("histogram/Block.parquet", pl.col("count") + 1, "sum of its"),
         ("microdata/part-00001.parquet", pl.col("geocode").reverse(), "microdata"),
-        ("tables/Block/total/part-00000.parquet", pl.col("count") + 1, "table total"),
-        ("tables/Region/voting_age/part-00000.parquet", pl.col("geocode").reverse(), "table voting_age"),
+        ("tables/geolevel=Block/query=total/part-00000.parquet", pl.col("count") + 1, "table total"),
+        (
+            "tables/geolevel=Region/query=voting_age/part-00000.parquet",
+            pl.col("geocode").reverse(),
+            "table voting_age",
+        ),
     ],
 )
 def test_every_broken_promise_is_seen(release, path, change, said):
@@ -127,15 +131,17 @@ def sparse(tmp_path, monkeypatch):
 
 
 def test_a_table_of_many_answers_leaves_out_zeros_and_says_so(sparse):
-    parts = sorted((sparse / "tables" / "Block" / "voting_age").glob("*.parquet"))
+    parts = sorted((sparse / "tables" / "geolevel=Block" / "query=voting_age").glob("*.parquet"))
     table = pl.concat([pl.read_parquet(part) for part in parts])
     assert len(parts) == 2
     assert table["geocode"].to_list() == ["A1", "A1", "A3", "B1"]
     assert table["count"].to_list() == [2, 5, 1, 4]
     assert pl.read_parquet_metadata(parts[0])["tallyveil.zeros"] == "left out"
-    total = sparse / "tables" / "Block" / "total" / "part-00000.parquet"
+    total = sparse / "tables" / "geolevel=Block" / "query=total" / "part-00000.parquet"
     assert pl.read_parquet_metadata(total)["tallyveil.zeros"] == "included"
-    assert pl.read_parquet(sparse / "tables" / "Block" / "total" / "*.parquet")["count"].to_list() == [
+    assert pl.read_parquet(sparse / "tables" / "geolevel=Block" / "query=total" / "*.parquet")[
+        "count"
+    ].to_list() == [
         7,
         0,
         1,
@@ -152,7 +158,7 @@ def test_without_microdata_they_are_not_checked(sparse):
 
 @pytest.mark.parametrize("rows", [slice(0, 0), slice(0, 1), slice(1, None)])
 def test_a_row_missing_from_a_table_without_zeros_is_seen(sparse, rows):
-    path = sparse / "tables" / "Block" / "voting_age" / "part-00001.parquet"
+    path = sparse / "tables" / "geolevel=Block" / "query=voting_age" / "part-00001.parquet"
     pl.read_parquet(path)[rows].write_parquet(path)
     with pytest.raises(SolverError, match="table voting_age"):
         check_release(sparse, SCHEMA, SPINE, ["voting_age"], INVARIANT, microdata=False)

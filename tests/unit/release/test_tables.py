@@ -15,6 +15,7 @@ from tallyveil.release.interval_tables import (
     BESIDE,
     clear_other_tables,
     exchange_tables,
+    refuse_earlier_tables,
     start_tables,
     table_with_intervals,
 )
@@ -25,6 +26,8 @@ from tallyveil.universe.presets import load_preset
 
 STEADY = settings(derandomize=True, deadline=None, max_examples=20)
 SCHEMA = load_preset("pl94-persons")
+BLOCK_TOTALS = "tables/geolevel=Block/query=total"
+BLOCK_QUARTERS = "tables/geolevel=Block/query=hhgq"
 CODES = [f"A{i:02d}" for i in range(7)]
 SPINE = spine_from_prefixes(CODES, ("Region", "Block"), (1, 3))
 N = len(CODES)
@@ -76,7 +79,7 @@ def test_parts_of_any_size_hold_the_same_table(tmp_path, monkeypatch, at_once, q
     tags = pl.read_parquet_metadata(parts[0])
     assert (
         tags["tallyveil.zeros"]
-        == table_tags(group)["zeros"]
+        == table_tags("Block", group)["zeros"]
         == ("included" if query == "total" else "left out")
     )
 
@@ -107,27 +110,53 @@ def made_tables(root):
 
 def staged(root, query):
     staging = start_tables(root)
-    frame = pl.DataFrame({"geocode": CODES, "answer": ["total"] * N, "published": range(N)})
-    rows = frame.with_columns(pl.lit(1.5).alias(name) for name in BESIDE)
-    made = table_with_intervals(rows, "Block", SCHEMA.query(query))
+    summed_out = {name: pl.Series([None] * N, dtype=pl.String) for name in SCHEMA.attribute_names}
+    frame = pl.DataFrame({"geocode": CODES, **summed_out, "count": range(N)})
+    rows = frame.with_columns(pl.lit(1, dtype=kind).alias(name) for name, kind in BESIDE.items())
+    made = table_with_intervals(rows, SCHEMA.query(query))
     path = staging / table_folder(root, "Block", query).relative_to(root) / "part-00000.parquet"
     write_parquet(path, made, {"level": "0.95", "run": "0"})
     return staging
 
 
-def test_tables_are_exchanged_and_others_are_cleared(tmp_path):
-    before = made_tables(tmp_path)
-    assert exchange_tables(tmp_path, staged(tmp_path, "total")) == {"tables/Block/total"}
-    now = pl.read_parquet(tmp_path / "tables/Block/total/*.parquet")
-    assert set(BESIDE) <= set(now.columns)
-    assert now["count"].to_list() == list(range(N))
+def stacked(root):
+    return pl.read_parquet(root / "tables/**/*.parquet", hive_partitioning=True)
+
+
+def test_tables_are_exchanged_and_others_have_empty_columns(tmp_path):
+    """All tables of a release have the same columns, whether they have intervals or not."""
+    made_tables(tmp_path)
+    before = stacked(tmp_path)
+    staging = staged(tmp_path, "total")
+    clear_other_tables(tmp_path, staging, ["total"])
+    assert exchange_tables(tmp_path, staging) == {BLOCK_TOTALS, BLOCK_QUARTERS}
+    now = stacked(tmp_path)
+    assert {name: now.schema[name] for name in BESIDE} == BESIDE
+    assert now.filter(query="total")["count"].to_list() == list(range(N))
+    assert now.filter(query="total")["lower"].null_count() == 0
+    others = now.filter(query="hhgq")
+    assert others.select(before.columns).equals(before.filter(query="hhgq"))
+    assert others.select(*BESIDE).null_count().row(0) == (others.height,) * 4
+    # Tables that are empty already stay as they are.
     staging = start_tables(tmp_path)
     clear_other_tables(tmp_path, staging, [])
-    assert exchange_tables(tmp_path, staging) == {"tables/Block/total"}
-    assert not set(BESIDE) & set(pl.read_parquet(tmp_path / "tables/Block/total/*.parquet").columns)
-    (other,) = (path for path in before if "hhgq" in path.parts)
-    assert (tmp_path / other).read_bytes() == before[other]
+    assert exchange_tables(tmp_path, staging) == {BLOCK_TOTALS}
+    again = stacked(tmp_path)
+    assert again.schema == now.schema
+    assert again.select(*BESIDE).null_count().row(0) == (again.height,) * 4
+    assert "tallyveil.level" not in pl.read_parquet_metadata(tmp_path / BLOCK_TOTALS / "part-00000.parquet")
     assert not list(tmp_path.glob("tables*partial*"))
+
+
+def test_tables_of_an_earlier_version_are_refused(tmp_path):
+    made_tables(tmp_path)
+    refuse_earlier_tables(tmp_path, "Leave them")
+    earlier = tmp_path / "tables" / "Block" / "total"
+    earlier.mkdir(parents=True)
+    pl.DataFrame({"answer": ["total"]}).write_parquet(earlier / "part-00000.parquet")
+    with pytest.raises(StoreError, match="Leave them, or make the same release") as caught:
+        refuse_earlier_tables(tmp_path, "Leave them")
+    assert caught.value.code == "tables-format"
 
 
 def test_what_an_interrupted_exchange_took_away_is_put_back(tmp_path, monkeypatch):
@@ -146,7 +175,7 @@ def test_what_an_interrupted_exchange_took_away_is_put_back(tmp_path, monkeypatc
         patch.setattr(type(tmp_path), "rename", killed)
         with pytest.raises(KeyboardInterrupt):
             exchange_tables(tmp_path, staging)
-    assert not (tmp_path / "tables/Block/total").exists()
+    assert not (tmp_path / BLOCK_TOTALS).exists()
     start_tables(tmp_path)
     assert {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
+from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.disk import free_disk, refuse_small_disk
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import machine_memory, predict, sizes_of_spine
-from tallyveil.release.intervals import ENTITIES, INTERVALS
+from tallyveil.release.intervals import INTERVALS
+from tallyveil.release.tables import table_name
 from tallyveil.storage.outputs import refuse_inputs
-from tallyveil.storage.paths import file_name, refuse_long_paths
+from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX
 
 
@@ -27,6 +29,7 @@ def refuse_folder(plan: ReleasePlan, out: Path) -> None:
 def inputs_of(plan: ReleasePlan) -> list[Path]:
     """Every file that a release reads, except the release file."""
     found = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
+    found += [] if plan.geography.names is None else [plan.geography.names]
     if plan.spine is not None:
         found += [path for _, path in plan.spine.overlapping]
         found += [] if plan.spine.entities is None else [plan.spine.entities]
@@ -64,11 +67,11 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
 
 
 def _longest(plan: ReleasePlan) -> Iterator[str]:
-    """The files of a release with the longest relative paths, which are those of its intervals."""
+    """The files of a release with the longest relative paths: of its intervals, and of its measurements."""
     spine = plan.spine
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     queries = {*plan.tables, *(name for level in plan.geolevels for name in plan.strategy.queries(level))}
     for area in (*plan.geography.geolevels, *plan.geolevels, *families):
         for query in queries:
-            folder = f"{INTERVALS}{TEMPORARY_SUFFIX}/{ENTITIES}/{file_name(area)}"
-            yield f"{folder}/{file_name(query)}/integer-subspace.part-00000.parquet"
+            yield f"{table_name(area, query, INTERVALS + TEMPORARY_SUFFIX)}/part-00000.parquet"
+            yield drawn_name(area, query)

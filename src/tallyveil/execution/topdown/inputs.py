@@ -14,6 +14,7 @@ from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarc
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
+from tallyveil.geography.names import NAME_COLUMNS, with_names
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import stated_geounits
 from tallyveil.plans.inputs import GeographyInput, SpineInput
@@ -25,14 +26,24 @@ ENTITY = "entity"
 
 
 def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
-    """The spine that the steps of a plan make, the geography that it is made from, and the entities.
+    """The spine that the steps of a plan make, the geography that it is made from, the entities, and the names.
 
     Raises:
-        GeographyError: the geography is not a tree, the entities do not fit it, a step does not fit, or something is
-            stated for a geolevel whose geounits the steps divide or replace.
+        GeographyError: the geography is not a tree, the entities or names do not fit it, a step does not fit, or
+            something is stated for a geolevel whose geounits the steps divide or replace.
         BudgetError: shares or variances do not fit the spine that the steps make.
         StoreError, ConfigError: a file or a column is missing or unreadable.
     """
+    made, path = _read_areas(plan), plan.geography.names
+    if path is None:
+        return made
+    frame = scan_table(path, NAME_COLUMNS, "names")
+    for column in NAME_COLUMNS:
+        require_text(frame, column, path, "names")
+    return with_names(made, collect(frame.cast(pl.String), path, "names"))
+
+
+def _read_areas(plan: ReleasePlan) -> Hierarchies:
     original = read_spine(plan.geography)
     if plan.spine is None:
         return plain_hierarchies(original)

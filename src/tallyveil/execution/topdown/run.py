@@ -31,6 +31,7 @@ from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
+from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.release.estimated import require_own_kind
@@ -42,7 +43,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.json_files import JsonObject, digest_of
 
 STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")
 """Stages before the spend, as the manifest lists them."""
@@ -236,6 +237,7 @@ class _Release:
         if self.measuring_alone:
             return self._stated(run)
         estimated = self.estimation.release(run)
+        write_package(run, self.plan.to_mapping())
         return {**self._stated(run), "sizes": estimated.sizes, "solver": estimated.solver}
 
     def check(self, run: Run) -> list[str]:
@@ -283,9 +285,11 @@ class _Release:
         return run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
 
     def _published_digest(self) -> bytes:
-        """Digest of the plan and of the areas off the spine. These areas change what is written, but not the noise."""
-        families = [family.digest() for family in self.hierarchies.families]
-        return binding_of(self.plan.digest(), *families) if families else self.plan.digest()
+        """Digest of the plan, of the areas off the spine, and of names. They change what is written, not the noise."""
+        besides = [family.digest() for family in self.hierarchies.families]
+        if self.hierarchies.names is not None:
+            besides.append(digest_of(self.hierarchies.names.to_dict(as_series=False)))
+        return binding_of(self.plan.digest(), *besides) if besides else self.plan.digest()
 
     def _stated(self, run: Run) -> JsonObject:
         """The part of the manifest that describes the plan and the inputs."""

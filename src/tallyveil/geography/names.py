@@ -1,0 +1,50 @@
+"""Names of geounits and entities, for people who read a release. No count depends on them."""
+
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography.areas import Hierarchies
+
+NAME_COLUMNS: Final = ("geolevel", "geocode", "name")
+
+
+def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
+    """Hierarchies with names of their geounits and entities, and of no others.
+
+    Args:
+        hierarchies: The spine and the areas beside it.
+        table: Text columns `NAME_COLUMNS`; `geolevel` may be the name of a family of entities.
+    Raises:
+        GeographyError: a row lacks a text, an area has two names, or a geolevel does not exist.
+    """
+    codes = _codes(hierarchies)
+    unknown = table["geolevel"].drop_nulls().unique().sort().to_list()
+    unknown = [name for name in unknown if name not in codes]
+    if unknown or sum(table.null_count().row(0)) or not table.select("geolevel", "geocode").is_unique().all():
+        what = (
+            f"names the geolevel '{unknown[0]}'"
+            if unknown
+            else "has a row without text, or two names of one area"
+        )
+        raise GeographyError(
+            f"the table of names {what}. Wanted: at most one row for each geounit or entity, with geolevel, geocode "
+            f"and name. The geolevels and families of this release are {', '.join(codes)}.",
+            code="geounit-names",
+        )
+    kept = [
+        table.filter(pl.col("geolevel") == name, pl.col("geocode").is_in(own.implode()))
+        for name, own in codes.items()
+    ]
+    return replace(hierarchies, names=pl.concat(kept).select(NAME_COLUMNS))
+
+
+def _codes(hierarchies: Hierarchies) -> dict[str, pl.Series]:
+    """The codes of all geounits and entities that counts may be published of, by geolevel or family."""
+    spine, areas = hierarchies.spine, (*hierarchies.replaced, *hierarchies.families)
+    return {
+        **{spine.geolevels[level]: spine.geocodes[level].text for level in hierarchies.known_levels},
+        **{area.name: pl.Series(area.codes, dtype=pl.String) for area in areas},
+    }

@@ -1,0 +1,81 @@
+"""The tables of a release as CSV, in a folder of their own: one file for each geolevel or family and each query."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.release.finished import MANIFEST
+from tallyveil.release.interval_tables import refuse_earlier_tables
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_manifest, require_unchanged
+from tallyveil.release.tables import TABLES
+from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
+from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.published import published_tags
+from tallyveil.storage.read import scan_parquet
+from tallyveil.storage.write import file_digest, write_file, write_text
+
+COMMAND: Final = "publish csv"
+README: Final = "README.txt"
+
+
+def publish_csv(root: Path, out: Path) -> list[str]:
+    """Write every table of a finished release as a CSV file.
+
+    Args:
+        root: Folder of the release.
+        out: A new or empty folder outside it, or one where the same command was interrupted.
+    Returns:
+        Paths of the CSV files in `out`.
+    Raises:
+        StoreError: the release is not finished or damaged, or an earlier version wrote its tables; `out` is taken, or
+            cannot be written to.
+    Privacy: nothing is spent: the files hold what is published.
+    """
+    refuse_inputs(out, [root])
+    refuse_output_inside(out, root)
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    refuse_earlier_tables(root, "Read them as they are")
+    paths = [root / file.path for file in manifest.files if file.path.startswith(f"{TABLES}/")]
+    with new_folder(out, COMMAND, "the tables", (TABLES, README)):
+        for path in paths:
+            require_unchanged(root, manifest, path)
+        written = [
+            _write(out, folder, list(parts)) for folder, parts in groupby(paths, lambda path: path.parent)
+        ]
+        write_text(out / README, _readme(root, manifest))
+    return written
+
+
+def _write(out: Path, folder: Path, parts: Sequence[Path]) -> str:
+    """Write one table, whose parts are in one folder; returns its path in `out`."""
+    tags = published_tags(parts[0])
+    area, query = (tags[f"tallyveil.{name}"] for name in ("geolevel", "query"))
+    names = (TABLES, file_name(area), f"{file_name(query)}.csv")
+    rows = scan_parquet(*parts).select(pl.lit(area).alias("geolevel"), pl.lit(query).alias("query"), pl.all())
+    write_file(inside(out, *names), rows.sink_csv)
+    return "/".join(names)
+
+
+def _readme(root: Path, manifest: Manifest) -> str:
+    warnings = "".join(f"NOT PRIVATE: {warning}\n\n" for warning in manifest.warnings)
+    return warnings + _README.format(
+        name=manifest.body["name"], run=manifest.run, digest=file_digest(root / MANIFEST)
+    )
+
+
+_README: Final = """Tables of the release {name}, as CSV in UTF-8
+
+Run {run}; SHA-256 of its manifest.json: {digest}
+
+There is one file for each geolevel, or family of entities, and each query: tables/<geolevel>/<query>.csv. All files
+have the same columns: geolevel, query, geocode, one column for each attribute, count and, where intervals were made,
+estimate, standard_error, lower and upper. An empty field of an attribute means that the query sums the attribute out.
+An empty number of an interval means that there is none. Tables of queries with many answers leave counts of zero out.
+
+Read all columns but the numbers as text: geocodes may begin with zeros.
+"""

@@ -1,0 +1,82 @@
+"""Releases whose tables an earlier version wrote are reported and evaluated; new intervals say what to do."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tallyveil.config.load import load_plan
+from tallyveil.errors import StoreError
+from tallyveil.execution.topdown.evaluate import evaluate_release
+from tallyveil.execution.topdown.run import run_release
+from tallyveil.postprocess.district import district_answers
+from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.release.columns import answer_expression, enum_column
+from tallyveil.release.manifest import listed_file
+from tallyveil.release.manifest_files import read_manifest, write_manifest
+from tallyveil.release.tables import table_folder
+from tallyveil.report import write_report
+from tallyveil.storage.outputs import remove
+from tallyveil.storage.paths import file_name
+from tallyveil.storage.read import parquet_metadata, read_parquet
+from tallyveil.universe.schema import Schema
+
+
+def as_before(root: Path, schema: Schema, kind: str, area: str, query: str) -> None:
+    """Put a table into the form that versions before this one wrote."""
+    folder, group = table_folder(root, area, query, kind), schema.query(query)
+    for part in folder.glob("*.parquet"):
+        frame, stored = read_parquet(part), parquet_metadata(part)
+        tags = {name: text for name, text in stored.items() if name.startswith("tallyveil.")}
+        answers = frame.select(answer_expression(group))["answer"].to_numpy()
+        labels = enum_column("answer", group.labels(), answers)
+        if kind == "tables":
+            made = frame.select(
+                pl.lit(area).alias("geolevel"), "geocode", pl.lit(query).alias("query"), labels, "count"
+            )
+        else:
+            beside = frame.select("estimate", "standard_error", "lower", "upper")
+            made = pl.DataFrame([frame["geocode"], labels, frame["count"].alias("published"), *beside])
+        place = root / kind / file_name(area) / file_name(query) / part.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made.write_parquet(place, metadata=tags)
+
+
+@pytest.fixture
+def earlier(small_release, tmp_path):
+    """A release with tables and intervals of the earlier form."""
+    plan, root = load_plan(small_release), tmp_path / "out"
+    run_release(plan, root, test_key=bytes(32), workers=1)
+    make_intervals(root, in_tables=False, workers=1)
+    for kind in ("tables", "intervals"):
+        for area in plan.geolevels:
+            for query in plan.tables:
+                as_before(root, plan.schema, kind, area, query)
+            remove(root / kind / f"geolevel={area}")
+    manifest = read_manifest(root)
+    kept = [file.path for file in manifest.files if not file.path.startswith("tables/")]
+    made = [path.relative_to(root).as_posix() for path in (root / "tables").rglob("*.parquet")]
+    write_manifest(root, replace(manifest, files=tuple(listed_file(root, path) for path in [*kept, *made])))
+    return root
+
+
+def test_an_earlier_release_is_reported_evaluated_and_asked_for_districts(earlier, small_release):
+    page = write_report(earlier).read_text()
+    assert 'id="uncertainty"' in page
+    evaluate_release(earlier, small_release.parent / "people.parquet")
+    codes = pl.read_parquet(earlier / "geography.parquet")["Block"][3:20]
+    before = district_answers(earlier, codes)
+    assert all(line.estimate is not None for line in before.answers)
+    files = {path for path in earlier.rglob("*.parquet") if "tables" in path.parts}
+    with pytest.raises(StoreError, match="--leave-tables") as refused:
+        make_intervals(earlier, workers=1)
+    assert refused.value.code == "tables-format"
+    make_intervals(earlier, in_tables=False, workers=1)
+    assert files == {path for path in earlier.rglob("*.parquet") if "tables" in path.parts}
+    assert json.loads((earlier / "intervals" / "manifest.json").read_text())["format"] == 2
+    assert write_report(earlier).read_text().count("uncertainty") == page.count("uncertainty")
+    for one, other in zip(before.answers, district_answers(earlier, codes).answers, strict=True):
+        assert (one.published, one.lower, one.upper) == (other.published, other.lower, other.upper)
+        assert one.estimate == pytest.approx(other.estimate, abs=1e-9)

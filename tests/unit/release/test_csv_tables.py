@@ -1,0 +1,36 @@
+"""CSV files have the rows of the tables, whatever stands in them."""
+
+import polars as pl
+import pytest
+
+from tallyveil.config.load import load_plan
+from tallyveil.errors import StoreError
+from tallyveil.execution.topdown.run import run_release
+from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.release.csv_tables import publish_csv
+
+
+def stacked(root):
+    return pl.read_parquet(root / "tables/**/*.parquet", hive_partitioning=True)
+
+
+def test_csv_files_have_the_rows_of_the_tables(small_release, tmp_path, command):
+    root, out = tmp_path / "out", tmp_path / "csv"
+    run_release(load_plan(small_release), root, test_key=bytes(32), workers=1)
+    make_intervals(root, tables=["age"], workers=1)
+    assert "9 files" in command("publish", "csv", root, "--out", out)
+    expected = stacked(root)
+    columns = ["geolevel", "query", *(name for name in expected.columns if name not in ("geolevel", "query"))]
+    found = pl.concat(pl.read_csv(path, schema_overrides=expected.schema) for path in out.rglob("*.csv"))
+    assert found.columns == columns
+    keys = ["geolevel", "query", "geocode", "age", "home"]
+    assert found.sort(keys).equals(expected.select(columns).sort(keys))
+    assert "NOT PRIVATE" in (out / "README.txt").read_text()
+    with pytest.raises(StoreError):
+        publish_csv(root, out)
+    with pytest.raises(StoreError):
+        publish_csv(root, root / "csv")
+    part = root / "tables" / "geolevel=Town" / "query=age" / "part-00000.parquet"
+    pl.read_parquet(part, hive_partitioning=False).write_parquet(part)
+    with pytest.raises(StoreError):
+        publish_csv(root, tmp_path / "again")
