@@ -96,7 +96,7 @@ def write_part(
     geolevel: str,
     query: str,
     part: int,
-    rows: tuple[pl.Series, Integers, NDArray[np.float64]],
+    rows: tuple[pl.Series, NarrowArray, NDArray[np.float64]],
     metadata: Mapping[str, str],
 ) -> None:
     """Write one part of a query's noisy answers, with every answer of some geounits.
@@ -177,7 +177,7 @@ def _of_layers(
     return geounits[order], answers[order], noisy[order]
 
 
-def _whole_numbers(values: Integers) -> type[pl.DataType]:
+def _whole_numbers(values: NarrowArray) -> type[pl.DataType]:
     """int32 if the values fit, as they nearly always do; files are then a quarter smaller and faster to read."""
     limits = np.iinfo(np.int32)
     fits = not values.size or (limits.min <= values.min() and values.max() <= limits.max)

@@ -13,7 +13,7 @@ from tallyveil.errors import SchemaError
 from tallyveil.measurements.layouts import tidy
 from tallyveil.measurements.layouts.census_2020 import names
 from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
-from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, parts_of_budget, steps_of
+from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, steps_of
 from tallyveil.measurements.store import measurement_name
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import stated_invariant
@@ -145,8 +145,7 @@ class _Census2020:
         geolevel = spine.geolevels[level]
         for frame in _parts(measured, geolevel, group):
             rows = spine.locate(level, frame["geocode"])
-            parts = parts_of_budget(measured.allocation, geolevel, group.name, rows)
-            writer.answers(level, group, rows, frame, parts)
+            writer.answers(level, group, rows, frame["values"], measured.allocation)
 
     def _write_constraint(self, writer: LayoutWriter, level: int, table: ConstraintTable) -> None:
         last = len(table.lower) - 1

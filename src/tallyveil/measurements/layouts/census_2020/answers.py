@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import SchemaError, StoreError
 from tallyveil.measurements.layouts.census_2020.names import ANSWERS
 from tallyveil.measurements.layouts.census_2020.settings import Settings, expected_variances, is_close
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
 from tallyveil.measurements.store import VALUES_PER_PART, write_part
+from tallyveil.universe.counts import narrow
 from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -32,7 +33,7 @@ class _Query:
     variances: list[NDArray[np.float64]]
     seen: NDArray[np.bool_]
     rows: list[Integers] = field(default_factory=list)
-    values: list[Integers] = field(default_factory=list)
+    values: list[NarrowArray] = field(default_factory=list)
     waiting: int = 0
     parts: int = 0
 
@@ -105,7 +106,7 @@ def _take(one: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.Dat
             f"has {sizes.filter(sizes.is_null() | (sizes != one.group.size)).to_list()[0]} answers of '{name}'; "
             f"wanted {one.group.size}",
         )
-    flat = frame["value"].explode()
+    flat = frame["value"].explode(empty_as_null=False)
     if flat.null_count():
         raise _bad_row(path, frame["geocode"][0], f"or a later one lacks an answer of '{name}'")
     values = flat.to_numpy().reshape(-1, one.group.size)
@@ -133,14 +134,14 @@ def _take(one: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.Dat
         raise _bad_row(path, frame["geocode"][worst], f"has noisy answers of '{name}' twice")
     one.seen[geounits] = True
     one.rows.append(geounits)
-    one.values.append(values)
+    one.values.append(narrow(values))
     one.waiting += values.size
     return values.size
 
 
 def _write(one: _Query, root: Path, spine: SourceSpine, level: int, metadata: Mapping[str, str]) -> None:
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *one.rows])
-    values = np.concatenate([np.zeros((0, one.group.size), dtype=np.int64), *one.values])
+    values = np.concatenate([np.zeros((0, one.group.size), dtype=np.int32), *one.values])
     order = np.argsort(rows)
     codes = spine.spine.geocodes[level].text.gather(rows[order])
     geolevel = spine.spine.geolevels[level]

@@ -118,7 +118,7 @@ def require_root_total(files: SourceFiles, totals: Integers) -> None:
     """
     geolevel = files.geolevels[0]
     frame = files.scan(geolevel, CONSTRAINTS, ["query_name", "value"]).filter(pl.col("query_name") == TOTAL)
-    rows = files.collect(frame, geolevel, CONSTRAINTS)["value"].explode()
+    rows = files.collect(frame, geolevel, CONSTRAINTS)["value"].explode(empty_as_null=False)
     stated = int(rows.sum() or 0)
     if len(rows) and stated != int(totals.sum()):
         raise ConstraintError(
@@ -185,7 +185,7 @@ def _values(
     times = np.zeros(len(values), dtype=np.int64)
     for path, batch in files.batches(geolevel, CONSTRAINTS, name):
         lengths = batch["value"].list.len()
-        flat = batch["value"].explode()
+        flat = batch["value"].explode(empty_as_null=False)
         if bool((lengths != size).fill_null(True).any()) or flat.null_count():
             raise _bad(
                 f"{path}: a row of '{name}' does not have {size} whole numbers. Download the file again."

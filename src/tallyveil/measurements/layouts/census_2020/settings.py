@@ -114,8 +114,9 @@ def rho_of_variances(spine: SourceSpine, settings: Settings) -> float:
 
 
 def is_close(found: NDArray[np.float64] | float, wanted: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether variances agree up to the rounding of a file."""
-    return np.abs(found - wanted) <= TOLERANCE * wanted
+    """Whether variances agree up to the rounding of a file. Where nothing is measured, none does."""
+    finite = np.where(np.isfinite(wanted), wanted, 0.0)
+    return np.abs(found - finite) <= TOLERANCE * finite
 
 
 def _try(

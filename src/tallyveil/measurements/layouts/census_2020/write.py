@@ -25,6 +25,7 @@ from tallyveil.measurements.layouts.census_2020.names import (
     upper_name,
     zero_words,
 )
+from tallyveil.measurements.layouts.census_2020.settings import expected_variances
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.limits import LARGEST_COUNT
@@ -62,7 +63,7 @@ class LayoutWriter:
         self._numbers: dict[tuple[str, str], int] = {}
 
     def answers(
-        self, level: int, group: QueryGroup, rows: Integers, frame: pl.DataFrame, plb: pl.Series
+        self, level: int, group: QueryGroup, rows: Integers, values: pl.Series, allocation: Allocation
     ) -> None:
         """Write the noisy answers of a query in some geounits.
 
@@ -70,16 +71,18 @@ class LayoutWriter:
             level: Number of the geolevel.
             group: The query.
             rows: The geounits.
-            frame: For each of them `values` and `variance`.
-            plb: For each of them, the part of the budget that the query has.
+            values: For each of them, the list of its noisy answers.
+            allocation: What they were measured with. The layout has the parameter of the law as its variance.
         """
+        geolevel = self._spine.geolevels[level]
+        _, parameters = expected_variances(allocation, geolevel, group.name)
         columns: dict[str, pl.Series | pl.Expr] = {
             "query_name": pl.lit(answer_name(group.name)),
             **_constants(attribute_words(group)),
             "query_shape": _shape(group.shape),
-            "value": frame["values"],
-            "variance": frame["variance"],
-            "plb": plb,
+            "value": values,
+            "variance": pl.Series(parameters[rows]),
+            "plb": _parts_of_budget(allocation, geolevel, group.name, rows),
         }
         self._write(level, ANSWERS, rows, columns)
 
@@ -151,7 +154,7 @@ class LayoutWriter:
         write_parquet(path, frame, self._metadata)
 
 
-def parts_of_budget(allocation: Allocation, geolevel: str, query: str, rows: Integers) -> pl.Series:
+def _parts_of_budget(allocation: Allocation, geolevel: str, query: str, rows: Integers) -> pl.Series:
     """For each geounit, the part of the whole budget that a query has there."""
     shares = dict(dict(allocation.strategy.query_shares)[geolevel])
     by_position = np.array([float(value * shares[query]) for value in allocation.shares.values])
