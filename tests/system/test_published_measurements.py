@@ -1,4 +1,4 @@
-"""Measurements in the layout of 2020: exported, imported and estimated, they give the numbers of the run that drew them."""
+"""Measurements in the layout of 2020: exported and imported, they give the numbers of the run that drew them."""
 
 import json
 import re
@@ -181,17 +181,46 @@ def first_row(**columns: object) -> Callable[[pl.DataFrame], pl.DataFrame]:
     return act
 
 
-BLOCKS, TRACTS = "Block.parquet/DPQuery", "Tract.parquet/DPQuery"
-HARMS = {
-    "no folder": ("layout-files", lambda root: shutil.rmtree(root)),
-    "one folder too high": ("layout-files", lambda root: shutil.move(root, root.parent / "x") and (root.mkdir(), shutil.move(root.parent / "x", root / "US_Unit"))),
+BLOCKS, TRACTS, BOUNDS = "Block.parquet/DPQuery", "Tract.parquet/DPQuery", "Block.parquet/Constraint"
+
+
+def one_folder_higher(root: Path) -> None:
+    root.rename(root.parent / "other")
+    root.mkdir()
+    (root.parent / "other").rename(root / "US_Unit_PL_PROD")
+
+
+def cut_short(root: Path) -> None:
+    next(path for path in (root / BLOCKS).rglob("*.parquet") if path.is_file()).write_bytes(b"PAR1")
+
+
+def file_twice(root: Path) -> None:
+    path = next((root / BLOCKS).rglob("part-*.parquet"))
+    shutil.copy(path, path.with_name("copy.parquet"))
+
+
+def without_a_state(root: Path) -> None:
+    for folder in list(root.rglob("State=98")):
+        shutil.rmtree(folder)
+    for table in ("DPQuery", "Constraint"):
+        for path in (root / "State.parquet" / table).iterdir():
+            pl.read_parquet(path).filter(pl.col("geocode") != "98").write_parquet(path)
+
+
+def recast(column: str, kind: pl.DataType) -> Callable[[Path], None]:
+    return changed(BLOCKS, lambda frame: frame.with_columns(pl.col(column).cast(kind)))
+
+
+HARMS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "no folder": ("layout-files", shutil.rmtree),
+    "one folder too high": ("layout-files", one_folder_higher),
     "a foreign geolevel": ("layout-files", lambda root: (root / "Prim.parquet").mkdir()),
     "no constraints": ("layout-files", lambda root: shutil.rmtree(root / "Tract.parquet" / "Constraint")),
     "no Parquet": ("layout-files", lambda root: (root / BLOCKS / "notes.txt").write_text("x")),
-    "cut short": ("layout-files", lambda root: next((root / BLOCKS).rglob("*.parquet")).write_bytes(b"PAR1")),
+    "cut short": ("layout-files", cut_short),
     "no variance": ("layout-files", changed(BLOCKS, lambda frame: frame.drop("variance"))),
-    "codes as numbers": ("layout-files", changed(BLOCKS, lambda frame: frame.with_columns(pl.col("geocode").cast(pl.Int64)))),
-    "fractions": ("layout-files", changed(BLOCKS, lambda frame: frame.with_columns(pl.col("value").cast(pl.List(pl.Float64))))),
+    "codes as numbers": ("layout-files", recast("geocode", pl.Int64())),
+    "fractions": ("layout-files", recast("value", pl.List(pl.Float64))),
     "no tracts": ("layout-settings", lambda root: shutil.rmtree(root / "Tract.parquet")),
     "no blocks": ("layout-geounits", lambda root: shutil.rmtree(root / "Block.parquet")),
     "an unknown query": ("layout-settings", changed(TRACTS, first_row(query_name="sex_dpq"))),
@@ -204,18 +233,18 @@ HARMS = {
     "no geocode": ("layout-geounits", changed(TRACTS, first_row(geocode=None))),
     "another block": ("layout-geounits", changed(BLOCKS, first_row(geocode="980010101001100x"))),
     "a block missing": ("layout-geounits", changed(BLOCKS, lambda frame: frame[1:])),
-    "a state missing": ("layout-totals", lambda root: [shutil.rmtree(path) for path in root.rglob("State=98")] and [changed(f"State.parquet/{table}", lambda frame: frame.filter(pl.col("geocode") != "98"))(root) for table in ("DPQuery", "Constraint")]),
+    "a state missing": ("layout-totals", without_a_state),
     "an answer too many": ("layout-rows", changed(BLOCKS, first_row(value=[1, 2, 3]))),
     "no answers": ("layout-rows", changed(BLOCKS, first_row(value=None))),
     "a missing answer": ("layout-rows", changed(BLOCKS, first_row(value=[1, None]))),
     "a huge answer": ("layout-rows", changed(BLOCKS, first_row(value=[2**60, 1]))),
     "a row twice": ("layout-rows", changed(BLOCKS, lambda frame: pl.concat([frame, frame[:1]]))),
-    "a file twice": ("layout-rows", lambda root: shutil.copy(path := next((root / BLOCKS).rglob("*.parquet")), path.with_name("copy.parquet"))),
-    "an unknown constraint": ("layout-rows", changed("Block.parquet/Constraint", first_row(query_name="pl94_con"))),
-    "another sign": ("layout-rows", changed("Block.parquet/Constraint", first_row(sign=">="))),
-    "a negative total": ("layout-rows", changed("Block.parquet/Constraint", first_row(value=[-1]))),
-    "another total": ("layout-totals", changed("Block.parquet/Constraint", first_row(value=[10**6]))),
-}  # fmt: skip
+    "a file twice": ("layout-rows", file_twice),
+    "an unknown constraint": ("layout-rows", changed(BOUNDS, first_row(query_name="pl94_con"))),
+    "another sign": ("layout-rows", changed(BOUNDS, first_row(sign=">="))),
+    "a negative total": ("layout-rows", changed(BOUNDS, first_row(value=[-1]))),
+    "another total": ("layout-totals", changed(BOUNDS, first_row(value=[10**6]))),
+}
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -306,14 +335,10 @@ def test_measurements_that_do_not_fit_the_layout(small_release, tmp_path):
 
 def test_the_commands_speak_of_what_they_did(units, tmp_path, command):
     out = tmp_path / "imported"
-    said = json.loads(
-        command(
-            "measurements", "import", units / "published", "--layout", "census-2020", "--out", out, "--json"
-        )
-    )
+    asked = ("measurements", "import", units / "published", "--layout", "census-2020", "--out", out)
+    said = json.loads(command(*asked, "--json"))
     assert said["imported"]["layout"] == "census-2020"
     assert not said["protected"]
-    again = command("measurements", "import", units / "published", "--layout", "census-2020", "--out", out)
-    assert "Their noise was not drawn here" in re.sub(r"[\s│]+", " ", again)
+    assert "Their noise was not drawn here" in re.sub(r"[\s│]+", " ", command(*asked))
     told = command("measurements", "export", out, "--layout", "tidy", "--out", tmp_path / "tidy")
     assert "in the layout tidy" in told

@@ -73,13 +73,13 @@ def require_same_work(out: Path, stored: bytes, wanted: JsonObject) -> None:
 
 
 def refuse_other_work(out: Path, stored: bytes) -> None:
-    """Refuse to begin or go on with a run in the folder of an unfinished estimate; raises StoreError."""
+    """Refuse to begin or go on with a run in the folder of an unfinished estimate or import; raises StoreError."""
     earlier = _run_of(stored)
     if earlier is not None:
         raise StoreError(
-            f"{out} holds an unfinished estimate or import of the measurements of run {earlier!a:.40}, which drew no "
-            "noise and spent nothing. Finish it with the command that began it, or remove the folder, or choose "
-            "another folder.",
+            f"{out} holds an unfinished import, or an unfinished estimate from the measurements of run {earlier!a:.40}"
+            ". It drew no noise and spent nothing. Finish it with the command that began it, or remove the folder, or "
+            "choose another folder.",
             code="resume-changed",
         )
 

@@ -109,7 +109,11 @@ def _geolevels(root: Path) -> tuple[str, ...]:
     names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
     tables = sorted(name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING))
     if not tables:
-        below = [name for name in sorted(names) if (root / name / f"{GEOLEVELS[-1]}{_ENDING}").is_dir()]
+        below = [
+            name
+            for name in sorted(names)
+            if root.joinpath(name, table_folder(GEOLEVELS[-1], ANSWERS)[0]).is_dir()
+        ]
         hint = f" Name {root / below[0]} instead." if below else ""
         raise _bad_files(
             f"{root} has no folder of a geolevel; wanted {', '.join(name + _ENDING for name in GEOLEVELS)}, each "
