@@ -144,6 +144,23 @@ def test_production_spine_with_bypassing_comes_back(tmp_path):
     assert "place" in [family.name for family in again.hierarchies.families]
     assert read_manifest(out).protected
     assert read_manifest(out).body["imported"]["rho_of_variances"] == "2.556226"
+    parts_of_a_state(tmp_path / "published", again, "99")
+    one = imported(tmp_path / "published", tmp_path / "one", totals)
+    assert open_measurements(one).hierarchies.spine.n_geounits(0) == 2  # the State in two parts, both roots
+    assert read_manifest(one).body["imported"]["product"] == "redistricting-data-persons-one-state"
+    assert read_manifest(one).body["imported"]["rho_of_variances"] == "2.491369"
+    exact = pl.read_parquet(one / "invariants" / "00.parquet")
+    assert exact["geocode"].to_list() == ["99"]
+
+
+def parts_of_a_state(published: Path, imported: Measured, state: str) -> None:
+    """Leave only the geounits of one State in the files, and no US."""
+    blocks = pl.read_parquet(imported.root / "geography.parquet").filter(pl.col("original.State") == state)
+    parts = blocks["State"].unique().to_list()
+    shutil.rmtree(published / "US.parquet")
+    for path in [path for path in published.rglob("*.parquet") if path.is_file()]:
+        kept = pl.read_parquet(path).filter(pl.col("geocode").str.slice(0, len(parts[0])).is_in(parts))
+        kept.write_parquet(path)
 
 
 def test_rows_in_any_order_other_types_and_further_files(units, published, tmp_path):

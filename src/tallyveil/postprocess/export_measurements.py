@@ -30,6 +30,7 @@ from tallyveil.universe.query_group import QueryGroup
 COMMAND: Final = "measurements export"
 README: Final = "README.txt"
 _WHAT: Final = "measurements in another layout"
+_STATE: Final = "State"
 
 
 class Layout(StrEnum):
@@ -171,9 +172,6 @@ class _Census2020:
         codes = stated.areas.geocodes[stated.place]
         lines = [f"{code},{count}" for code, count in zip(codes, counts[:, 0].tolist(), strict=True)]
         write_text(out / names.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
-
-
-_STATE: Final = "State"
 
 
 def _require_product(measured: Measured) -> None:

@@ -29,8 +29,7 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraint_conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints import ConstraintTable, constraint_table
 from tallyveil.postprocess.invariant_files import invariant_name, stated_invariant
-from tallyveil.runs.key_file import binding_of
-from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.read import read_table
 from tallyveil.storage.write import file_digest
 from tallyveil.universe.names import check_areas
@@ -68,8 +67,7 @@ class PublishedMeasurements:
 
     def digest(self) -> bytes:
         """SHA-256 of everything that was read."""
-        others = [file_digest(path).encode() for path in self.inputs]
-        return binding_of(str(self.imported["source_sha256"]).encode(), *others)
+        return digest_of(self.imported)
 
 
 def open_published(
@@ -100,15 +98,18 @@ def open_published(
     plan = _plan_on(product, hierarchies)
     constraints = _constraints(files, source, plan, hierarchies, totals)
     refuse_conflicts(constraints, source.spine, plan.schema)
+    beside = {"totals": totals, "entities": entities}
+    inputs = {name: path for name, path in beside.items() if path is not None}
     imported = {
         "layout": LAYOUT,
         "product": settings.name,
         "source_sha256": files.digest(),
+        "beside_sha256": {name: file_digest(path) for name, path in inputs.items()},
         "rho_of_variances": at_most(rho_of_variances(source, settings), 7),
         "statement": STATEMENT,
     }
-    inputs = tuple(path for path in (totals, entities) if path is not None)
-    return PublishedMeasurements(files, source, settings, plan, hierarchies, constraints, imported, inputs)
+    read = tuple(inputs.values())
+    return PublishedMeasurements(files, source, settings, plan, hierarchies, constraints, imported, read)
 
 
 def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:

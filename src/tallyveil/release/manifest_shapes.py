@@ -121,6 +121,7 @@ _IMPORTED: Final = {
     "layout": str,
     "product": str,
     "source_sha256": str,
+    "beside_sha256": Each(str),
     "rho_of_variances": str,
     "statement": str,
 }

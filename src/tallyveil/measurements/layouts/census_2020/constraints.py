@@ -48,9 +48,7 @@ def require_known_constraints(files: SourceFiles, schema: Schema, bounded: Query
     if bounded is not None:
         known |= {lower_name(bounded.name), upper_name(bounded.name)}
     for geolevel in files.geolevels:
-        frame = files.scan(geolevel, CONSTRAINTS, ["query_name"]).unique()
-        found = set(files.collect(frame, geolevel, CONSTRAINTS)["query_name"])
-        if unknown := sorted(str(name) for name in found - known):
+        if unknown := sorted(str(name) for name in _names(files, geolevel) - known):
             raise _bad(
                 f"{geolevel} in {files.root} has the constraint {unknown[0]!a:.80}, which the redistricting data do "
                 f"not have; they have {', '.join(sorted(known))}. Take the files of one product as they were "
@@ -91,7 +89,7 @@ def read_bounds(files: SourceFiles, spine: SourceSpine, query: QueryGroup) -> tu
             code="bounds-crossed",
         )
     for name in _NOT_LOOSER:
-        if name in files.geolevels:
+        if name in files.geolevels and lower_name(query.name) in _names(files, name):
             level = files.geolevels.index(name)
             stated = _values(files, spine, level, lower_name(query.name), AT_LEAST, query.size)
             _require_whole(files, spine, level, stated > _sums(lower, spine.spine, level), "bounds")
@@ -174,6 +172,12 @@ def lacking_totals(files: SourceFiles, geolevel: str) -> ConstraintError:
         f"for each {geolevel}. Totals of States are public: take those of the published redistricting data, or "
         f"{TOTALS_FILE} in a folder of `tallyveil measurements export`."
     )
+
+
+def _names(files: SourceFiles, geolevel: str) -> set[str | None]:
+    """The names of the constraints of a geolevel."""
+    frame = files.scan(geolevel, CONSTRAINTS, ["query_name"]).unique()
+    return set(files.collect(frame, geolevel, CONSTRAINTS)["query_name"])
 
 
 def _values(

@@ -25,6 +25,7 @@ from tallyveil.noise.laws import DiscreteGaussian
 
 TOLERANCE: Final = 1e-6
 """Largest relative difference of a variance in the files from that of the settings. Files hold 32-bit numbers."""
+_SHOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,9 +149,6 @@ def _try(
                     f"{' or '.join(f'{one:.6g}' for one in wanted[:_SHOWN])}"
                 )
     return Settings(name, shares, allocation, queries, found), ""
-
-
-_SHOWN = 4
 
 
 def _wanted(allocation: Allocation, geolevel: str, query: str) -> NDArray[np.float64]:

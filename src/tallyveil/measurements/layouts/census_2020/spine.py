@@ -74,7 +74,7 @@ def read_spine(files: SourceFiles) -> SourceSpine:
     geolevels = files.geolevels
     if geolevels[-1] != _BLOCK:
         raise _bad(
-            f"{files.root} has no {_BLOCK}{'.parquet'}; it has {', '.join(geolevels)}. The tree of geounits is made "
+            f"{files.root} has no geolevel {_BLOCK}; it has {', '.join(geolevels)}. The tree of geounits is made "
             "from the geocodes of blocks. Add the files of the finest geolevel."
         )
     answered = {name: _geocodes(files, name, ANSWERS) for name in geolevels}

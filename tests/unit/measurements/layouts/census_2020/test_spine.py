@@ -74,7 +74,7 @@ def test_bypassed_geounits_are_listed_and_not_measured(make_files):
         (lambda codes: codes["Block"].append("44"), "have different lengths, such as '44'"),
         (lambda codes: codes.update(County=codes["Tract"]), "wanted more at each finer geolevel"),
         (lambda codes: codes.update(Block=["44001000100a1001"]), "do not end with the 16 digits"),
-        (lambda codes: codes.pop("Block"), "has no Block.parquet"),
+        (lambda codes: codes.pop("Block"), "has no geolevel Block"),
     ],
 )
 def test_what_is_no_tree_is_refused(make_files, change, said):
