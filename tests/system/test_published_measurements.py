@@ -9,14 +9,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tallyveil.cli.measurements import Layout as Files
+from tallyveil.cli.measurements import import_files
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
+from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.config.published_products import published_products
-from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.execution.topdown.run import measure_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.export_measurements import Layout, export_measurements
 from tallyveil.postprocess.import_measurements import import_measurements
+from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.postprocess.measured import Measured, open_measurements
 from tallyveil.postprocess.published_measurements import open_published
 from tallyveil.release.manifest_files import read_manifest
@@ -65,9 +69,10 @@ def test_the_guide_and_the_numbers_of_the_run(tmp_path, monkeypatch, command):
     (commands,) = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
     for line in commands.splitlines():
         estimation = ["--estimation", "tree.toml"] if " estimate " in line else []
-        command(*line.replace("--blocks 60", "--blocks 30").split()[1:], *estimation, "--quiet")
-    command("estimate", "measured", "--estimation", "tree.toml", "--out", "whole", "--quiet")
-    command("intervals", "whole", "--quiet")
+        command(*line.replace("--blocks 60", "--blocks 12").split()[1:], *estimation, "--quiet")
+    measured = open_measurements(Path("measured"))
+    estimate_release(measured, Path("whole"), load_estimation(Path("tree.toml"), measured.plan))
+    make_intervals(Path("whole"))
     assert_same(tables_of(Path("whole")), tables_of(Path("release")))
     assert len(list(Path("release", "intervals").rglob("*.parquet"))) == 25
     assert {path.stem for path in Path("tables/tables/Tract").iterdir()} == {"P1", "P2", "P3", "P4", "P5"}
@@ -276,7 +281,7 @@ def test_what_is_wrong_with_the_files_is_named(published, tmp_path, harm):
 
 def test_killed_at_any_write_the_import_goes_on(units, tmp_path, killed_at):
     whole = read_manifest(imported(units / "published", tmp_path / "whole"))
-    for number in (1, 3, 6, 9):
+    for number in (3, 6, 9):
         out = tmp_path / f"killed-{number}"
         assert killed_at(number, lambda out=out: imported(units / "published", out))
         assert read_manifest(imported(units / "published", out)).digests == whole.digests
@@ -359,3 +364,5 @@ def test_the_commands_speak_of_what_they_did(units, tmp_path, command):
     assert "Their noise was not drawn here" in re.sub(r"[\s│]+", " ", command(*asked))
     told = command("measurements", "export", out, "--layout", "tidy", "--out", tmp_path / "tidy")
     assert "in the layout tidy" in told
+    with pytest.raises(ConfigError, match="is written and not read"):
+        import_files(tmp_path / "tidy", out=tmp_path / "again", layout=Files.TIDY)

@@ -22,17 +22,14 @@ measurements = typer.Typer(
 )
 
 
-class Published(StrEnum):
-    """Layouts that can be imported."""
-
-    CENSUS_2020 = "census-2020"
-
-
-class Written(StrEnum):
-    """Layouts that can be written."""
+class Layout(StrEnum):
+    """Layouts of noisy measurements."""
 
     CENSUS_2020 = "census-2020"
     TIDY = "tidy"
+
+
+LayoutOfFiles = Annotated[Layout, typer.Option("--layout", help="Layout of the files.")]
 
 
 @measurements.callback()
@@ -46,7 +43,7 @@ def import_files(
         Path,
         typer.Argument(help="Folder with a folder such as Block.parquet for each geolevel.", metavar="DIR"),
     ],
-    layout: Annotated[Published, typer.Option("--layout", help="Layout of the files.")],
+    layout: LayoutOfFiles,
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the measurements; new, empty, or an unfinished import.")
     ],
@@ -72,14 +69,21 @@ def import_files(
 ) -> None:
     """Import noisy measurements that the US Census Bureau published, for `tallyveil estimate`.
 
-    DIR holds the tables of the 2020 redistricting data, of persons or of housing units. OUT is then a folder like that
-    of `tallyveil measure`.
+    DIR holds the tables of the 2020 redistricting data, of persons or of housing units, in the layout "census-2020".
+    OUT is then a folder like that of `tallyveil measure`.
     """
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.published_products import published_products
+    from tallyveil.errors import ConfigError
     from tallyveil.postprocess.import_measurements import import_measurements
     from tallyveil.postprocess.published_measurements import open_published
 
+    if layout is not Layout.CENSUS_2020:
+        raise ConfigError(
+            f"--layout {layout.value} is written and not read: it lacks the bounds that an estimate needs. Import files "
+            f"of the layout {Layout.CENSUS_2020.value}.",
+            code="bad-flag",
+        )
     opened = open_published(published, published_products(layout.value), totals, entities)
     with observer_for(quiet, as_json) as observer:
         outcome = import_measurements(opened, out, observer=observer)
@@ -98,7 +102,7 @@ def export_files(
             metavar="MEASUREMENTS",
         ),
     ],
-    layout: Annotated[Written, typer.Option("--layout", help="Layout of the files.")],
+    layout: LayoutOfFiles,
     out: Annotated[Path, typer.Option("--out", help="Folder of the files; new or empty.")],
     quiet: Quiet = False,
 ) -> None:
@@ -108,12 +112,13 @@ def export_files(
     answer, with a column for each attribute.
     """
     from tallyveil.cli.progress import observer_for
-    from tallyveil.postprocess.export_measurements import Layout, export_measurements
+    from tallyveil.postprocess.export_measurements import Layout as WrittenLayout
+    from tallyveil.postprocess.export_measurements import export_measurements
     from tallyveil.postprocess.measured import open_measurements
 
     opened = open_measurements(measured)
     with observer_for(quiet, False) as observer:
-        export_measurements(opened, out, Layout(layout.value), observer=observer)
+        export_measurements(opened, out, WrittenLayout(layout.value), observer=observer)
     if not quiet:
         say(f"measurements of run {opened.manifest.spender} in the layout {layout.value} in {out}")
 
