@@ -9,16 +9,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tallyveil.cli.measurements import Layout as Files
 from tallyveil.cli.measurements import import_files
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.config.published_products import published_products
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.execution.topdown.run import measure_release
+from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
-from tallyveil.postprocess.export_measurements import Layout, export_measurements
+from tallyveil.postprocess.export_measurements import export_measurements
 from tallyveil.postprocess.import_measurements import import_measurements
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.postprocess.measured import Measured, open_measurements
@@ -365,4 +365,4 @@ def test_the_commands_speak_of_what_they_did(units, tmp_path, command):
     told = command("measurements", "export", out, "--layout", "tidy", "--out", tmp_path / "tidy")
     assert "in the layout tidy" in told
     with pytest.raises(ConfigError, match="is written and not read"):
-        import_files(tmp_path / "tidy", out=tmp_path / "again", layout=Files.TIDY)
+        import_files(tmp_path / "tidy", out=tmp_path / "again", layout=Layout.TIDY)

@@ -1,7 +1,6 @@
 """`tallyveil measurements`: noisy measurements in the layouts of others. No records are opened."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 from tallyveil.cli.arguments import AsJson, Quiet
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
+from tallyveil.measurements.layouts.layout import Layout
 
 if TYPE_CHECKING:
     from tallyveil.runs.product import Outcome
@@ -20,13 +20,6 @@ measurements = typer.Typer(
     no_args_is_help=True,
     help="Read and write noisy measurements in the layouts of others.",
 )
-
-
-class Layout(StrEnum):
-    """Layouts of noisy measurements."""
-
-    CENSUS_2020 = "census-2020"
-    TIDY = "tidy"
 
 
 LayoutOfFiles = Annotated[Layout, typer.Option("--layout", help="Layout of the files.")]
@@ -80,8 +73,8 @@ def import_files(
 
     if layout is not Layout.CENSUS_2020:
         raise ConfigError(
-            f"--layout {layout.value} is written and not read: it lacks the bounds that an estimate needs. Import files "
-            f"of the layout {Layout.CENSUS_2020.value}.",
+            f"--layout {layout.value} is written and not read: it lacks the bounds that an estimate needs. Import "
+            f"files of the layout {Layout.CENSUS_2020.value}.",
             code="bad-flag",
         )
     opened = open_published(published, published_products(layout.value), totals, entities)
@@ -112,13 +105,12 @@ def export_files(
     answer, with a column for each attribute.
     """
     from tallyveil.cli.progress import observer_for
-    from tallyveil.postprocess.export_measurements import Layout as WrittenLayout
     from tallyveil.postprocess.export_measurements import export_measurements
     from tallyveil.postprocess.measured import open_measurements
 
     opened = open_measurements(measured)
     with observer_for(quiet, False) as observer:
-        export_measurements(opened, out, WrittenLayout(layout.value), observer=observer)
+        export_measurements(opened, out, layout, observer=observer)
     if not quiet:
         say(f"measurements of run {opened.manifest.spender} in the layout {layout.value} in {out}")
 

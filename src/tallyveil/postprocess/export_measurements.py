@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from tallyveil.measurements.layouts import tidy
 from tallyveil.measurements.layouts.census_2020 import names
 from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
 from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, steps_of
+from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.measurements.store import measurement_name
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import stated_invariant
@@ -31,13 +31,6 @@ COMMAND: Final = "measurements export"
 README: Final = "README.txt"
 _WHAT: Final = "measurements in another layout"
 _STATE: Final = "State"
-
-
-class Layout(StrEnum):
-    """A layout of noisy measurements."""
-
-    CENSUS_2020 = names.LAYOUT
-    TIDY = tidy.LAYOUT
 
 
 def export_measurements(
@@ -196,8 +189,8 @@ def _require_product(measured: Measured) -> None:
     )
     if wrong is not None:
         raise SchemaError(
-            f'the measurements in {measured.root} do not fit the layout "{names.LAYOUT}": {wrong}. Write the layout '
-            f'"{tidy.LAYOUT}", which takes any measurements.',
+            f'the measurements in {measured.root} do not fit the layout "{Layout.CENSUS_2020.value}": {wrong}. '
+            f'Write the layout "{Layout.TIDY.value}", which takes any measurements.',
             code="layout-unsuited",
         )
 

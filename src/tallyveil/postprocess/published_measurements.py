@@ -20,10 +20,10 @@ from tallyveil.measurements.layouts.census_2020.constraints import (
     require_known_constraints,
     require_root_total,
 )
-from tallyveil.measurements.layouts.census_2020.names import LAYOUT
 from tallyveil.measurements.layouts.census_2020.settings import Settings, find_settings, rho_of_variances
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles, find_files
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine, read_spine
+from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.plans.inputs import SpineInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraint_conflicts import refuse_conflicts
@@ -101,7 +101,7 @@ def open_published(
     beside = {"totals": totals, "entities": entities}
     inputs = {name: path for name, path in beside.items() if path is not None}
     imported = {
-        "layout": LAYOUT,
+        "layout": Layout.CENSUS_2020.value,
         "product": settings.name,
         "source_sha256": files.digest(),
         "beside_sha256": {name: file_digest(path) for name, path in inputs.items()},

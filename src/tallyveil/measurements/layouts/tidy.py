@@ -20,7 +20,6 @@ from tallyveil.storage.write import write_parquet
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-LAYOUT: Final = "tidy"
 BEFORE: Final = ("geolevel", "geocode", "query")
 AFTER: Final = ("value", "variance")
 ROWS_AT_ONCE: Final = 1 << 22

@@ -6,7 +6,6 @@ from typing import Final
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-LAYOUT: Final = "census-2020"
 GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
 """Geolevels of the redistricting data, root first."""
 ANSWERS: Final = "DPQuery"
