@@ -96,47 +96,52 @@ def _take(one: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.Dat
     geounits = spine.locate(level, frame["geocode"])
     if bool((geounits < 0).any()):
         raise _changed(path)
-    name = one.group.name
-    sizes = frame["value"].list.len()
-    if sizes.null_count() or bool((sizes != one.group.size).any()):
-        bad = frame.filter(sizes.is_null() | (sizes != one.group.size))
-        raise _bad_row(
-            path,
-            bad["geocode"][0],
-            f"has {sizes.filter(sizes.is_null() | (sizes != one.group.size)).to_list()[0]} answers of '{name}'; "
-            f"wanted {one.group.size}",
-        )
-    flat = frame["value"].explode(empty_as_null=False)
-    if flat.null_count():
-        raise _bad_row(path, frame["geocode"][0], f"or a later one lacks an answer of '{name}'")
-    values = flat.to_numpy().reshape(-1, one.group.size)
-    if values.size and not -LARGEST_VALUE <= values.min() <= values.max() <= LARGEST_VALUE:
-        worst = int(np.argmax((np.abs(values.astype(np.float64)) > LARGEST_VALUE).any(axis=1)))
-        raise _bad_row(
-            path,
-            frame["geocode"][worst],
-            f"has an answer of '{name}' of more than {LARGEST_VALUE:,} or less than -{LARGEST_VALUE:,}",
-        )
-    found = frame["variance"].to_numpy()
-    fits = np.any([is_close(found, wanted[geounits]) for wanted in one.variances], axis=0)
-    if not bool(fits.all()):
-        worst = int(np.argmin(fits))
-        raise _bad_row(
-            path,
-            frame["geocode"][worst],
-            f"gives '{name}' the variance {found[worst]!r}; wanted {one.variances[0][geounits[worst]]:.6g}, that of "
-            "its place in the tree",
-        )
+    values = _values_of(one.group, path, frame)
+    _require_variances(one, path, geounits, frame)
     _, place, times = np.unique(geounits, return_inverse=True, return_counts=True)
     twice = one.seen[geounits] | (times[place] > 1)
     if bool(twice.any()):
-        worst = int(np.argmax(twice))
-        raise _bad_row(path, frame["geocode"][worst], f"has noisy answers of '{name}' twice")
+        code = frame["geocode"][int(np.argmax(twice))]
+        raise _bad_row(path, code, f"has noisy answers of '{one.group.name}' twice")
     one.seen[geounits] = True
     one.rows.append(geounits)
     one.values.append(narrow(values))
     one.waiting += values.size
     return values.size
+
+
+def _values_of(group: QueryGroup, path: Path, frame: pl.DataFrame) -> Integers:
+    """The noisy answers of every row; shape (n_rows, group.size)."""
+    sizes = frame["value"].list.len()
+    wrong = sizes.is_null() | (sizes != group.size).fill_null(True)
+    if bool(wrong.any()):
+        row = int(wrong.arg_max() or 0)
+        what = f"has {sizes[row] or 0} answers of '{group.name}'; wanted {group.size}"
+        raise _bad_row(path, frame["geocode"][row], what)
+    flat = frame["value"].explode(empty_as_null=False)
+    outside = flat.is_null() | ~flat.is_between(-LARGEST_VALUE, LARGEST_VALUE).fill_null(False)
+    if bool(outside.any()):
+        row = int(outside.arg_max() or 0) // group.size
+        what = (
+            f"lacks an answer of '{group.name}', or has one outside -{LARGEST_VALUE:,} to {LARGEST_VALUE:,}"
+        )
+        raise _bad_row(path, frame["geocode"][row], what)
+    values: Integers = flat.to_numpy().reshape(-1, group.size)
+    return values
+
+
+def _require_variances(one: _Query, path: Path, geounits: Integers, frame: pl.DataFrame) -> None:
+    """Refuse variances that are not those of the geounits' places in the tree."""
+    found = frame["variance"].to_numpy()
+    fits = np.any([is_close(found, wanted[geounits]) for wanted in one.variances], axis=0)
+    if not bool(fits.all()):
+        row = int(np.argmin(fits))
+        wanted = one.variances[0][geounits[row]]
+        raise _bad_row(
+            path,
+            frame["geocode"][row],
+            f"gives '{one.group.name}' the variance {found[row]!r}; wanted {wanted:.6g}, that of its place in the tree",
+        )
 
 
 def _write(one: _Query, root: Path, spine: SourceSpine, level: int, metadata: Mapping[str, str]) -> None:
