@@ -25,6 +25,7 @@ from tallyveil.cli.geography import geography
 from tallyveil.cli.init import init
 from tallyveil.cli.intervals import intervals
 from tallyveil.cli.measure import measure
+from tallyveil.cli.measurements import measurements
 from tallyveil.cli.plan import plan
 from tallyveil.cli.publish import publish
 from tallyveil.cli.report import report
@@ -73,6 +74,7 @@ app.add_typer(spine)
 app.add_typer(safetab)
 app.add_typer(subspace)
 app.add_typer(publish)
+app.add_typer(measurements)
 
 
 def _version(value: bool) -> None:

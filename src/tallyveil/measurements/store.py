@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import StoreError
-from tallyveil.geography.geocodes import Geocodes
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
@@ -78,15 +77,49 @@ def write_measurements(
     """
     level = spine.level_index(geolevel)
     answers = np.arange(group.size, dtype=np.int64)
-    rows = max(1, VALUES_PER_PART // group.size)
-    folder = measurement_folder(root, geolevel, group.name)
-    for part, start in enumerate(range(0, spine.n_geounits(level), rows)):
-        stop = min(start + rows, spine.n_geounits(level))
+    at_once = max(1, VALUES_PER_PART // group.size)
+    for part, start in enumerate(range(0, spine.n_geounits(level), at_once)):
+        stop = min(start + at_once, spine.n_geounits(level))
         measured = source.measure(geolevel, group.name, start, stop, answers)
-        frame = _frame(measured, spine.geocodes[level][start:stop])
-        tags = {**metadata, "query": group.name, "geolevel": geolevel}
-        write_parquet(folder / f"part-{part:05d}.parquet", frame, tags)
+        kept = np.flatnonzero(np.isfinite(measured.variances))
+        rows = (
+            spine.geocodes[level].text.gather(start + kept),
+            measured.values[kept],
+            measured.variances[kept],
+        )
+        write_part(root, geolevel, group.name, part, rows, metadata)
         yield (stop - start) * group.size
+
+
+def write_part(
+    root: Path,
+    geolevel: str,
+    query: str,
+    part: int,
+    rows: tuple[pl.Series, NarrowArray, NDArray[np.float64]],
+    metadata: Mapping[str, str],
+) -> None:
+    """Write one part of a query's noisy answers, with every answer of some geounits.
+
+    Args:
+        root: Release folder.
+        geolevel: Geolevel of the geounits.
+        query: Name of the query group.
+        part: Number of the part.
+        rows: Geocodes of the geounits; their values, shape (n_geounits, n_answers); their variances.
+        metadata: Metadata of the file.
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    geocodes, own, variances = rows
+    # A polars series without rows cannot be reshaped.
+    values = pl.Series("values", own.ravel()).reshape(own.shape) if len(own) else pl.Series([])
+    frame = pl.DataFrame(
+        {"geocode": geocodes, "values": values.cast(pl.List(_whole_numbers(own))), "variance": variances}
+    )
+    folder = measurement_folder(root, geolevel, query)
+    tags = {**metadata, "query": query, "geolevel": geolevel}
+    write_parquet(folder / f"part-{part:05d}.parquet", frame, tags)
 
 
 def write_support_measurements(
@@ -144,7 +177,7 @@ def _of_layers(
     return geounits[order], answers[order], noisy[order]
 
 
-def _whole_numbers(values: Integers) -> type[pl.DataType]:
+def _whole_numbers(values: NarrowArray) -> type[pl.DataType]:
     """int32 if the values fit, as they nearly always do; files are then a quarter smaller and faster to read."""
     limits = np.iinfo(np.int32)
     fits = not values.size or (limits.min <= values.min() and values.max() <= limits.max)
@@ -330,17 +363,3 @@ class StoredMeasurements:
 
 def _joined_lists(column: pl.Series) -> Integers:
     return column.explode(empty_as_null=False).cast(pl.Int64).to_numpy()
-
-
-def _frame(measured: NoisyMeasurements, geocodes: Geocodes) -> pl.DataFrame:
-    kept = np.flatnonzero(np.isfinite(measured.variances))
-    own = measured.values[kept]
-    # A polars series without rows cannot be reshaped.
-    values = pl.Series("values", own.ravel()).reshape(own.shape) if len(kept) else pl.Series([])
-    return pl.DataFrame(
-        {
-            "geocode": geocodes.text.gather(kept),
-            "values": values.cast(pl.List(_whole_numbers(own))),
-            "variance": measured.variances[kept],
-        }
-    )

@@ -164,7 +164,7 @@ class _Estimate:
             "plan": self.stated,
             "inputs": body["inputs"],
             "estimated_from": self.measured.estimated_from,
-            **{name: body[name] for name in ("spine", "drawn") if name in body},
+            **{name: body[name] for name in ("spine", "drawn", "imported") if name in body},
             "sizes": estimated.sizes,
             "solver": estimated.solver,
         }

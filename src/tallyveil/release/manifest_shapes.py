@@ -117,19 +117,31 @@ _DRAWN: Final = {
     "privacy": {"statement": str, "invariants": [str]},
     "noise": {"cells": int, "dimension": int, "sampler": str, "reason": str, "spread": (dict, type(None))},
 }
+_IMPORTED: Final = {
+    "layout": str,
+    "product": str,
+    "source_sha256": str,
+    "beside_sha256": Each(str),
+    "rho_of_variances": str,
+    "statement": str,
+}
+"""Of measurements that others published, and of releases that are estimated from them."""
 TOPDOWN_BODY: Final = {
     "name": str,
     "plan": dict,
     "inputs": Each(str),
     "spine": Perhaps(_SPINE),
     "drawn": Perhaps([_DRAWN]),
+    "imported": Perhaps(_IMPORTED),
     "sizes": {
         "records": int,
         "geolevels": Each({"geounits": int, "empty_geounits": int, "nonzero_cells": int}),
     },
     "solver": Each(_SOLVER),
 }
-MEASUREMENTS_BODY: Final = {name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs", "spine", "drawn")}
+MEASUREMENTS_BODY: Final = {
+    name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs", "spine", "drawn", "imported")
+}
 ESTIMATED_FROM: Final = {"run": str, "ledger": {"lines": int, "sha256": str}, "statement": str}
 """Of a body's `estimated_from`, which only a release estimated from the measurements of another run has."""
 

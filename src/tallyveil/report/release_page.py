@@ -68,6 +68,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "tallyveil": manifest.tallyveil,
         "versions": manifest.versions,
         "inputs": manifest.body["inputs"],
+        "imported": manifest.body.get("imported"),
         "plan_digest": manifest.plan_digest,
         "files": file_lines(files),
         "budget_plot": budget_plot(files.strategy, files.queries),

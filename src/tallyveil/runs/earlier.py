@@ -59,8 +59,8 @@ def require_same_work(out: Path, stored: bytes, wanted: JsonObject) -> None:
     """
     if _run_of(stored) is None:
         raise StoreError(
-            f"{out} holds an unfinished run that is no estimate, and that may have spent. Finish it with the command "
-            "that began it. Choose another folder for the estimate, which spends nothing.",
+            f"{out} holds an unfinished run that is no estimate and no import, and that may have spent. Finish it with "
+            "the command that began it. Choose another folder for this work, which spends nothing.",
             code="resume-changed",
         )
     if stored != json.dumps(wanted, indent=2).encode():
@@ -73,12 +73,13 @@ def require_same_work(out: Path, stored: bytes, wanted: JsonObject) -> None:
 
 
 def refuse_other_work(out: Path, stored: bytes) -> None:
-    """Refuse to begin or go on with a run in the folder of an unfinished estimate; raises StoreError."""
+    """Refuse to begin or go on with a run in the folder of an unfinished estimate or import; raises StoreError."""
     earlier = _run_of(stored)
     if earlier is not None:
         raise StoreError(
-            f"{out} holds an unfinished estimate from the measurements of run {earlier!a:.40}, which drew no noise and "
-            "spent nothing. Finish it with `tallyveil estimate`, or remove the folder, or choose another folder.",
+            f"{out} holds an unfinished import, or an unfinished estimate from the measurements of run {earlier!a:.40}"
+            ". It drew no noise and spent nothing. Finish it with the command that began it, or remove the folder, or "
+            "choose another folder.",
             code="resume-changed",
         )
 

@@ -169,9 +169,10 @@ def _usable_state(out: Path, asked: Asked) -> FolderState:
         )
     if state is FolderState.KEYLESS and not asked.draws:
         raise StoreError(
-            f"{out} holds a ledger, and nothing from which work in it could go on. It is an estimate whose folder "
-            "private was removed, or a run whose key is lost; its ledger names the run that spent. An estimate draws "
-            "no noise, has no key of its own and spends nothing, so choose another folder for it.",
+            f"{out} holds a ledger, and nothing from which work in it could go on. It is an estimate or "
+            "an import whose folder private was removed, or a run whose key is lost; its ledger names the run that "
+            "spent. Such work draws no noise, has no key of its own and "
+            "spends nothing, so choose another folder for it.",
             code="key-lost",
         )
     if state is FolderState.KEYLESS:

@@ -127,6 +127,27 @@ def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.D
         raise _unreadable(path, what, error) from None
 
 
+def stream_parquet(frame: pl.LazyFrame, path: Path, what: str, rows: int) -> Iterator[pl.DataFrame]:
+    """Run a query on a Parquet file in batches, in the file's order, and read each row group once.
+
+    Use it for rows with long lists, of which a million do not fit into memory. Polars reads some hundred MiB ahead.
+
+    Args:
+        frame: A query that works row by row.
+        path: The file.
+        what: As in `scan_table`.
+        rows: Largest number of rows of a batch.
+    Raises:
+        StoreError: the file is damaged.
+    """
+    try:
+        for batch in frame.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming"):
+            for start in range(0, batch.height, rows):
+                yield batch[start : start + rows]
+    except UNREADABLE as error:
+        raise _unreadable(path, what, error) from None
+
+
 def _slices(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
     """Parquet can be read from any row, so nothing is read before it is used."""
     n_rows = int(frame.select(pl.len()).collect().item())

@@ -11,7 +11,7 @@ Format 2 is written. Format 1 had no chain and stated sensitivities differently.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -144,6 +144,20 @@ def chained_line(mapping: Mapping[str, Any], previous: str) -> bytes:
     text = json.dumps({**mapping, "previous": previous}, ensure_ascii=True, separators=(",", ":"))
     body = text.encode("ascii")
     return body[:-1] + _DIGEST_KEY + line_hash(body).encode("ascii") + b'"}'
+
+
+def whole_ledger(declaration: Declaration, entries: Sequence[LedgerEntry], run: str) -> bytes:
+    """The bytes of a ledger that shows all acts of a run that was done elsewhere.
+
+    Args:
+        declaration: What it declares.
+        entries: Its entries, in order.
+        run: Name of the run.
+    """
+    lines = [chained_line(declaration.to_mapping(run), NO_LINE)]
+    for entry in entries:
+        lines.append(chained_line(entry.to_mapping(), line_hash(lines[-1])))
+    return b"".join(line + b"\n" for line in lines)
 
 
 def first_lines(data: bytes, number: int) -> bytes:

@@ -1,0 +1,183 @@
+"""Copies the noisy answers of the files into a folder of measurements, a few thousand rows at a time."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Integers, NarrowArray
+from tallyveil.errors import SchemaError, StoreError
+from tallyveil.measurements.layouts.census_2020.names import ANSWERS
+from tallyveil.measurements.layouts.census_2020.settings import Settings, expected_variances, is_close
+from tallyveil.measurements.layouts.census_2020.source import SourceFiles
+from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
+from tallyveil.measurements.store import VALUES_PER_PART, write_part
+from tallyveil.universe.counts import narrow
+from tallyveil.universe.limits import LARGEST_COUNT
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+LARGEST_VALUE: Final = 2 * LARGEST_COUNT
+"""Largest size of a noisy answer: up to this number, all that is computed from it is exact."""
+
+
+@dataclass(slots=True, eq=False)
+class _Query:
+    """The answers of one query at one geolevel that are read and not yet written."""
+
+    group: QueryGroup
+    variances: list[NDArray[np.float64]]
+    seen: NDArray[np.bool_]
+    rows: list[Integers] = field(default_factory=list)
+    values: list[NarrowArray] = field(default_factory=list)
+    waiting: int = 0
+    parts: int = 0
+
+
+def copy_answers(
+    files: SourceFiles,
+    spine: SourceSpine,
+    settings: Settings,
+    schema: Schema,
+    level: int,
+    root: Path,
+    metadata: Mapping[str, str],
+) -> Iterator[int]:
+    """Copy the noisy answers of one geolevel, whatever the order of the rows in the files.
+
+    Args:
+        files: The files.
+        spine: Their spine.
+        settings: What they were made with.
+        schema: The universe.
+        level: Number of the geolevel.
+        root: Folder of the measurements.
+        metadata: Tags of the files that are written.
+    Yields:
+        Number of values of each batch.
+    Raises:
+        SchemaError: a row does not hold the answers of a query, or a geounit has them twice or not at all.
+        StoreError: a file cannot be read or written.
+    """
+    geolevel = files.geolevels[level]
+    named = settings.queries[geolevel]
+    queries = {
+        query: _Query(
+            schema.query(query),
+            expected_variances(settings.allocation, geolevel, query),
+            np.zeros(spine.spine.n_geounits(level), dtype=np.bool_),
+        )
+        for query in settings.allocation.strategy.queries(geolevel)
+    }
+
+    def write(one: _Query) -> None:
+        _write(one, root, spine, level, metadata)
+
+    for path, batch in files.batches(geolevel, ANSWERS):
+        for (name,), rows in batch.group_by("query_name", maintain_order=True):
+            if name not in named:
+                raise _changed(path)
+            one = queries[named[str(name)]]
+            yield _take(one, path, spine, level, rows)
+            if one.waiting >= VALUES_PER_PART:
+                write(one)
+    for one in queries.values():
+        _require_all(one, files, spine, level)
+        if one.waiting or not one.parts:
+            write(one)
+
+
+def _take(one: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.DataFrame) -> int:
+    """Check the rows of one query, and keep them until a part is full; returns the number of values."""
+    geounits = spine.locate(level, frame["geocode"])
+    if bool((geounits < 0).any()):
+        raise _changed(path)
+    values = _values_of(one.group, path, frame)
+    _require_variances(one, path, geounits, frame)
+    _, place, times = np.unique(geounits, return_inverse=True, return_counts=True)
+    twice = one.seen[geounits] | (times[place] > 1)
+    if bool(twice.any()):
+        code = frame["geocode"][int(np.argmax(twice))]
+        raise _bad_row(path, code, f"has noisy answers of '{one.group.name}' twice")
+    one.seen[geounits] = True
+    one.rows.append(geounits)
+    one.values.append(narrow(values))
+    one.waiting += values.size
+    return values.size
+
+
+def _values_of(group: QueryGroup, path: Path, frame: pl.DataFrame) -> Integers:
+    """The noisy answers of every row; shape (n_rows, group.size)."""
+    sizes = frame["value"].list.len()
+    wrong = sizes.is_null() | (sizes != group.size).fill_null(True)
+    if bool(wrong.any()):
+        row = int(wrong.arg_max() or 0)
+        what = f"has {sizes[row] or 0} answers of '{group.name}'; wanted {group.size}"
+        raise _bad_row(path, frame["geocode"][row], what)
+    flat = frame["value"].explode(empty_as_null=False)
+    outside = flat.is_null() | ~flat.is_between(-LARGEST_VALUE, LARGEST_VALUE).fill_null(False)
+    if bool(outside.any()):
+        row = int(outside.arg_max() or 0) // group.size
+        what = (
+            f"lacks an answer of '{group.name}', or has one outside -{LARGEST_VALUE:,} to {LARGEST_VALUE:,}"
+        )
+        raise _bad_row(path, frame["geocode"][row], what)
+    values: Integers = flat.to_numpy().reshape(-1, group.size)
+    return values
+
+
+def _require_variances(one: _Query, path: Path, geounits: Integers, frame: pl.DataFrame) -> None:
+    """Refuse variances that are not those of the geounits' places in the tree."""
+    found = frame["variance"].to_numpy()
+    fits = np.any([is_close(found, wanted[geounits]) for wanted in one.variances], axis=0)
+    if not bool(fits.all()):
+        row = int(np.argmin(fits))
+        wanted = one.variances[0][geounits[row]]
+        raise _bad_row(
+            path,
+            frame["geocode"][row],
+            f"gives '{one.group.name}' the variance {found[row]!r}; wanted {wanted:.6g}, that of its place in the tree",
+        )
+
+
+def _write(one: _Query, root: Path, spine: SourceSpine, level: int, metadata: Mapping[str, str]) -> None:
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *one.rows])
+    values = np.concatenate([np.zeros((0, one.group.size), dtype=np.int32), *one.values])
+    order = np.argsort(rows)
+    codes = spine.spine.geocodes[level].text.gather(rows[order])
+    geolevel = spine.spine.geolevels[level]
+    variances = one.variances[0][rows[order]]
+    write_part(root, geolevel, one.group.name, one.parts, (codes, values[order], variances), metadata)
+    one.rows.clear()
+    one.values.clear()
+    one.waiting, one.parts = 0, one.parts + 1
+
+
+def _require_all(one: _Query, files: SourceFiles, spine: SourceSpine, level: int) -> None:
+    lacking = spine.measured[level] & ~one.seen
+    if bool(lacking.any()):
+        geolevel = files.geolevels[level]
+        code = spine.spine.geocodes[level][int(np.argmax(lacking))]
+        raise SchemaError(
+            f"{int(lacking.sum()):,} geounit(s) of {geolevel} in {files.root}, such as {code!a:.60}, have noisy "
+            f"answers of other queries and none of '{one.group.name}'. Download the files of {geolevel} again.",
+            code="layout-rows",
+        )
+
+
+def _bad_row(path: Path, geocode: str, what: str) -> SchemaError:
+    return SchemaError(
+        f"{path}: the row of geounit {geocode!a:.60} {what}. Download the file again.", code="layout-rows"
+    )
+
+
+def _changed(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} was changed while it was read. Do not change the files while they are imported, and run the command "
+        "again with another --out.",
+        code="layout-files",
+    )

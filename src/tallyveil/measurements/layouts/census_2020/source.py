@@ -1,0 +1,194 @@
+"""Finds the files of the layout, checks their columns, and reads their rows in batches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.errors import StoreError
+from tallyveil.measurements.layouts.census_2020.names import (
+    ANSWERS,
+    CONSTRAINTS,
+    GEOLEVELS,
+    TABLES,
+    table_folder,
+)
+from tallyveil.storage.claims import refuse_unfinished_folder
+from tallyveil.storage.json_files import digest_of
+from tallyveil.storage.read import UNREADABLE, collect, parquet_metadata, scan_parquet, stream_parquet
+from tallyveil.storage.write import file_digest
+
+ROWS_AT_ONCE: Final = 1 << 13
+"""Rows of a batch; a row has up to 2,016 numbers."""
+_ENDING = ".parquet"
+_WHAT = "noisy measurement"
+_WANTED: Final[Mapping[str, Mapping[str, str]]] = {
+    ANSWERS: {"geocode": "text", "query_name": "text", "value": "lists", "variance": "numbers"},
+    CONSTRAINTS: {"geocode": "text", "query_name": "text", "value": "lists", "sign": "text"},
+}
+"""Columns that are read, by table. A file may have any others."""
+_IN_WORDS: Final = {"text": "text", "lists": "lists of whole numbers", "numbers": "numbers"}
+_AS: Final[Mapping[str, type[pl.DataType] | pl.DataType]] = {
+    "text": pl.String,
+    "lists": pl.List(pl.Int64),
+    "numbers": pl.Float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """The files of a folder of the layout. Their columns are known to be those that are read.
+
+    Attributes:
+        root: The folder.
+        geolevels: Those that the folder has, root first.
+        paths: The files of each geolevel and table, sorted.
+        protected: False where a file says that its noise came from a test key.
+    """
+
+    root: Path
+    geolevels: tuple[str, ...]
+    paths: Mapping[tuple[str, str], tuple[Path, ...]]
+    protected: bool
+
+    def scan(self, geolevel: str, table: str, columns: Sequence[str]) -> pl.LazyFrame:
+        """Some columns of a table. Files may store them in different types of numbers."""
+        none = pl.LazyFrame(schema={name: _AS[_WANTED[table][name]] for name in columns})
+        return pl.concat([none, *(_scan(path, table, columns) for path in self.paths[geolevel, table])])
+
+    def collect(self, frame: pl.LazyFrame, geolevel: str, table: str) -> pl.DataFrame:
+        """Run a query on `scan`; raises StoreError."""
+        return collect(frame, self.root.joinpath(*table_folder(geolevel, table)), _WHAT)
+
+    def batches(
+        self, geolevel: str, table: str, only: str | None = None
+    ) -> Iterator[tuple[Path, pl.DataFrame]]:
+        """The rows of a table, a few thousand at a time, each batch with the file that it is from.
+
+        Args:
+            geolevel: Geolevel of the table.
+            table: Name of the table.
+            only: The one `query_name` that is wanted; None for all.
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        for path in self.paths[geolevel, table]:
+            frame = _scan(path, table, tuple(_WANTED[table]))
+            wanted = frame if only is None else frame.filter(pl.col("query_name") == only)
+            for batch in stream_parquet(wanted, path, _WHAT, ROWS_AT_ONCE):
+                yield path, batch
+
+    def digest(self) -> str:
+        """SHA-256 of the names and bytes of all files, in hexadecimal."""
+        every = sorted(path for paths in self.paths.values() for path in paths)
+        return digest_of({path.relative_to(self.root).as_posix(): file_digest(path) for path in every}).hex()
+
+
+def find_files(root: Path) -> SourceFiles:
+    """Find the files of the layout in a folder, and check their columns.
+
+    Raises:
+        StoreError: the folder has no tables of the layout or those of another product, a table has no file, or a file
+            cannot be read or lacks a column.
+    """
+    refuse_unfinished_folder(root)
+    geolevels = _geolevels(root)
+    paths = {(geolevel, table): _files(root, geolevel, table) for geolevel in geolevels for table in TABLES}
+    protected = True
+    for (_, table), found in paths.items():
+        for path in found:
+            protected &= _is_protected(path)
+            _require_columns(path, table)
+    return SourceFiles(root, geolevels, paths, protected)
+
+
+def _geolevels(root: Path) -> tuple[str, ...]:
+    """Geolevels that have a folder, root first."""
+    names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
+    tables = sorted(name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING))
+    if not tables:
+        below = [
+            name
+            for name in sorted(names)
+            if root.joinpath(name, table_folder(GEOLEVELS[-1], ANSWERS)[0]).is_dir()
+        ]
+        hint = f" Name {root / below[0]} instead." if below else ""
+        raise _bad_files(
+            f"{root} has no folder of a geolevel; wanted {', '.join(name + _ENDING for name in GEOLEVELS)}, each "
+            f"with the folders {' and '.join(TABLES)}.{hint}"
+        )
+    if foreign := [name for name in tables if name not in GEOLEVELS]:
+        raise _bad_files(
+            f"{root} has the geolevel(s) {', '.join(foreign)}; the redistricting data have {', '.join(GEOLEVELS)}. "
+            "Other products of 2020 have other geolevels, and cannot be imported. Move what is no table of the "
+            "redistricting data out of the folder."
+        )
+    return tuple(name for name in GEOLEVELS if name in tables)
+
+
+def _files(root: Path, geolevel: str, table: str) -> tuple[Path, ...]:
+    """The Parquet files of a table, at any depth. What Spark writes beside them begins with `_` or a dot.
+
+    A geolevel whose geounits were all bypassed has no noisy answers, and so may have no file of them.
+    """
+    folder = root.joinpath(*table_folder(geolevel, table))
+    found = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(("_", "."))
+    ]
+    if other := [path for path in found if path.suffix != _ENDING]:
+        raise _bad_files(f"{other[0]} is no Parquet file. Move it out of the folder of the table.")
+    if not found and table == CONSTRAINTS:
+        raise _bad_files(
+            f"{folder} has no Parquet file. Download the table {table} of {geolevel}, which lists all geounits with "
+            f"their bounds. The noisy answers are in {ANSWERS}."
+        )
+    return tuple(found)
+
+
+def _is_protected(path: Path) -> bool:
+    """Whether nothing in a file's metadata says that its noise came from a test key."""
+    try:
+        tags = parquet_metadata(path)
+    except UNREADABLE as error:
+        raise _bad_files(
+            f"{path} cannot be read as Parquet: {type(error).__name__}. Download it again."
+        ) from None
+    return tags.get("tallyveil.protected", "true") == "true"
+
+
+def _require_columns(path: Path, table: str) -> None:
+    try:
+        schema = scan_parquet(path).collect_schema()
+    except UNREADABLE as error:
+        raise _bad_files(
+            f"{path} cannot be read as Parquet: {type(error).__name__}. Download it again."
+        ) from None
+    for name, kind in _WANTED[table].items():
+        if name not in schema:
+            raise _bad_files(
+                f"{path} has no column '{name}'. A table {table} of this layout has {', '.join(_WANTED[table])}; this "
+                f"file has {', '.join(schema.names()[:20])}. Download it again, or name a folder of this layout."
+            )
+        if not _is_kind(schema[name], kind):
+            raise _bad_files(
+                f"column '{name}' of {path} holds {schema[name]}, wanted {_IN_WORDS[kind]}. Download the file again, "
+                "or write it as this layout has it."
+            )
+
+
+def _is_kind(dtype: pl.DataType, kind: str) -> bool:
+    if kind == "text":
+        return dtype in (pl.String, pl.Categorical, pl.Enum)
+    if kind == "numbers":
+        return dtype.is_numeric()
+    return isinstance(dtype, pl.List | pl.Array) and dtype.inner.is_integer()
+
+
+def _scan(path: Path, table: str, columns: Sequence[str]) -> pl.LazyFrame:
+    return scan_parquet(path).select(pl.col(name).cast(_AS[_WANTED[table][name]]) for name in columns)
+
+
+def _bad_files(what: str) -> StoreError:
+    return StoreError(what, code="layout-files")

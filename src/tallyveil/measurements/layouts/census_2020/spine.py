@@ -1,0 +1,221 @@
+"""Makes the spine that was measured from the geocodes of the files.
+
+Problem. The files list geocodes by geolevel. A geocode begins with the geocode of its parent, and all geocodes of a
+geolevel have the same length. The geounits of production's spine are not those of the tabulation geography: States are
+cut, and block groups are optimised ones. Counts are published for the tabulation geography. The tree that was measured
+and the tabulation geography are wanted, with the same blocks.
+
+Steps. The geocodes of blocks give the tree: each geolevel has the prefixes of its length. These prefixes must be
+exactly the geocodes that the files list there; otherwise files are missing. The last 16 digits of a block's geocode
+give its tabulation block, block group, tract, county and State. A geolevel whose geounits are those of the tabulation
+geography gets the tabulation geocodes. Any other geolevel keeps the geocodes of the files.
+
+Worked case. The geocodes 044...4400700010011001 and 144...4400700010011002 of blocks begin with 044 and 144. These are
+two geounits at State, parts of the State 44. Both blocks are in the tabulation tract 44007000100.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.errors import GeographyError
+from tallyveil.geography.areas import Hierarchies, geounits_as_entities, plain_hierarchies
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.layouts.census_2020.names import ANSWERS, CONSTRAINTS, table_folder
+from tallyveil.measurements.layouts.census_2020.source import SourceFiles
+
+_BLOCK: Final = "Block"
+_BLOCK_DIGITS: Final = 16
+_TABULATION: Final = {"US": 0, "State": 2, "County": 5, "Tract": 11, "Block_Group": 12}
+"""Number of digits of a tabulation block's geocode that name its geounit at each geolevel."""
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceSpine:
+    """The spine of the files, and how their geocodes are found on it.
+
+    Attributes:
+        hierarchies: The spine that was measured and the tabulation geography; no shares yet.
+        measured: For each geolevel, whether each geounit has noisy answers.
+        source: The same tree with the geocodes of the files.
+        rows: For each geolevel, the geounit of `hierarchies.spine` that each geounit of `source` is.
+    """
+
+    hierarchies: Hierarchies
+    measured: tuple[np.ndarray, ...]
+    source: Spine
+    rows: tuple[Integers, ...]
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that was measured."""
+        return self.hierarchies.spine
+
+    def locate(self, level: int, geocodes: pl.Series) -> Integers:
+        """Geounit of each geocode of the files; -1 where there is none."""
+        return _located(self.source, self.rows[level], level, geocodes)
+
+
+def read_spine(files: SourceFiles) -> SourceSpine:
+    """Make the spine from the geocodes of all tables.
+
+    Raises:
+        GeographyError: geocodes are not nested, or a geounit lacks its parent or its children; a block's geocode does
+            not name its tabulation block.
+        StoreError: a file cannot be read.
+    """
+    geolevels = files.geolevels
+    if geolevels[-1] != _BLOCK:
+        raise _bad(
+            f"{files.root} has no geolevel {_BLOCK}; it has {', '.join(geolevels)}. The tree of geounits is made "
+            "from the geocodes of blocks. Add the files of the finest geolevel."
+        )
+    answered = {name: _geocodes(files, name, ANSWERS) for name in geolevels}
+    listed = {
+        name: pl.concat([answered[name], _geocodes(files, name, CONSTRAINTS)]).unique().sort()
+        for name in geolevels
+    }
+    lengths = [_length(files, name, listed[name]) for name in geolevels]
+    if any(longer <= shorter for shorter, longer in pairwise(lengths)):
+        raise _bad(
+            f"geocodes of {', '.join(geolevels)} in {files.root} have {', '.join(map(str, lengths))} characters; "
+            "wanted more at each finer geolevel, because a geocode begins with that of its parent. Take all "
+            "geolevels from the same product."
+        )
+    blocks = listed[_BLOCK]
+    for name, length in zip(geolevels[:-1], lengths, strict=False):
+        _require_same(files, name, listed[name], blocks.str.slice(0, length).unique().sort())
+    source = spine_from_prefixes(blocks, geolevels, lengths)
+    hierarchies = _hierarchies(source.geocodes[-1].text, geolevels, lengths)
+    rows = _rows(source, hierarchies.spine)
+    measured = []
+    for level, name in enumerate(geolevels):
+        here = np.zeros(source.n_geounits(level), dtype=np.bool_)
+        here[_located(source, rows[level], level, answered[name])] = True
+        measured.append(here)
+    return SourceSpine(hierarchies, tuple(measured), source, rows)
+
+
+def tabulation_blocks(geocodes: pl.Series) -> pl.Series:
+    """The 15 digits of the tabulation block that each block geocode of the files ends with.
+
+    The files write the number of the block group twice: by itself, and as the first digit of the block.
+    """
+    own = geocodes.str.tail(_BLOCK_DIGITS)
+    return own.str.slice(0, 11) + own.str.slice(12)
+
+
+def _geocodes(files: SourceFiles, geolevel: str, table: str) -> pl.Series:
+    """The different geocodes of a table."""
+    frame = files.scan(geolevel, table, ["geocode"]).unique()
+    found = files.collect(frame, geolevel, table)["geocode"]
+    if found.null_count():
+        raise _bad(
+            f"{files.root.joinpath(*table_folder(geolevel, table))} has rows without a geocode. Download the table "
+            "again."
+        )
+    return found
+
+
+def _length(files: SourceFiles, geolevel: str, geocodes: pl.Series) -> int:
+    """The one number of characters that the geocodes of a geolevel have."""
+    lengths = geocodes.str.len_chars()
+    if lengths.n_unique() == 1:
+        return int(lengths[0])
+    short, long = (geocodes.filter(lengths == end)[0] for end in (lengths.min(), lengths.max()))
+    raise _bad(
+        f"geocodes of {geolevel} in {files.root} have different lengths, such as {short!a:.60} and {long!a:.60}. In "
+        "this layout all geocodes of a geolevel have the same number of characters. Take all files from one product."
+    )
+
+
+def _require_same(files: SourceFiles, geolevel: str, listed: pl.Series, prefixes: pl.Series) -> None:
+    """Refuse geounits without blocks, and blocks whose geounit is not listed."""
+    childless = listed.filter(~listed.is_in(prefixes.implode()))
+    if len(childless):
+        raise _bad(
+            f"{len(childless):,} geounit(s) of {geolevel} in {files.root} have no blocks: {_examples(childless)}. "
+            f"Files of finer geolevels are missing. Add them, or take the geounits out of {geolevel}, with all that is "
+            "below them, so that the folder holds one whole tree."
+        )
+    orphans = prefixes.filter(~prefixes.is_in(listed.implode()))
+    if len(orphans):
+        raise _bad(
+            f"blocks in {files.root} lie in {len(orphans):,} geounit(s) of {geolevel} that no table of {geolevel} "
+            f"lists: {_examples(orphans)}. Add the files of {geolevel} for these, or remove the files of their blocks."
+        )
+
+
+def _hierarchies(blocks: pl.Series, geolevels: Sequence[str], lengths: Sequence[int]) -> Hierarchies:
+    """The tree with tabulation geocodes where it has tabulation geounits, and the tabulation geography."""
+    own = tabulation_blocks(blocks)
+    _require_tabulation(blocks, own)
+    given, tabulated, replaced = {}, {}, []
+    for name, length in zip(geolevels[:-1], lengths, strict=False):
+        of_files = blocks.str.slice(0, length)
+        digits = _TABULATION[name]
+        of_tables = own.str.slice(0, digits) if digits else pl.repeat(name, len(own), eager=True)
+        pairs = pl.DataFrame([of_files.alias("files"), of_tables.alias("tables")]).unique()
+        is_same = pairs.height == pairs["files"].n_unique() == pairs["tables"].n_unique()
+        given[name] = of_tables if is_same else of_files
+        tabulated[name] = of_tables
+        if not is_same:
+            replaced.append(name)
+    spine = spine_from_columns({**given, _BLOCK: own}, geolevels)
+    if not replaced:
+        return plain_hierarchies(spine)
+    original = spine_from_columns({**tabulated, _BLOCK: own}, geolevels)
+    order = original.locate(original.finest, spine.geocodes[-1].text)
+    areas = [geounits_as_entities(original, original.level_index(name)).reordered(order) for name in replaced]
+    return Hierarchies(spine, original, replaced=tuple(areas))
+
+
+def _require_tabulation(blocks: pl.Series, own: pl.Series) -> None:
+    tail = blocks.str.tail(_BLOCK_DIGITS)
+    bad = ~tail.str.contains(r"^[0-9]{16}$") | (tail.str.slice(11, 1) != tail.str.slice(12, 1))
+    if bool(bad.any()):
+        raise _bad(
+            f"{int(bad.sum()):,} geocode(s) of {_BLOCK} do not end with the 16 digits of a tabulation block, such as "
+            f"{blocks.filter(bad)[0]!a:.60}. Wanted: State (2), county (3), tract (6), block group (1) and block (4, "
+            "beginning with the block group). They say which State, county, tract and block group counts are "
+            "published for. Take the files as the Census Bureau published them."
+        )
+    if own.n_unique() != len(own):
+        twice = own.filter(own.is_duplicated())
+        raise _bad(
+            f"two geocodes of {_BLOCK} end with the same tabulation block, such as {twice[0]!a}. A block is in one "
+            "place of the tree. Remove the files of one of the two."
+        )
+
+
+def _rows(source: Spine, spine: Spine) -> tuple[Integers, ...]:
+    """The geounit of a spine that each geounit of the same tree in another order is, by geolevel."""
+    own = tabulation_blocks(source.geocodes[-1].text)
+    blocks = spine.locate(spine.finest, own)
+    rows = [
+        spine.ancestors(level)[blocks[source.finest_offsets(level)[:-1]]] for level in range(source.finest)
+    ]
+    return (*rows, blocks)
+
+
+def _located(source: Spine, rows: Integers, level: int, geocodes: pl.Series) -> Integers:
+    if source.n_geounits(level) == 1 and len(geocodes) and geocodes.eq("").all():
+        return np.full(len(geocodes), rows[0], dtype=np.int64)  # a root with the empty geocode
+    found = source.locate(level, geocodes)
+    return np.where(found < 0, -1, rows[found])
+
+
+def _examples(geocodes: pl.Series) -> str:
+    shown = ", ".join(f"{code!a:.60}" for code in geocodes.head(_SHOWN))
+    return shown + (", ..." if len(geocodes) > _SHOWN else "")
+
+
+def _bad(what: str) -> GeographyError:
+    return GeographyError(what, code="layout-geounits")

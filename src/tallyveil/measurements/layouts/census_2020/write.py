@@ -1,0 +1,175 @@
+"""Writes tables of the layout."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.budget.allocation import Allocation
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.layouts.census_2020.names import (
+    ANSWERS,
+    AT_LEAST,
+    AT_MOST,
+    CONSTRAINTS,
+    EQUAL,
+    STRUCTURAL_ZEROS,
+    TOTAL,
+    answer_name,
+    attribute_words,
+    lower_name,
+    table_folder,
+    upper_name,
+    zero_words,
+)
+from tallyveil.measurements.layouts.census_2020.settings import expected_variances
+from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.write import write_parquet
+from tallyveil.universe.limits import LARGEST_COUNT
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+GEOUNITS_AT_ONCE: Final = 1 << 16
+_STATE: Final = "State"
+
+
+class LayoutWriter:
+    """Writes the tables of one folder, file by file.
+
+    Args:
+        root: The folder.
+        schema: The universe.
+        spine: The spine that was measured.
+        codes: Geocodes of the layout, by geolevel.
+        metadata: Tags of every file.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        schema: Schema,
+        spine: Spine,
+        codes: tuple[pl.Series, ...],
+        metadata: Mapping[str, str],
+    ) -> None:
+        self._root = root
+        self._schema = schema
+        self._spine = spine
+        self._codes = codes
+        self._metadata = metadata
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def answers(
+        self, level: int, group: QueryGroup, rows: Integers, values: pl.Series, allocation: Allocation
+    ) -> None:
+        """Write the noisy answers of a query in some geounits.
+
+        Args:
+            level: Number of the geolevel.
+            group: The query.
+            rows: The geounits.
+            values: For each of them, the list of its noisy answers.
+            allocation: What they were measured with. The layout has the parameter of the law as its variance.
+        """
+        geolevel = self._spine.geolevels[level]
+        _, parameters = expected_variances(allocation, geolevel, group.name)
+        columns: dict[str, pl.Series | pl.Expr] = {
+            "query_name": pl.lit(answer_name(group.name)),
+            **_constants(attribute_words(group)),
+            "query_shape": _shape(group.shape),
+            "value": values,
+            "variance": pl.Series(parameters[rows]),
+            "plb": _parts_of_budget(allocation, geolevel, group.name, rows),
+        }
+        self._write(level, ANSWERS, rows, columns)
+
+    def bounds(self, level: int, query: QueryGroup, lower: Integers, upper: Integers, start: int) -> None:
+        """Write lower and upper bounds on a query's answers, for consecutive geounits from `start`."""
+        for name, sign, values in (
+            (lower_name(query.name), AT_LEAST, lower),
+            (upper_name(query.name), AT_MOST, np.minimum(upper, LARGEST_COUNT)),
+        ):
+            self._constraint(level, name, sign, query, values, start)
+
+    def totals(self, level: int, query: QueryGroup, counts: Integers, start: int) -> None:
+        """Write exact totals, for consecutive geounits from `start`."""
+        self._constraint(level, TOTAL, EQUAL, query, counts, start)
+
+    def structural_zeros(self, level: int) -> None:
+        """Write the structural zeros of the schema, for all geounits of a geolevel."""
+        for zero in self._schema.structural_zeros:
+            name, words = STRUCTURAL_ZEROS[zero.name]
+            for start, stop in steps_of(self._spine.n_geounits(level)):
+                values = pl.Series(np.zeros((stop - start, 1), dtype=np.int64))
+                words_of_all = zero_words(self._schema, words)
+                shape = tuple(1 for _ in words_of_all)
+                self._rows(level, name, EQUAL, words_of_all, shape, values, start)
+
+    def _constraint(
+        self, level: int, name: str, sign: str, query: QueryGroup, values: Integers, start: int
+    ) -> None:
+        words = attribute_words(query)
+        self._rows(level, name, sign, words, query.shape, pl.Series(values), start)
+
+    def _rows(
+        self,
+        level: int,
+        name: str,
+        sign: str,
+        words: Mapping[str, str],
+        shape: tuple[int, ...],
+        values: pl.Series,
+        start: int,
+    ) -> None:
+        columns: dict[str, pl.Series | pl.Expr] = {
+            "query_name": pl.lit(name),
+            "sign": pl.lit(sign),
+            **_constants(words),
+            "query_shape": _shape(shape),
+            "value": values.cast(pl.List(pl.Int64)),
+        }
+        self._write(level, CONSTRAINTS, np.arange(start, start + len(values)), columns)
+
+    def _write(
+        self, level: int, table: str, rows: Integers, columns: Mapping[str, pl.Series | pl.Expr]
+    ) -> None:
+        """Write rows, divided by State below the States."""
+        frame = pl.DataFrame({"geocode": self._codes[level].gather(rows)}).with_columns(**columns)
+        geolevels = self._spine.geolevels
+        state = geolevels.index(_STATE)
+        if level <= state:
+            self._part(geolevels[level], table, (), frame)
+            return
+        width = len(self._codes[state][0])
+        for (code,), part in frame.group_by(pl.col("geocode").str.slice(0, width), maintain_order=True):
+            self._part(geolevels[level], table, (f"{_STATE}={file_name(str(code))}",), part)
+
+    def _part(self, geolevel: str, table: str, below: tuple[str, ...], frame: pl.DataFrame) -> None:
+        number = self._numbers.get((geolevel, table), 0)
+        self._numbers[geolevel, table] = number + 1
+        path = inside(self._root, *table_folder(geolevel, table), *below, f"part-{number:05d}.parquet")
+        write_parquet(path, frame, self._metadata)
+
+
+def _parts_of_budget(allocation: Allocation, geolevel: str, query: str, rows: Integers) -> pl.Series:
+    """For each geounit, the part of the whole budget that a query has there."""
+    shares = dict(dict(allocation.strategy.query_shares)[geolevel])
+    by_position = np.array([float(value * shares[query]) for value in allocation.shares.values])
+    return pl.Series(by_position[allocation.positions(geolevel)[rows]])
+
+
+def steps_of(n_geounits: int) -> Iterator[tuple[int, int]]:
+    """Ranges of geounits whose constraints are written together."""
+    for start in range(0, n_geounits, GEOUNITS_AT_ONCE):
+        yield start, min(start + GEOUNITS_AT_ONCE, n_geounits)
+
+
+def _constants(words: Mapping[str, str]) -> dict[str, pl.Expr]:
+    return {name: pl.lit(word) for name, word in words.items()}
+
+
+def _shape(shape: tuple[int, ...]) -> pl.Expr:
+    return pl.lit(pl.Series([list(shape)], dtype=pl.List(pl.Int64))).first()
