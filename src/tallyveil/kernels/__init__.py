@@ -19,7 +19,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
 | `family.polish`, `family.walk`, `family.swap` | `estimation.active_set` (oracle) |
 | `family.face`, `family.conjugate`, `family.face_solution` | the equations as one dense system, in the tests (oracle) |
-| `family.answer_system`, `family.answer_solution` | the same (oracle) |
+| `family.answer_system`, `family.answer_solution`, `family.rows_by_child` | the same (oracle) |
 | `family.interior`, `family.inside` | the conditions of optimality in numpy, in the tests (oracle) |
 | `family.solver` | `estimation.least_squares`, the interior point's rung (oracle) |
 | `family.chunk`, `family.pass_constraints` | `estimation.family.estimate_family`, which gives the same counts |

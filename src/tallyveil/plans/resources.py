@@ -53,8 +53,8 @@ class Rates:
         measure: Seconds of a noisy value, written.
         estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
             cores; at the finest geolevel, where families are easy.
-        estimate_undetermined: More seconds, on two cores, of a cell of the parent's support in a geounit, where the
-            detailed query is not measured; of about a hundred answers.
+        estimate_undetermined: More seconds of a pass, on two cores, of a cell of the parent's support in a geounit,
+            where the detailed query is not measured; of about a hundred answers.
         tree: Seconds to draw or read a noisy value and to add it up, for the values of the tree, on two cores.
         tree_bytes: Memory of a cell of a geounit above the finest geolevel, for the values of the tree.
         interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
@@ -82,7 +82,7 @@ class Rates:
     measure: float = 40e-9
     estimate: float = 3e-6
     estimate_finest: float = 2e-6
-    estimate_undetermined: float = 2.5e-6
+    estimate_undetermined: float = 1.8e-6
     tree: float = 6e-9
     tree_bytes: int = 4
     interval: float = 0.6e-6
@@ -242,12 +242,13 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
 def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
     """Cells of the parents' supports, over all geounits of each geolevel that does not measure the detailed query.
 
-    Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people.
+    Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people. Cells count once
+    for each pass: the last pass takes longer the more passes there are whose answers it keeps.
     """
     found, support = [], plan.schema.size
     for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
         detailed = any(plan.query(name).is_detailed for name in plan.strategy.queries(level))
-        found.append(0 if detailed else n * support)
+        found.append(0 if detailed else n * support * len(plan.estimating.estimation_of(level).passes))
         support = min(plan.schema.size, max(1, sizes.people // n))
     return tuple(found)
 

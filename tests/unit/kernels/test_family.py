@@ -182,8 +182,12 @@ def test_a_face_is_solved_among_the_answers_as_a_dense_system_is():
     assert grouped >= 5
 
 
-def test_many_rows_are_solved_as_a_dense_system_is():
-    """With more binding rows than are factored as a whole: blocks of the children, met by conjugate gradients."""
+@pytest.mark.parametrize("together", [False, True])
+def test_many_rows_are_solved_as_a_dense_system_is(together):
+    """With more binding rows than are factored as a whole: blocks of the children.
+
+    If a row sums two children, conjugate gradients solve the equations.
+    """
     rng = np.random.default_rng(43)
     truth = rng.poisson(5.0, (300, 4)) + 1
     labels = (
@@ -197,6 +201,11 @@ def test_many_rows_are_solved_as_a_dense_system_is():
     for name, own in (("halves", labels[1]), ("others", labels[2])):
         sums = np.stack([truth[:, own == k].sum(axis=1) for k in range(2)], axis=1)
         bounds.append(LinearConstraint(name, own, sums, sums + 1))
+    if together:
+        groups = np.maximum(np.arange(300) - 1, 0)
+        sums = np.bincount(groups, weights=truth[:, 0]).astype(np.int64)[:, None]
+        first = np.array([0, -1, -1, -1], np.int32)
+        bounds.append(LinearConstraint("first", first, sums, sums + 1, groups))
     problem = FamilyProblem(
         geocode="p",
         geolevel="tract",
@@ -214,6 +223,7 @@ def test_many_rows_are_solved_as_a_dense_system_is():
     ok, face = list_face(program, Signs(program.allowed, side), 2.0**-4, BY_DIAGONAL)
     assert ok
     assert face.by_child.begin.size
+    assert (face.system.size == 0) == together
     assert not compare_with_dense_system(program, reduce_pass(*arguments)[0], 3, BY_DIAGONAL)
 
 

@@ -171,7 +171,7 @@ def solve_answers(
         if largest_of(left) <= done:
             return step, forces
         set_to(wanted, left)
-        _solve_blocks(system, wanted)
+        solve_blocks(system, wanted)
         _lift(system, left, wanted, sums, wanted)
         before, slope = slope, inner(left, wanted)
         kept = slope / before
@@ -195,7 +195,7 @@ def solve_answers(
 
 
 @internal
-def _solve_blocks(system: AnswerSystem, vector: Floats) -> None:
+def solve_blocks(system: AnswerSystem, vector: Floats) -> None:
     """Solve with the children's blocks and their border in place."""
     begin, place = system.begin, 0
     bordering = vector[begin[-1] :]

@@ -28,6 +28,7 @@ from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.answer_solution import add_forces, answers_of, respond, solve_answers
 from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
 from tallyveil.kernels.family.program import Point, Program
+from tallyveil.kernels.family.rows_by_child import solve_rows
 from tallyveil.kernels.vectors import inner, largest_of, set_to
 
 MOST_DIRECTIONS, MOST_REFINEMENTS = 400, 8
@@ -237,7 +238,7 @@ def _solve_rows(face: Face, right: Floats) -> None:
     for k in range(right.size):
         # a row without free variables gives way by its compliance alone
         right[k] /= face.compliance
-    _, forces = solve_answers(face.by_child, face.cells, face.give, face.cell_stiffness, left, 0.0)
+    forces = solve_rows(face.by_child, face.system, face.cells, face.give, face.cell_stiffness, left)
     for u in range(forces.size):
         right[face.place[u]] = forces[u]
 

@@ -7,8 +7,8 @@ where a ridge leaves H nearly singular, H itself. Where that would be costly, th
 
 Solution: `project` solves the problem without rows. With P for what `project` does and A for the rows, the prices
 that make z meet the rows solve a system with the matrix compliance + A P A' (Woodbury's formula). `list_face`
-prepares its factors: of the whole matrix, or, where many rows bind and B is diagonal, of the blocks of the children
-(`tallyveil.kernels.family.answer_solution`, with rows alone as unknowns).
+prepares its factors. Where many rows bind and B is diagonal, these are not factors of the whole matrix, but of the
+children's blocks (`tallyveil.kernels.family.rows_by_child`).
 
 Worked case: one cell, two children, both free with curvature 1, no rows, r = (4, 0). The price of the sum is 2, and
 z = (2, -2).
@@ -34,6 +34,7 @@ from tallyveil.kernels.family.answer_system import (
 )
 from tallyveil.kernels.family.groups import children_of
 from tallyveil.kernels.family.program import Program
+from tallyveil.kernels.family.rows_by_child import factor_rows
 
 BY_DIAGONAL, BY_ANSWERS, BY_INVERSES = 0, 1, 2
 """How a face is solved: with H's diagonal as B; with H among the answers; with dense inverses of H as B."""
@@ -70,8 +71,8 @@ class Face(NamedTuple):
         row_begin: Where the members of each begin. [m + 1]
         members: Places of the free variables that a row sums.
         compliance: Of rows, in the objective's units.
-        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does; empty where there is
-            `by_child`. [m, m]
+        system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m] If there is
+            `by_child`, it is the factor of `rows_by_child`, [g, g] or empty.
         by_child: The same equations by the children's blocks; empty where they are factored as a whole.
         place: Which binding row each of its unknowns is.
         answers: The face's equations among the answers; empty where it is solved otherwise.
@@ -116,13 +117,14 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
     rows, row_begin, members = _members(program, signs.side, cells, cells_of)
     whole, n_cells = manner == BY_INVERSES, stiffness.size
     n_schur = n_cells if whole and program.has_sums else 0
-    by_child, place, dense, ok = no_answers(), np.empty(0, np.int64), whole or rows.size <= DENSE_ROWS, True
+    dense, ok = whole or rows.size <= DENSE_ROWS, True
+    n_dense = rows.size if dense else 0
+    by_child, place, system = no_answers(), np.empty(0, np.int64), np.zeros((n_dense, n_dense))
     if not dense:
         none = np.zeros(program.weights.shape[1], np.bool_)
         listed = list_unknowns(program, none, signs.side, cells, cells_of, compliance)
         place = _places(listed.row, rows, signs.side.size)
-        ok, by_child = factor_blocks(listed, cells, cells_of, give, stiffness)
-    n_dense = rows.size if dense else 0
+        ok, by_child, system = factor_rows(listed, cells, cells_of, give, stiffness)
     face = Face(
         cells,
         cells_of,
@@ -134,7 +136,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         row_begin,
         members,
         compliance,
-        np.zeros((n_dense, n_dense)),
+        system,
         by_child,
         place,
         no_answers(),

@@ -26,13 +26,16 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
         tolerance: Persons by which a zero variable must be wrong, and by which a binding row may be.
         exact: Persons by which a free variable or a loose row must be wrong.
         compliance: Of rows, in units of an answer's own.
-        manner: 0 swaps everything, 1 every variable but only the worst row, 2 only the worst of all. Several rows may
-            all push counts the same way. Swapping them all at once can then overshoot again and again.
+        manner: 0 swaps everything, 1 every variable but only the worst row of each child or group of children, 2 only
+            the worst of all. Several rows of a child may all push its counts the same way. Swapping them all at once
+            can then overshoot again and again.
     """
     free, side, x = walk.signs.free, walk.signs.side, walk.point.x
     costs, activity, centre_row = walk.costs, walk.activity, walk.centre.row_price
-    n_wrong, worst, worst_child, worst_cell, worst_row, worst_side = 0, -np.inf, 0, 0, -1, 0
-    for c in range(free.shape[0]):
+    n_wrong, n_children, worst_child, worst_cell = 0, free.shape[0], 0, 0
+    worst, worst_side = np.full(n_children, -np.inf), np.empty(n_children, np.int64)
+    worst_row = np.full(n_children, -1, np.int64)
+    for c in range(n_children):
         scale = program.scale[program.kind[c]]
         for i in range(free.shape[1]):
             if program.allowed[c, i]:
@@ -40,8 +43,8 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
                 # what stays free is clipped at zero, which must not cost accuracy
                 if wrong > (exact if free[c, i] else tolerance):
                     n_wrong += 1
-                    if manner == 2 and wrong > worst:
-                        worst, worst_child, worst_cell = wrong, c, i
+                    if manner == 2 and wrong > worst[0]:
+                        worst[0], worst_child, worst_cell = wrong, c, i
                     if manner < 2:
                         free[c, i] = not free[c, i]
     softness = compliance / program.row_stiffness
@@ -54,14 +57,16 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
         new_side, wrong = _side(lower, upper, side[row], activity[row], shift, margin)
         if new_side != side[row]:
             n_wrong += 1
-            if wrong > worst:
-                worst, worst_row, worst_side = wrong, row, new_side
+            among = program.row_group[row] if manner == 1 else 0
+            if wrong > worst[among]:
+                worst[among], worst_row[among], worst_side[among] = wrong, row, new_side
             if manner == 0:
                 side[row] = new_side
     if manner > 0 and n_wrong > 0:
-        if worst_row >= 0:
-            side[worst_row] = worst_side
-        elif manner == 2:
+        for among in range(n_children):
+            if worst_row[among] >= 0:
+                side[worst_row[among]] = worst_side[among]
+        if manner == 2 and worst_row[0] < 0:
             free[worst_child, worst_cell] = not free[worst_child, worst_cell]
     return n_wrong
 
