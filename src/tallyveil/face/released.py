@@ -10,11 +10,12 @@ import polars as pl
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.face.opened import Opened
 from tallyveil.face.stated import StatedGuarantee
-from tallyveil.release.intervals import ENTITIES, INTERVALS, interval_folder, read_interval_table
+from tallyveil.release.interval_tables import refuse_earlier_tables
+from tallyveil.release.intervals import INTERVALS
 from tallyveil.release.manifest_files import require_unchanged
 from tallyveil.release.tables import table_folder
-from tallyveil.storage.paths import file_name
-from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.storage.paths import hive_folder
+from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.query_group import QueryGroup
 
 if TYPE_CHECKING:
@@ -59,13 +60,14 @@ class Release(Opened):
             area: A geolevel, or a family of entities.
             query: A query of the release's tables.
         Returns:
-            `geocode`; one column for each attribute or recode of the query, with labels; `count`; after
+            `geocode`; one column for each attribute in the query, with the labels of its groups; `count`; after
             `add_intervals` also `estimate`, `standard_error`, `lower` and `upper`. A query of more than 16 answers has
             no rows for counts of zero.
         Raises:
             ConfigError: the release has no such table.
             StoreError: the table is damaged.
         """
+        refuse_earlier_tables(self.path, "Read their files directly")
         parts = sorted(table_folder(self.path, area, query).glob("part-*.parquet"))
         if not parts:
             raise ConfigError(
@@ -75,8 +77,8 @@ class Release(Opened):
             )
         for part in parts:
             require_unchanged(self.path, self.manifest, part)
-        frame = collect(scan_parquet(*parts), parts[0], "table").drop("geolevel", "query")
-        return _labelled(frame, self._release.schema.query(query))
+        frame = collect(scan_parquet(*parts), parts[0], "table")
+        return frame.drop(_summed_out(self._release.schema.query(query)))
 
     def interval(self, query: str, area: str) -> pl.DataFrame:
         """Unbiased estimates and intervals of a geounit or an entity.
@@ -85,25 +87,27 @@ class Release(Opened):
             query: A query of `intervals/`.
             area: Geocode of a geounit, or name of an entity.
         Returns:
-            One row for each answer: `geolevel` (the geolevel or family), the labels, `published`, `estimate`,
+            One row for each answer: `geolevel` (the geolevel or family), the labels, `count`, `estimate`,
             `standard_error`, `lower` and `upper`. All of them, if areas of several
             geolevels or families have this code.
         Raises:
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
             GeographyError: nothing has this code.
         """
+        summed_out = _summed_out(self._release.schema.query(query))
         frames = []
-        for name, is_entity in self._interval_areas(query):
-            rows = read_interval_table(self.path, name, query, is_entity=is_entity)
-            code = "entity" if is_entity else "geocode"
-            own = rows.filter(pl.col(code).cast(pl.String) == area).drop(code)
-            frames.append(own.select(pl.lit(name).alias("geolevel"), pl.all()).collect())
-        found = pl.concat(frames) if frames else pl.DataFrame()
+        for parts in self._interval_parts(query):
+            name = parquet_metadata(parts[0])["tallyveil.geolevel"]
+            rows = scan_parquet(*parts).filter(pl.col("geocode") == area).drop("geocode", *summed_out)
+            frames.append(
+                collect(rows.select(pl.lit(name).alias("geolevel"), pl.all()), parts[0], "intervals")
+            )
+        found = pl.concat(frames)
         if found.is_empty():
             raise GeographyError(
                 f"no geounit or entity of {self.path} has the code {area!r}. Give a geocode as text, such as '44007'."
             )
-        return _labelled(found, self._release.schema.query(query))
+        return found
 
     def district(self, geocodes: Geocodes) -> "Area":
         """Any set of finest geounits, whose counts can be estimated.
@@ -173,19 +177,17 @@ class Release(Opened):
 
         return open_release(self.path)
 
-    def _interval_areas(self, query: str) -> list[tuple[str, bool]]:
-        """The geolevels and families whose intervals of a query were made."""
-        root = self.path / INTERVALS
-        families = sorted(place.parent.name for place in (root / ENTITIES).glob(f"*/{file_name(query)}"))
-        areas = [(name, False) for name in self.areas] + [(name, True) for name in families]
-        made = [one for one in areas if interval_folder(root, one[0], query, is_entity=one[1]).is_dir()]
-        if not made:
+    def _interval_parts(self, query: str) -> list[list[Path]]:
+        """The files of a query's intervals, by geolevel or family."""
+        folders = sorted((self.path / INTERVALS).glob(f"geolevel=*/{hive_folder('query', query)}"))
+        parts = [sorted(folder.glob("part-*.parquet")) for folder in folders]
+        if not any(parts):
             raise StoreError(
                 f"{self.path} holds no intervals of {query!r}. Make them with add_intervals(), or with `tallyveil "
                 "intervals`.",
                 code="intervals-missing",
             )
-        return made
+        return [own for own in parts if own]
 
     def _lines(self) -> list[tuple[str, str]]:
         guarantee = self.guarantee
@@ -281,14 +283,6 @@ def _series(geocodes: Geocodes) -> pl.Series:
     return found.cast(pl.String).alias("geocode")
 
 
-def _labelled(frame: pl.DataFrame, group: QueryGroup) -> pl.DataFrame:
-    """A table with a column for each attribute or recode of the query in the place of `answer`."""
-    if not group.factor_names:
-        return frame.drop("answer")
-    words = pl.DataFrame([group.label(answer) for answer in range(group.size)])
-    words = words.with_columns(pl.Series("answer", group.labels()))
-    joined = frame.with_columns(pl.col("answer").cast(pl.String)).join(
-        words, on="answer", how="left", maintain_order="left"
-    )
-    before = frame.columns[: frame.columns.index("answer")]
-    return joined.select(*before, *group.factor_names, *frame.columns[len(before) + 1 :])
+def _summed_out(group: QueryGroup) -> list[str]:
+    """Attributes that a query sums out; their columns are null."""
+    return [factor.attribute for factor in group.factors if factor.name is None]
