@@ -18,28 +18,34 @@ PAGES = [
 ]
 
 
-def colour(text: str) -> str:
-    """A colour of the style sheet in six digits."""
+MEDIA = r"@media[^{]*\{((?:[^{}]*\{[^{}]*\})*)[^{}]*\}"
+DARK = next(one.group() for one in re.finditer(MEDIA, CSS) if "dark" in one.group())
+LIGHT = CSS.replace(DARK, "")
+
+
+def colour(text: str, style: str) -> str:
+    """A colour of the style sheet in six digits, in the light or the dark style."""
     name = re.fullmatch(r"var\((--[a-z]+)\)", text)
     if name:
-        (text,) = re.findall(rf"{name.group(1)}: (#[0-9a-f]+)", CSS)
+        text = next(re.finditer(rf"{name.group(1)}: (#[0-9a-f]+)", style + LIGHT)).group(1)
     return text if len(text) == 7 else "#" + "".join(2 * digit for digit in text[1:])
 
 
 def rules() -> list[tuple[str, dict[str, str]]]:
-    plain = re.sub(r"@media[^{]*\{((?:[^{}]*\{[^{}]*\})*)[^{}]*\}", r"\1", CSS)
+    """The rules for both styles, which differ in the colours that the names stand for."""
+    plain = re.sub(MEDIA, r"\1", LIGHT)
     return [
         (selector.strip(), dict(re.findall(r"([a-z-]+):\s*([^;}]+?)\s*(?:;|$)", body)))
         for selector, body in re.findall(r"([^{}]+)\{([^{}]*)\}", plain)
     ]
 
 
-def backgrounds() -> dict[str, str]:
+def backgrounds(style: str) -> dict[str, str]:
     found = {}
     for selector, declared in rules():
         value = declared.get("background", "")
         if re.match(r"#|var\(", value) and "bar" not in selector:  # a bar holds no text
-            found[selector] = colour(value)
+            found[selector] = colour(value, style)
     return found
 
 
@@ -48,14 +54,23 @@ def test_contrast_is_the_guidelines():
     assert contrast("#ffffff", "#8b949e") == pytest.approx(3.08, abs=0.01)
 
 
-def test_text_stands_out_on_every_page():
-    light = {name: value for name, value in backgrounds().items() if contrast(value, "#ffffff") < 1.5}
-    assert {"body", "tr.total th, tr.total td", ".note"} <= set(light)
+@pytest.mark.parametrize("style", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_stands_out_on_every_page(style):
+    found = backgrounds(style)
+    paper = {name: value for name, value in found.items() if contrast(value, found["body"]) < 1.5}
+    assert {"body", "tr.total th, tr.total td", ".note"} <= set(paper)
     for selector, declared in rules():
         if "color" in declared:
-            own = backgrounds().get(selector)
-            for behind in [own] if own else light.values():
-                assert contrast(colour(declared["color"]), behind) >= READABLE, selector
+            own = found.get(selector)
+            for behind in [own] if own else paper.values():
+                assert contrast(colour(declared["color"], style), behind) >= READABLE, selector
+
+
+def test_the_dark_style_names_every_colour_anew():
+    """Figures alone keep their white paper there."""
+    names = set(re.findall(r"(--[a-z]+): #", LIGHT))
+    assert set(re.findall(r"(--[a-z]+): #", DARK)) == names - {"--red"}
+    assert "figure svg { background: #fff" in DARK
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
