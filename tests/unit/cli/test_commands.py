@@ -14,7 +14,7 @@ import typer
 from typer.models import OptionInfo
 from typer.testing import CliRunner
 
-from tallyveil.cli.main import app
+from tallyveil.cli.main import app, main
 
 
 def commands(group: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -123,3 +123,13 @@ def test_no_color_means_no_escape_codes(arguments, small_release):
     os.close(terminal)
     assert said
     assert b"\x1b" not in said
+
+
+def test_a_shell_can_complete_commands(monkeypatch, capsys):
+    monkeypatch.setenv("_TALLYVEIL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "tallyveil est")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setattr(sys, "argv", ["tallyveil"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.split() == ["estimate"]
