@@ -346,7 +346,8 @@ def test_an_interrupted_export_starts_again(units, tmp_path, killed_at):
 def test_tidy_rows_say_what_they_count(units, tmp_path):
     measured = open_measurements(units / "measured")
     export_measurements(measured, tmp_path / "tidy", Layout.TIDY)
-    (path,) = (tmp_path / "tidy" / "geolevel=State" / "query=detailed").iterdir()
+    assert {path.name for path in (tmp_path / "tidy").iterdir()} == {"measurements", "README.txt"}
+    (path,) = (tmp_path / "tidy" / "measurements" / "geolevel=State" / "query=detailed").iterdir()
     tidy = pl.read_parquet(path, hive_partitioning=False)
     assert tidy.columns == ["geocode", "h1", "value", "variance"]
     assert tidy["h1"].to_list() == ["vacant", "occupied"] * 2  # two States
@@ -365,7 +366,7 @@ def test_measurements_that_do_not_fit_the_layout(small_release, tmp_path):
     assert caught.value.code == "layout-unsuited"
     assert not (tmp_path / "published").exists()
     export_measurements(measured, tmp_path / "tidy", Layout.TIDY)
-    every = pl.read_parquet(tmp_path / "tidy" / "**" / "*.parquet", hive_partitioning=True)
+    every = pl.read_parquet(tmp_path / "tidy" / "measurements", hive_partitioning=True)
     tidy = every.filter(geolevel="Town", query="grown")
     assert set(tidy["age"]) == {"young", "grown"}
     assert tidy["home"].null_count() == tidy.height

@@ -18,7 +18,6 @@ from tallyveil.postprocess.noisy_answers import noisy_parts
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
-from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.write import write_text
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.query_group import QueryGroup
@@ -71,8 +70,8 @@ class _Tidy:
 
     @property
     def parts(self) -> list[str]:
-        """Names of the folders that are written."""
-        return [hive_folder("geolevel", name) for name in self._queries]
+        """Name of the folder that is written."""
+        return [tidy.TIDY]
 
     def write(self, out: Path, observer: Observer) -> None:
         """Write every query of every geolevel."""

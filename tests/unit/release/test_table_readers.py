@@ -97,6 +97,18 @@ def test_every_reader_reads_the_same_rows(release, reader):
     assert ordered(READERS[reader](release / "tables", COLUMNS)) == ordered(expected)
 
 
+def test_files_beside_the_folders_of_intervals_are_left_out(release):
+    folder, ignored = release / "tables", ["README", "manifest"]
+    height = len(polars_rows(folder, COLUMNS))
+    (folder / "README.txt").touch()
+    (folder / "manifest.json").touch()
+    assert len(polars_rows(folder, COLUMNS)) == len(duckdb_rows(folder, COLUMNS)) == height
+    assert len(pd.read_parquet(folder, ignore_prefixes=ignored)) == height
+    assert (
+        pyarrow.dataset.dataset(folder, partitioning="hive", ignore_prefixes=ignored).count_rows() == height
+    )
+
+
 def test_all_files_have_the_same_columns_and_types(release):
     schemas = {
         str(pyarrow.parquet.read_schema(path).remove_metadata()) for path in release.rglob("*.parquet")

@@ -1,10 +1,11 @@
 """The layout "tidy": one row for each noisy answer, in files of the same form as the published tables.
 
-    geolevel=<geolevel>/query=<query>/part-*.parquet   geocode, one column for each attribute, value, variance
+    measurements/geolevel=<geolevel>/query=<query>/part-*.parquet   geocode, one column an attribute, value, variance
 
 The column of an attribute holds the level, or the group of levels, that the answer counts; null where the query sums
 the attribute out. The columns of all files have the same names and types, so that all of them can be read as one table,
-which the names of the folders give the columns `geolevel` and `query`.
+which the names of the folders give the columns `geolevel` and `query`. Nothing else lies in `measurements/`, because
+Arrow and pandas read every file of a folder.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,9 @@ from tallyveil.storage.write import write_parquet
 from tallyveil.universe.answer_columns import label_columns
 from tallyveil.universe.names import check_table_name
 from tallyveil.universe.query_group import QueryGroup
+
+TIDY: Final = "measurements"
+"""The folder of all files."""
 
 ROWS_AT_ONCE: Final = 1 << 22
 """Rows of a file."""
@@ -88,7 +92,7 @@ def write_tidy(
     Raises:
         StoreError: a file cannot be written.
     """
-    folder = inside(root, hive_folder("geolevel", geolevel), hive_folder("query", group.name))
+    folder = inside(root, TIDY, hive_folder("geolevel", geolevel), hive_folder("query", group.name))
     tags = {**metadata, "geolevel": geolevel, "query": group.name}
     at_once = max(1, ROWS_AT_ONCE // group.size)
     number = first

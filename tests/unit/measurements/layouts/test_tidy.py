@@ -22,7 +22,7 @@ def part(group):
 
 def written(root, group, geolevel="Tract"):
     assert tidy.write_tidy(root, geolevel, group, part(group), 4, {"x": "y"}) > 4
-    paths = sorted((root / f"geolevel={geolevel}").rglob("*.parquet"))
+    paths = sorted((root / "measurements" / f"geolevel={geolevel}").rglob("*.parquet"))
     assert paths[0].name == "part-00004.parquet"
     assert pl.read_parquet_metadata(paths[0])["tallyveil.query"] == group.name
     return pl.concat([pl.read_parquet(path, hive_partitioning=False) for path in paths])
@@ -67,11 +67,11 @@ def test_every_reader_reads_the_same_rows(tmp_path, reader):
         for group in (TOTAL, RECODE, PRODUCT):
             tidy.write_tidy(tmp_path, geolevel, group, part(group), 0, {})
     columns = ["geolevel", "query", *NAMES]
-    expected = polars_rows(tmp_path, columns)
+    expected = polars_rows(tmp_path / "measurements", columns)
     assert {row[0] for row in expected} == set(GEOLEVELS)
     assert {row[1] for row in expected} == {"total", "hhinstlevels", "votingage*hispanic"}
     assert len(expected) == 2 * 3 * (1 + RECODE.size + 4)
-    assert ordered(READERS[reader](tmp_path, columns)) == ordered(expected)
+    assert ordered(READERS[reader](tmp_path / "measurements", columns)) == ordered(expected)
     schemas = {
         str(pyarrow.parquet.read_schema(path).remove_metadata()) for path in tmp_path.rglob("*.parquet")
     }
