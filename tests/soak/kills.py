@@ -7,7 +7,8 @@ processes race for the folder. Before a tenth of the resumes something in the ru
 that cannot be mended must end in an error of its own, spend nothing, and leave the run able to go on once the file is
 restored. At the end the outputs must be, byte for byte, those of an undisturbed run, with one spend in the ledger, no
 private folder and no half-written file. Commands that read public files alone (`publish pl94`, `geography import` and
-`safetab general-form`) are killed, raced and repeated in the same way, and spend nothing.
+`safetab general-form`) are killed, raced and repeated in the same way, and spend nothing. `measurements import` reads
+public files alone, too; its ledger shows the one spend of the publisher.
 
 Processes are forked from one that has compiled everything and started no thread: so a run takes half a second.
 """
@@ -34,17 +35,24 @@ os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs
 
 from fork_server import forked, prepare
 
+from tallyveil.cli.synth import write_country
 from tallyveil.config.groups import load_group_plan
 from tallyveil.config.load import load_plan
+from tallyveil.config.published_products import published_products
 from tallyveil.config.subspace import load_subspace_plan
 from tallyveil.errors import TallyveilError
 from tallyveil.execution.safetab.groups import run_groups
 from tallyveil.execution.safetab.households import run_households
 from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.execution.table.run import run_subspace
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.geography.census import Sources, import_geography, write_imported
+from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.export_measurements import export_measurements
+from tallyveil.postprocess.import_measurements import import_measurements
+from tallyveil.postprocess.measured import open_measurements
+from tallyveil.postprocess.published_measurements import open_published
 from tallyveil.release.pl94.publication import publish_pl94
 from tallyveil.runs.folder import RunFolder
 from tallyveil.safetab.general_form import write_general_form
@@ -118,10 +126,19 @@ def write_inputs(root: Path) -> None:
 
     product_inputs.published(root)
     product_inputs.imported(root)
+    write_noisy_files(root / "noisy")
     (root / "table").mkdir()
     (root / "table" / "table.toml").write_text(TABLE)
     rows = [f"{a},{b},{30 + 7 * i + 3 * j}" for i, a in enumerate("xyz") for j, b in enumerate("uvw")]
     (root / "table" / "table.csv").write_text("a,b,n\n" + "\n".join(rows) + "\n")
+
+
+def write_noisy_files(root: Path) -> None:
+    """Noisy measurements of housing units in the layout of 2020, to be imported."""
+    write_country(root / "country", blocks=40, states=2, schema="pl94-units")
+    plan = load_plan(root / "country" / "release.toml")
+    measured = open_measurements(measure_release(plan, root / "measured", test_key=KEY).path)
+    export_measurements(measured, root / "files", Layout.CENSUS_2020)
 
 
 def products(root: Path) -> dict[str, Callable[[Path], object]]:
@@ -146,6 +163,9 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
         ),
         "publish": lambda out: publish_pl94(persons, units, out, csv=True),
         "import": lambda out: write_imported(import_geography(census), out),
+        "measurements import": lambda out: import_measurements(
+            open_published(root / "noisy" / "files", published_products(Layout.CENSUS_2020.value)), out
+        ),
         "general form": lambda out: write_form(safetab, out),
     }
 

@@ -13,7 +13,7 @@ from tallyveil.execution.topdown.evaluate import evaluate_release
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.intervals import make_intervals
-from tallyveil.release.columns import answer_expression, enum_column
+from tallyveil.release.columns import enum_column
 from tallyveil.release.manifest import listed_file
 from tallyveil.release.manifest_files import read_manifest, write_manifest
 from tallyveil.release.tables import table_folder
@@ -21,6 +21,7 @@ from tallyveil.report import write_report
 from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import file_name
 from tallyveil.storage.read import parquet_metadata, read_parquet
+from tallyveil.universe.answer_columns import answer_expression
 from tallyveil.universe.schema import Schema
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -26,7 +27,9 @@ from tallyveil.postprocess.published_measurements import open_published
 from tallyveil.release.manifest_files import read_manifest
 
 PROJECT = Path(__file__).parents[2]
-GUIDE = (PROJECT / "docs" / "published-measurements.md").read_text()
+GUIDE, OUTPUTS = (
+    (PROJECT / "docs" / name).read_text() for name in ("published-measurements.md", "outputs.md")
+)
 PRODUCTS = published_products("census-2020")
 TREE = """
 [estimation]
@@ -76,14 +79,29 @@ def test_the_guide_and_the_numbers_of_the_run(tmp_path, monkeypatch, command):
     assert_same(tables_of(Path("whole")), tables_of(Path("release")))
     assert len(list(Path("release", "intervals").rglob("*.parquet"))) == 25
     assert {path.stem for path in Path("tables/tables/Tract").iterdir()} == {"P1", "P2", "P3", "P4", "P5"}
-    (example,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    exec(compile(example, "published-measurements.md", "exec"), {})
+    assert_same_rows_beside_the_counts()
     page = Path("release", "report.html").read_text()
     assert "Their noise was not drawn here" in page
     assert "block cipher’s keystream" not in page
     body = read_manifest(Path("release")).body
     assert body["imported"] == read_manifest(Path("imported")).body["imported"]
     assert body["imported"]["rho_of_variances"] == "2.556226"
+
+
+def assert_same_rows_beside_the_counts() -> None:
+    """The examples of the two pages join counts with the same noisy answers."""
+    examples = re.findall(r"```python\n(.*?)```", GUIDE + OUTPUTS, re.DOTALL)
+    tidy, rows = [example for example in examples if "noisy = " in example and ".join(" in example]
+    names: dict[str, Any] = {}
+    exec(compile(tidy, "published-measurements.md", "exec"), names)
+    assert names["both"].height == names["both"].unique(names["keys"]).height
+    wanted = ["geocode", "hispanic", "cenrace", "count", "value", "variance"]
+    joined = names["both"].filter(geolevel="Tract", query="hispanic*cenrace").select(wanted)
+    exec(compile(rows, "outputs.md", "exec"), names)
+    both = names["both"].select(wanted)
+    assert both.height == names["noisy"].height
+    assert 0 < joined.height < both.height
+    assert joined.sort(wanted).equals(both.drop_nulls("count").sort(wanted))
 
 
 @pytest.fixture(scope="module")
@@ -328,13 +346,15 @@ def test_an_interrupted_export_starts_again(units, tmp_path, killed_at):
 def test_tidy_rows_say_what_they_count(units, tmp_path):
     measured = open_measurements(units / "measured")
     export_measurements(measured, tmp_path / "tidy", Layout.TIDY)
-    tidy = pl.read_parquet(tmp_path / "tidy" / "State" / "detailed" / "part-00000.parquet")
-    assert tidy.columns == ["geolevel", "geocode", "query", "h1", "value", "variance"]
+    assert {path.name for path in (tmp_path / "tidy").iterdir()} == {"measurements", "README.txt"}
+    (path,) = (tmp_path / "tidy" / "measurements" / "geolevel=State" / "query=detailed").iterdir()
+    tidy = pl.read_parquet(path, hive_partitioning=False)
+    assert tidy.columns == ["geocode", "h1", "value", "variance"]
     assert tidy["h1"].to_list() == ["vacant", "occupied"] * 2  # two States
     own = pl.read_parquet(units / "measured" / "measurements" / "State" / "detailed" / "part-00000.parquet")
     assert tidy["value"].to_list() == own["values"].explode(empty_as_null=False).to_list()
     assert tidy["geocode"].to_list() == own["geocode"].repeat_by(2).explode(empty_as_null=False).to_list()
-    tags = pl.read_parquet_metadata(tmp_path / "tidy" / "State" / "detailed" / "part-00000.parquet")
+    tags = pl.read_parquet_metadata(path)
     assert tags["tallyveil.protected"].startswith("false")
 
 
@@ -346,10 +366,10 @@ def test_measurements_that_do_not_fit_the_layout(small_release, tmp_path):
     assert caught.value.code == "layout-unsuited"
     assert not (tmp_path / "published").exists()
     export_measurements(measured, tmp_path / "tidy", Layout.TIDY)
-    tidy = pl.read_parquet(tmp_path / "tidy" / "Town" / "grown" / "*.parquet")
+    every = pl.read_parquet(tmp_path / "tidy" / "measurements", hive_partitioning=True)
+    tidy = every.filter(geolevel="Town", query="grown")
     assert set(tidy["age"]) == {"young", "grown"}
     assert tidy["home"].null_count() == tidy.height
-    every = pl.scan_parquet([*(tmp_path / "tidy").rglob("*.parquet")]).collect()
     assert every.height == sum(
         pl.read_parquet(part)["values"].list.len().sum() for part in path.rglob("part-*.parquet")
     )

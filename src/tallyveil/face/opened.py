@@ -8,6 +8,8 @@ from tallyveil.face.products import write_page
 from tallyveil.release.manifest import Manifest
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tallyveil.face.stated import StatedGuarantee
 
 
@@ -72,7 +74,29 @@ class Opened:
         return described(f"{self.manifest.kind.command} · run {self.manifest.run}", self._lines())
 
 
-class Measurements(Opened):
+class WithMeasurements(Opened):
+    """A finished folder that may keep noisy measurements."""
+
+    def measurements(self, geolevel: str, query: str) -> "pl.DataFrame":
+        """The noisy answers of a query: the true count plus noise of known variance, possibly negative.
+
+        Args:
+            geolevel: A geolevel of the spine that was measured.
+            query: A query that was measured there.
+        Returns:
+            `geocode`; one column for each attribute in the query, with the labels of its groups; `value`, the noisy
+            count; `variance` of its noise, in squared counts. A geounit without a share of the budget has no rows. With
+            `measurements = "support"`, only answers that the estimate used have rows.
+        Raises:
+            ConfigError: the query was not measured at this geolevel.
+            StoreError: the folder keeps no measurements, or they are damaged.
+        """
+        from tallyveil.postprocess.noisy_answers import noisy_answers
+
+        return noisy_answers(self.path, self.manifest, geolevel, query)
+
+
+class Measurements(WithMeasurements):
     """The noisy measurements of a release, without its counts; made by `measure`."""
 
     @property

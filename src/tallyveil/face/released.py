@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.face.opened import Opened
+from tallyveil.face.opened import WithMeasurements
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS
@@ -16,7 +16,7 @@ from tallyveil.release.manifest_files import require_unchanged
 from tallyveil.release.tables import table_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.answer_columns import summed_out
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.district import District
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Geocodes = Iterable[str] | pl.Series
 
 
-class Release(Opened):
+class Release(WithMeasurements):
     """A finished release: counts of every geounit, made by `run` or `estimate`, or opened by `open`."""
 
     @property
@@ -78,7 +78,7 @@ class Release(Opened):
         for part in parts:
             require_unchanged(self.path, self.manifest, part)
         frame = collect(scan_parquet(*parts), parts[0], "table")
-        return frame.drop(_summed_out(self._release.schema.query(query)))
+        return frame.drop(summed_out(self._release.schema.query(query)))
 
     def interval(self, query: str, area: str) -> pl.DataFrame:
         """Unbiased estimates and intervals of a geounit or an entity.
@@ -94,11 +94,11 @@ class Release(Opened):
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
             GeographyError: nothing has this code.
         """
-        summed_out = _summed_out(self._release.schema.query(query))
+        unnamed = summed_out(self._release.schema.query(query))
         frames = []
         for parts in self._interval_parts(query):
             name = parquet_metadata(parts[0])["tallyveil.geolevel"]
-            rows = scan_parquet(*parts).filter(pl.col("geocode") == area).drop("geocode", *summed_out)
+            rows = scan_parquet(*parts).filter(pl.col("geocode") == area).drop("geocode", *unnamed)
             frames.append(
                 collect(rows.select(pl.lit(name).alias("geolevel"), pl.all()), parts[0], "intervals")
             )
@@ -281,8 +281,3 @@ def _series(geocodes: Geocodes) -> pl.Series:
             f"geocodes are text, got {found.dtype}. Read the column as text, since a number loses leading zeros."
         )
     return found.cast(pl.String).alias("geocode")
-
-
-def _summed_out(group: QueryGroup) -> list[str]:
-    """Attributes that a query sums out; their columns are null."""
-    return [factor.attribute for factor in group.factors if factor.name is None]

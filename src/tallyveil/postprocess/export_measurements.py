@@ -1,11 +1,8 @@
 """The job of `tallyveil measurements export`: write measurements in a layout that others read."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-
-import polars as pl
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import SchemaError
@@ -14,15 +11,13 @@ from tallyveil.measurements.layouts.census_2020 import names
 from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
 from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, steps_of
 from tallyveil.measurements.layouts.layout import Layout
-from tallyveil.measurements.store import measurement_name
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import stated_invariant
 from tallyveil.postprocess.measured import Measured
-from tallyveil.release.manifest_files import read_listed_table
+from tallyveil.postprocess.noisy_answers import noisy_parts
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
-from tallyveil.storage.paths import file_name
 from tallyveil.storage.write import write_text
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.query_group import QueryGroup
@@ -63,38 +58,31 @@ def _tags(measured: Measured) -> dict[str, str]:
     return {"measured_by": manifest.spender, "protected": protected}
 
 
-def _parts(measured: Measured, geolevel: str, group: QueryGroup) -> Iterator[pl.DataFrame]:
-    """The parts of a query's noisy answers, each checked against the manifest."""
-    folder = measurement_name(geolevel, group.name) + "/"
-    for name in sorted(name for name in measured.manifest.digests if name.startswith(folder)):
-        yield read_listed_table(measured.root, measured.manifest, name)
-
-
 class _Tidy:
     """The layout "tidy"."""
 
     def __init__(self, measured: Measured) -> None:
         self._measured = measured
-        tidy.require_columns(measured.plan.schema)
+        strategy = measured.plan.strategy
+        self._queries = {name: strategy.queries(name) for name in measured.hierarchies.spine.geolevels}
+        for queries in self._queries.values():
+            tidy.require_names(self._queries, queries)
 
     @property
     def parts(self) -> list[str]:
-        """Names of the folders that are written."""
-        return [file_name(name) for name in self._measured.hierarchies.spine.geolevels]
+        """Name of the folder that is written."""
+        return [tidy.TIDY]
 
     def write(self, out: Path, observer: Observer) -> None:
         """Write every query of every geolevel."""
-        measured = self._measured
-        plan, geolevels = measured.plan, measured.hierarchies.spine.geolevels
-        queries = {name: [plan.query(one) for one in plan.strategy.queries(name)] for name in geolevels}
+        measured, tags = self._measured, _tags(self._measured)
         watch = Stopwatch(observer)
-        words = tidy.words_of([group for groups in queries.values() for group in groups])
-        for geolevel, groups in queries.items():
-            with watch.stage(f"export {geolevel}", len(groups)):
-                for group in groups:
-                    number = 0
-                    for frame in _parts(measured, geolevel, group):
-                        number = tidy.write_tidy(out, geolevel, group, words, frame, number, _tags(measured))
+        for geolevel, queries in self._queries.items():
+            with watch.stage(f"export {geolevel}", len(queries)):
+                for query in queries:
+                    group, number = measured.plan.query(query), 0
+                    for frame in noisy_parts(measured.root, measured.manifest, geolevel, query):
+                        number = tidy.write_tidy(out, geolevel, group, frame, number, tags)
                     observer.advanced(1)
 
 
@@ -137,7 +125,7 @@ class _Census2020:
         measured = self._measured
         spine = measured.hierarchies.spine
         geolevel = spine.geolevels[level]
-        for frame in _parts(measured, geolevel, group):
+        for frame in noisy_parts(measured.root, measured.manifest, geolevel, group.name):
             rows = spine.locate(level, frame["geocode"])
             writer.answers(level, group, rows, frame["values"], measured.allocation)
 
@@ -190,7 +178,7 @@ def _require_product(measured: Measured) -> None:
     if wrong is not None:
         raise SchemaError(
             f'the measurements in {measured.root} do not fit the layout "{Layout.CENSUS_2020.value}": {wrong}. '
-            f'Write the layout "{Layout.TIDY.value}", which takes any measurements.',
+            f'Write the layout "{Layout.TIDY.value}", which takes measurements with any schema.',
             code="layout-unsuited",
         )
 

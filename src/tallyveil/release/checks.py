@@ -17,10 +17,10 @@ from tallyveil.geography.areas import area_spine
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.release.areas import area_counts
-from tallyveil.release.columns import answer_expression
 from tallyveil.release.histograms import read_histogram, read_microdata
 from tallyveil.release.tables import has_zeros, table_folder, table_rows
 from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.universe.answer_columns import answer_expression
 from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, row_ranges, sum_families
 from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.query_group import QueryGroup

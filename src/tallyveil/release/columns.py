@@ -1,4 +1,4 @@
-"""Columns of repeated words and of labels, and rows named by a geocode and an answer."""
+"""Columns of repeated words, and rows named by a geocode and an answer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,43 +10,13 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.read import collect, scan_parquet
-from tallyveil.universe.query_group import Factor, QueryGroup
+from tallyveil.universe.answer_columns import code_expression
+from tallyveil.universe.query_group import QueryGroup
 
 
 def enum_column(name: str, words: Sequence[str], codes: np.ndarray) -> pl.Series:
     """The word of each code, stored once a column: Parquet keeps a dictionary and the codes."""
     return pl.Series(name, words, dtype=pl.Enum(list(words))).gather(codes)
-
-
-def label_columns(group: QueryGroup, answers: Integers) -> list[pl.Series]:
-    """What each answer counts: a column for each attribute of the schema, with the label of the answer's group.
-
-    It is null if the query sums the attribute out. The columns are text, not dictionaries: files with other labels,
-    also of other releases, then have the same types.
-    """
-    places = np.unravel_index(answers, group.shape)
-    return [_labels(factor, place) for factor, place in zip(group.factors, places, strict=True)]
-
-
-def _labels(factor: Factor, groups: Integers) -> pl.Series:
-    if factor.name is None:
-        return pl.Series(factor.attribute, [None], dtype=pl.String).new_from_index(0, len(groups))
-    return pl.Series(factor.attribute, factor.labels, dtype=pl.String).gather(groups)
-
-
-def answer_expression(group: QueryGroup) -> pl.Expr:
-    """The answer that the columns of `label_columns` name; null where they name none."""
-    answer = pl.lit(0, dtype=pl.Int64)
-    for factor in group.factors:
-        summed_out = pl.when(pl.col(factor.attribute).is_null()).then(pl.lit(0, dtype=pl.Int64))
-        code = summed_out if factor.name is None else code_expression(factor.attribute, factor.labels)
-        answer = answer * factor.size + code
-    return answer.alias("answer")
-
-
-def code_expression(name: str, words: Sequence[str]) -> pl.Expr:
-    """The code of each word of a column; null where a word is none of them."""
-    return pl.col(name).cast(pl.String).cast(pl.Enum(list(words)), strict=False).to_physical().cast(pl.Int64)
 
 
 def read_located(

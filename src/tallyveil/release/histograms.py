@@ -8,10 +8,11 @@ import polars as pl
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
-from tallyveil.release.columns import code_expression, enum_column
+from tallyveil.release.columns import enum_column
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.read import collect_batches, scan_parquet
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
+from tallyveil.universe.answer_columns import code_expression
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.universe.schema import Schema
 

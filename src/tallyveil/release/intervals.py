@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.intervals import Answers, Intervals
-from tallyveil.release.columns import answer_expression, code_expression, label_columns
 from tallyveil.release.interval_tables import BESIDE, table_with_intervals
 from tallyveil.release.intervals_format_1 import scan_format_1
 from tallyveil.release.tables import table_folder, table_tags
@@ -35,6 +34,7 @@ from tallyveil.storage.write import (
     write_parquet,
     write_text,
 )
+from tallyveil.universe.answer_columns import answer_expression, code_expression, label_columns
 from tallyveil.universe.query_group import QueryGroup
 
 INTERVALS = "intervals"

@@ -19,9 +19,9 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.geography.spine import Spine
-from tallyveil.release.columns import label_columns
 from tallyveil.storage.paths import hive_folder, inside
 from tallyveil.storage.write import write_parquet
+from tallyveil.universe.answer_columns import label_columns
 from tallyveil.universe.counts import PublicCounts, row_ranges, sum_triplets
 from tallyveil.universe.query_group import QueryGroup
 

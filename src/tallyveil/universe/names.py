@@ -29,9 +29,11 @@ RESERVED_COLUMNS: Final = (
     "standard_error",
     "lower",
     "upper",
+    "value",
+    "variance",
     "integer-subspace",
 )
-"""Other columns of published tables, and the mechanism that names files next to those of queries."""
+"""Other columns of tables and of noisy answers, and the mechanism that names files next to those of queries."""
 
 LONGEST_FOLDER_NAME: Final = 240
 """Largest number of characters of a name that folders of tables show percent-encoded. File systems allow 255 bytes."""

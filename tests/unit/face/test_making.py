@@ -91,6 +91,37 @@ def test_tables_have_their_labels_as_columns(release):
         release.table("Town", "race")
 
 
+def test_noisy_answers_stand_beside_the_counts(release):
+    noisy = release.measurements("Town", "age*home")
+    assert noisy.columns == ["geocode", "age", "home", "value", "variance"]
+    (part,) = (release.path / "measurements" / "Town" / "age.home").iterdir()
+    stored = pl.read_parquet(part)
+    assert noisy["value"].to_list() == stored["values"].explode(empty_as_null=False).to_list()
+    assert release.measurements("Region", "total").columns == ["geocode", "value", "variance"]
+    with pytest.raises(ConfigError, match=r"no measurements of 'race' at 'Town'.*Region: "):
+        release.measurements("Town", "race")
+    with pytest.raises(ConfigError, match="no measurements of 'total' at 'County'"):
+        release.measurements("County", "total")
+
+
+def test_noisy_answers_that_were_kept(folder, release, tmp_path):
+    """With "support" they are some of all answers, and with "none" there are none to be had."""
+    content = tomllib.loads((folder / "release.toml").read_text())
+    content["outputs"]["measurements"] = "support"
+    some = tallyveil.run(tallyveil.plan(content, folder=folder), tmp_path / "support", insecure_test_key=KEY)
+    for geolevel in ("Region", "Block"):
+        kept = some.measurements(geolevel, "age*home")
+        every = release.measurements(geolevel, "age*home")
+        assert kept.schema == every.schema
+        assert kept.equals(every) == (geolevel == "Region")
+        assert kept.height == kept.join(every, on=every.columns).height > 0
+    content["outputs"]["measurements"] = "none"
+    none = tallyveil.run(tallyveil.plan(content, folder=folder), tmp_path / "none", insecure_test_key=KEY)
+    with pytest.raises(StoreError, match="keeps no noisy answers") as caught:
+        none.measurements("Town", "total")
+    assert caught.value.code == "measurements-missing"
+
+
 def test_a_changed_table_is_refused(release):
     (part,) = (release.path / "tables" / "geolevel=Town" / "query=age").glob("*.parquet")
     content = part.read_bytes()
@@ -100,6 +131,12 @@ def test_a_changed_table_is_refused(release):
         release.table("Town", "age")
     part.write_bytes(content)
     assert len(release.table("Town", "age")) == len(frame)
+    (part,) = (release.path / "measurements" / "Town" / "total").glob("*.parquet")
+    content = part.read_bytes()
+    pl.read_parquet(part).with_columns(pl.col("variance") + 1).write_parquet(part)
+    with pytest.raises(StoreError, match="not the file that the manifest"):
+        release.measurements("Town", "total")
+    part.write_bytes(content)
 
 
 def test_intervals_of_a_geounit(release):
@@ -139,7 +176,9 @@ def test_a_district_is_the_sum_of_its_blocks(release):
 def test_measuring_and_estimating_apart(folder, release, tmp_path):
     measured = tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
     assert isinstance(measured, Measurements)
-    assert isinstance(tallyveil.open(tmp_path / "measured"), Measurements)
+    opened = tallyveil.open(tmp_path / "measured")
+    assert isinstance(opened, Measurements)
+    assert opened.measurements("Block", "grown").equals(release.measurements("Block", "grown"))
     made = tallyveil.estimate(measured, tmp_path / "release")
     assert made.table("Block", "home").equals(
         release.table("Block", "home").select("geocode", "home", "count")

@@ -61,23 +61,23 @@ def release(tmp_path, monkeypatch):
     return tmp_path
 
 
-def polars_rows(root, columns) -> list[Row]:
-    return pl.read_parquet(root / "tables/**/*.parquet", hive_partitioning=True).select(columns).rows()
+def polars_rows(folder, columns) -> list[Row]:
+    return pl.read_parquet(folder / "**/*.parquet", hive_partitioning=True).select(columns).rows()
 
 
-def duckdb_rows(root, columns) -> list[Row]:
-    source = f"read_parquet('{root}/tables/**/*.parquet', hive_partitioning = true)"
+def duckdb_rows(folder, columns) -> list[Row]:
+    source = f"read_parquet('{folder}/**/*.parquet', hive_partitioning = true)"
     wanted = ", ".join(f'"{name}"' for name in columns)
     return duckdb.sql(f"SELECT {wanted} FROM {source}").fetchall()
 
 
-def pandas_rows(root, columns) -> list[Row]:
-    frame = pd.read_parquet(root / "tables")[columns].astype(object)
+def pandas_rows(folder, columns) -> list[Row]:
+    frame = pd.read_parquet(folder)[columns].astype(object)
     return list(frame.where(frame.notna(), None).itertuples(index=False, name=None))
 
 
-def arrow_rows(root, columns) -> list[Row]:
-    table = pyarrow.dataset.dataset(root / "tables", partitioning="hive").to_table(columns=columns)
+def arrow_rows(folder, columns) -> list[Row]:
+    table = pyarrow.dataset.dataset(folder, partitioning="hive").to_table(columns=columns)
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
@@ -90,11 +90,23 @@ READERS = {"duckdb": duckdb_rows, "pandas": pandas_rows, "pyarrow": arrow_rows}
 
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_reads_the_same_rows(release, reader):
-    expected = polars_rows(release, COLUMNS)
+    expected = polars_rows(release / "tables", COLUMNS)
     assert {row[0] for row in expected} == set(LEVELS)
     assert {row[1] for row in expected} == set(QUERIES)
     assert sum(row[-1] for row in expected if row[:2] == (LEVELS[0], "total")) == 40
-    assert ordered(READERS[reader](release, COLUMNS)) == ordered(expected)
+    assert ordered(READERS[reader](release / "tables", COLUMNS)) == ordered(expected)
+
+
+def test_files_beside_the_folders_of_intervals_are_left_out(release):
+    folder, ignored = release / "tables", ["README", "manifest"]
+    height = len(polars_rows(folder, COLUMNS))
+    (folder / "README.txt").touch()
+    (folder / "manifest.json").touch()
+    assert len(polars_rows(folder, COLUMNS)) == len(duckdb_rows(folder, COLUMNS)) == height
+    assert len(pd.read_parquet(folder, ignore_prefixes=ignored)) == height
+    assert (
+        pyarrow.dataset.dataset(folder, partitioning="hive", ignore_prefixes=ignored).count_rows() == height
+    )
 
 
 def test_all_files_have_the_same_columns_and_types(release):
@@ -117,9 +129,9 @@ def test_tables_with_and_without_intervals_are_read_as_one(release, reader):
     clear_other_tables(release, staging, ["sex"])
     exchange_tables(release, staging)
     columns = [*COLUMNS, *BESIDE]
-    expected = polars_rows(release, columns)
+    expected = polars_rows(release / "tables", columns)
     assert {row[1] for row in expected if row[-1] is not None} == {"sex"}
-    assert ordered(READERS[reader](release, columns)) == ordered(expected)
+    assert ordered(READERS[reader](release / "tables", columns)) == ordered(expected)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +166,20 @@ def test_names_that_are_too_long_for_a_folder_are_refused():
 
 
 @pytest.mark.parametrize(
-    "name", ["geolevel", "geocode", "query", "count", "Count", "estimate", "standard_error", "lower", "UPPER"]
+    "name",
+    [
+        "geolevel",
+        "geocode",
+        "query",
+        "count",
+        "Count",
+        "estimate",
+        "standard_error",
+        "lower",
+        "UPPER",
+        "value",
+        "variance",
+    ],
 )
 def test_attributes_are_not_called_like_other_columns(name):
     with pytest.raises(SchemaError, match="reserved for columns of published tables"):

@@ -1,12 +1,14 @@
-"""The layout "tidy": one row for each noisy answer, with a column for each attribute.
+"""The layout "tidy": one row for each noisy answer, in files of the same form as the published tables.
 
-    <geolevel>/<query>/part-*.parquet   geolevel, geocode, query, one column for each attribute, value, variance
+    measurements/geolevel=<geolevel>/query=<query>/part-*.parquet   geocode, one column an attribute, value, variance
 
-The column of an attribute holds the level, or the group of levels, that the answer counts; null where all levels are
-counted together. All files have the same columns, so that they can be read as one table.
+The column of an attribute holds the level, or the group of levels, that the answer counts; null where the query sums
+the attribute out. The columns of all files have the same names and types, so that all of them can be read as one table,
+which the names of the folders give the columns `geolevel` and `query`. Nothing else lies in `measurements/`, because
+Arrow and pandas read every file of a folder.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,45 +17,66 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SchemaError
-from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.paths import hive_folder, inside
 from tallyveil.storage.write import write_parquet
+from tallyveil.universe.answer_columns import label_columns
+from tallyveil.universe.names import check_table_name
 from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
-BEFORE: Final = ("geolevel", "geocode", "query")
-AFTER: Final = ("value", "variance")
+TIDY: Final = "measurements"
+"""The folder of all files."""
+
 ROWS_AT_ONCE: Final = 1 << 22
 """Rows of a file."""
 
 
-def require_columns(schema: Schema) -> None:
-    """Refuse attributes with the names of other columns; raises SchemaError."""
-    if taken := [name for name in schema.attribute_names if name in (*BEFORE, *AFTER)]:
+def require_names(geolevels: Iterable[str], queries: Iterable[str]) -> None:
+    """Refuse names of geolevels and queries that readers would not read back from names of folders.
+
+    Raises:
+        SchemaError: there is such a name.
+    """
+    try:
+        for geolevel in geolevels:
+            check_table_name(geolevel, "geolevel")
+        for query in queries:
+            check_table_name(query, "query")
+    except SchemaError as error:
         raise SchemaError(
-            f"the schema '{schema.name}' has an attribute '{taken[0]}', and the layout \"tidy\" has a column of this "
-            "name. Rename the attribute in the release file, before anything is measured.",
+            f'these measurements do not fit the layout "tidy", whose folders have the names of geolevels and queries: '
+            f"{error} What was measured keeps its names. From Python, `tallyveil.open(FOLDER).measurements(GEOLEVEL, "
+            "QUERY)` gives the same rows.",
             code="layout-unsuited",
-        )
+        ) from None
 
 
-def words_of(groups: Sequence[QueryGroup]) -> dict[str, pl.Enum]:
-    """For each attribute, the type that holds all levels and groups of levels that queries count."""
-    words: dict[str, dict[str, None]] = {}
-    for group in groups:
-        for factor in group.factors:
-            own = words.setdefault(factor.attribute, {})
-            own.update(dict.fromkeys(factor.labels if factor.name is not None else ()))
-    return {attribute: pl.Enum(list(labels)) for attribute, labels in words.items()}
+def tidy_rows(group: QueryGroup, frame: pl.DataFrame) -> pl.DataFrame:
+    """A row for each noisy answer.
+
+    Args:
+        group: The query.
+        frame: A part of its measurements: for each geounit `geocode`, the list `values` and `variance`; where not all
+            answers were kept, also the list `answers` with their numbers.
+    Returns:
+        `geocode`, a column for each attribute of the schema, `value` and `variance`.
+    """
+    lengths = frame["values"].list.len().to_numpy()
+    geounits: Integers = np.repeat(np.arange(frame.height, dtype=np.int64), lengths)
+    answers: Integers = np.tile(np.arange(group.size, dtype=np.int64), frame.height)
+    if "answers" in frame.columns:
+        answers = frame["answers"].explode(empty_as_null=False).cast(pl.Int64).to_numpy()
+    return pl.DataFrame(
+        [
+            frame["geocode"].gather(geounits),
+            *label_columns(group, answers),
+            frame["values"].explode(empty_as_null=False).cast(pl.Int64).alias("value"),
+            frame["variance"].gather(geounits),
+        ]
+    )
 
 
 def write_tidy(
-    root: Path,
-    geolevel: str,
-    group: QueryGroup,
-    words: Mapping[str, pl.Enum],
-    frame: pl.DataFrame,
-    first: int,
-    metadata: Mapping[str, str],
+    root: Path, geolevel: str, group: QueryGroup, frame: pl.DataFrame, first: int, metadata: Mapping[str, str]
 ) -> int:
     """Write the noisy answers of a query in some geounits.
 
@@ -61,8 +84,7 @@ def write_tidy(
         root: The folder.
         geolevel: Geolevel of the geounits.
         group: The query.
-        words: Type of the column of each attribute (`words_of`).
-        frame: For each geounit `geocode`, `values` and `variance`.
+        frame: A part of its measurements (`tidy_rows`).
         first: Number of the first file that is written.
         metadata: Tags of every file.
     Returns:
@@ -70,37 +92,12 @@ def write_tidy(
     Raises:
         StoreError: a file cannot be written.
     """
-    folder = inside(root, file_name(geolevel), file_name(group.name))
+    folder = inside(root, TIDY, hive_folder("geolevel", geolevel), hive_folder("query", group.name))
+    tags = {**metadata, "geolevel": geolevel, "query": group.name}
     at_once = max(1, ROWS_AT_ONCE // group.size)
-    labels = _labels(group, words)
     number = first
     for start in range(0, max(frame.height, 1), at_once):
-        rows = frame[start : start + at_once]
-        answers: Integers = np.tile(np.arange(group.size, dtype=np.int64), rows.height)
-        geounits: Integers = np.repeat(np.arange(rows.height, dtype=np.int64), group.size)
-        tidy = pl.DataFrame(
-            [
-                pl.Series("geolevel", [geolevel], dtype=pl.String).new_from_index(0, len(answers)),
-                rows["geocode"].gather(geounits),
-                pl.Series("query", [group.name], dtype=pl.String).new_from_index(0, len(answers)),
-                *(column.gather(answers) for column in labels),
-                rows["values"].explode(empty_as_null=False).cast(pl.Int64).alias("value"),
-                rows["variance"].gather(geounits),
-            ]
-        )
-        write_parquet(folder / f"part-{number:05d}.parquet", tidy, metadata)
+        rows = tidy_rows(group, frame[start : start + at_once])
+        write_parquet(folder / f"part-{number:05d}.parquet", rows, tags)
         number += 1
     return number
-
-
-def _labels(group: QueryGroup, words: Mapping[str, pl.Enum]) -> list[pl.Series]:
-    """For each attribute, what each answer counts."""
-    places = np.unravel_index(np.arange(group.size), group.shape)
-    return [
-        pl.Series(
-            factor.attribute,
-            [None if factor.name is None else factor.labels[int(one)] for one in place],
-            dtype=words[factor.attribute],
-        )
-        for factor, place in zip(group.factors, places, strict=True)
-    ]

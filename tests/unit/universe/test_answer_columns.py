@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.release.columns import answer_expression, label_columns
+from tallyveil.universe.answer_columns import answer_expression, label_columns
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema

@@ -1,0 +1,66 @@
+"""The noisy answers of one query at one geolevel, read from a finished folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.measurements.layouts.tidy import tidy_rows
+from tallyveil.measurements.store import measurement_name
+from tallyveil.plans.stated import stated_plan
+from tallyveil.release.finished import MANIFEST
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import read_listed_table
+from tallyveil.universe.answer_columns import summed_out
+
+
+def noisy_parts(root: Path, manifest: Manifest, geolevel: str, query: str) -> Iterator[pl.DataFrame]:
+    """The parts of a query's noisy answers, each checked against the manifest.
+
+    Raises:
+        StoreError: a part is missing, cannot be read, or is not the one that the manifest lists.
+    """
+    folder = measurement_name(geolevel, query) + "/"
+    for name in sorted(name for name in manifest.digests if name.startswith(folder)):
+        yield read_listed_table(root, manifest, name)
+
+
+def noisy_answers(root: Path, manifest: Manifest, geolevel: str, query: str) -> pl.DataFrame:
+    """The noisy answers of a query at a geolevel of the spine, as far as the folder keeps them.
+
+    Args:
+        root: A finished release or finished measurements.
+        manifest: Its manifest.
+        geolevel: A measured geolevel.
+        query: A query that was measured there.
+    Returns:
+        `geocode`, a column for each attribute that the query names, `value` and `variance`. A geounit without a share
+        of the budget has no rows. If only answers on the support were kept, the others have no rows.
+    Raises:
+        ConfigError: the query was not measured at this geolevel.
+        StoreError: the folder keeps no noisy answers, or they are damaged.
+    """
+    plan = stated_plan(root / MANIFEST, manifest.body["plan"]).estimating
+    if plan.measurements == "none":
+        raise StoreError(
+            f'{root} keeps no noisy answers (measurements = "none"). They cannot be drawn again, because the key of '
+            'the noise has been removed. Make the next release with measurements = "full" under [outputs], which '
+            "costs no additional budget.",
+            code="measurements-missing",
+        )
+    measured = {name: plan.strategy.queries(name) for name in plan.strategy.geolevels}
+    if query not in measured.get(geolevel, ()):
+        known = "; ".join(f"{name}: {', '.join(queries)}" for name, queries in measured.items())
+        raise ConfigError(
+            f"{root} has no measurements of {query!r} at {geolevel!r}. Ask for what was measured. {known}.",
+            code="no-table",
+        )
+    group = plan.query(query)
+    parts = noisy_parts(root, manifest, geolevel, query)
+    rows = pl.concat([tidy_rows(group, _NO_PART), *(tidy_rows(group, part) for part in parts)])
+    return rows.drop(summed_out(group))
+
+
+_NO_PART = pl.DataFrame(schema={"geocode": pl.String, "values": pl.List(pl.Int64), "variance": pl.Float64})
+"""Measurements of no geounit: on the support, a query may have nothing that had to be measured."""

@@ -1,0 +1,45 @@
+"""A column of text for each attribute, which says what an answer of a query counts; and the way back to the answer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.universe.query_group import Factor, QueryGroup
+
+
+def label_columns(group: QueryGroup, answers: Integers) -> list[pl.Series]:
+    """What each answer counts: a column for each attribute of the schema, with the label of the answer's group.
+
+    It is null if the query sums the attribute out. The columns are text, not dictionaries: files with other labels,
+    also of other releases, then have the same types.
+    """
+    places = np.unravel_index(answers, group.shape)
+    return [_labels(factor, place) for factor, place in zip(group.factors, places, strict=True)]
+
+
+def _labels(factor: Factor, groups: Integers) -> pl.Series:
+    if factor.name is None:
+        return pl.Series(factor.attribute, [None], dtype=pl.String).new_from_index(0, len(groups))
+    return pl.Series(factor.attribute, factor.labels, dtype=pl.String).gather(groups)
+
+
+def answer_expression(group: QueryGroup) -> pl.Expr:
+    """The answer that the columns of `label_columns` name; null where they name none."""
+    answer = pl.lit(0, dtype=pl.Int64)
+    for factor in group.factors:
+        summed_out = pl.when(pl.col(factor.attribute).is_null()).then(pl.lit(0, dtype=pl.Int64))
+        code = summed_out if factor.name is None else code_expression(factor.attribute, factor.labels)
+        answer = answer * factor.size + code
+    return answer.alias("answer")
+
+
+def code_expression(name: str, words: Sequence[str]) -> pl.Expr:
+    """The code of each word of a column; null where a word is none of them."""
+    return pl.col(name).cast(pl.String).cast(pl.Enum(list(words)), strict=False).to_physical().cast(pl.Int64)
+
+
+def summed_out(group: QueryGroup) -> list[str]:
+    """Attributes that a query sums out, whose columns are null."""
+    return [factor.attribute for factor in group.factors if factor.name is None]
