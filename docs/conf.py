@@ -81,7 +81,7 @@ def write_generated() -> None:
 
 def api() -> str:
     """A section for each public module, with all its public names."""
-    options = "   :members:\n   :imported-members:\n   :no-index:\n"
+    options = "   :members:\n   :imported-members:\n   :inherited-members:\n   :no-index:\n"
     sections = [f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n{options}```\n" for name in PUBLIC]
     head = "# Python names\n\nAll public names ([what that means](../python.md#what-is-public-and-how-it-changes)).\n"
     return "\n".join([head, *sections])
