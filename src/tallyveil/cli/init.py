@@ -241,7 +241,12 @@ def _attributes(
 ) -> "tuple[FirstAttribute, ...]":
     """The attributes of the release, in the order in which their names are given."""
     from tallyveil.config.first_levels import columns_besides, numbered, read_codebook, read_levels
+    from tallyveil.config.make_first import refuse_records
     from tallyveil.errors import ConfigError
+
+    for flag, file in (("--codebook", codebook), ("--sample", sample)):
+        if file is not None:
+            refuse_records(file, records, flag)
 
     own = {one.name: one for one in numbered(given)}
     if codebook is not None:
@@ -252,7 +257,8 @@ def _attributes(
             raise ConfigError("--levels-from-records needs --attributes COLUMN,...", code="bad-flag")
         path, what = (records, "records") if sample is None else (sample, "sample")
         names = wanted or list(columns_besides(path, besides, what))
-        read = read_levels(path, [one for one in names if one not in own], what)
+        rest = [one for one in names if one not in own]
+        read = read_levels(path, rest, what, confidential=from_records)
         own |= {one.name: one for one in read}
     else:
         names = wanted or list(own)
