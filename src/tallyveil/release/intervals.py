@@ -235,9 +235,9 @@ def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
     """One table of intervals of a release, lazily: `geocode`, `count` and `BESIDE`.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is none, or it was changed.
     """
-    parts = _parts(root, area, query)
+    parts = unchanged_parts(root, _parts(root, area, query))
     rows = scan_parquet(*parts) if parts else scan_format_1(root / INTERVALS, area, query)
     if rows is None:
         raise StoreError(
@@ -249,8 +249,12 @@ def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
 
 
 def read_interval_answers(root: Path, area: str, group: QueryGroup) -> pl.LazyFrame | None:
-    """Geocode, number of the answer, and estimate of each row of a table of intervals; None if there is no table."""
-    parts = _parts(root, area, group.name)
+    """Geocode, number of the answer, and estimate of each row of a table of intervals; None if there is no table.
+
+    Raises:
+        StoreError: the table was changed.
+    """
+    parts = unchanged_parts(root, _parts(root, area, group.name))
     if parts:
         return scan_parquet(*parts).select("geocode", answer_expression(group), "estimate")
     rows = scan_format_1(root / INTERVALS, area, group.name)
@@ -262,7 +266,7 @@ def read_interval_answers(root: Path, area: str, group: QueryGroup) -> pl.LazyFr
 
 
 def _parts(root: Path, area: str, query: str) -> list[Path]:
-    return unchanged_parts(root, sorted(table_folder(root, area, query, INTERVALS).glob("part-*.parquet")))
+    return sorted(table_folder(root, area, query, INTERVALS).glob("part-*.parquet"))
 
 
 def unchanged_parts(root: Path, parts: list[Path]) -> list[Path]:
