@@ -173,11 +173,12 @@ def init(
         numbers=split_names(numbers) if numbers else [],
     )
     from tallyveil.config.make_first import Asked, make_first
+    from tallyveil.execution.topdown.inputs import read_spine
 
     asked = Asked(
         records, place, code, count, levels, found, name or records.stem, unit, units, neighbours, budget, out
     )
-    make_first(asked)
+    make_first(asked, read_spine)
     if not quiet:
         say(f"{out} is written. It measures {len(found)} attributes: {', '.join(one.name for one in found)}.")
         if levels_from_records:

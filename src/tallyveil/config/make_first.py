@@ -1,6 +1,7 @@
 """Check what a first release file is made of, write it, and plan it."""
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,7 @@ from tallyveil.config.first_file import FirstFile, relative_to, release_text, ta
 from tallyveil.config.first_levels import FirstAttribute
 from tallyveil.config.load import plan_from_mapping
 from tallyveil.errors import ConfigError
-from tallyveil.execution.topdown.inputs import read_spine
+from tallyveil.plans.inputs import GeographyInput
 from tallyveil.storage.outputs import new_file
 from tallyveil.storage.paths import real
 from tallyveil.storage.read import (
@@ -55,9 +56,12 @@ class Asked:
     out: Path
 
 
-def make_first(asked: Asked) -> None:
+def make_first(asked: Asked, read_geography: Callable[[GeographyInput], object]) -> None:
     """Write a release file. It is planned before it is written, so a file that is there can be used.
 
+    Args:
+        asked: What the file is made of.
+        read_geography: Reads the geography as a run does. Its result is not used.
     Raises:
         ConfigError, SchemaError, BudgetError: something asked for is wrong, such as a column that is not there, or
             counts that are no whole numbers.
@@ -71,7 +75,7 @@ def make_first(asked: Asked) -> None:
         text = release_text(_first_file(asked))
         plan = plan_from_mapping(tomllib.loads(text), asked.out.parent)
         expected_errors(plan.strategy)
-        read_spine(plan.geography)
+        read_geography(plan.geography)
         write_text(asked.out, text)
 
 

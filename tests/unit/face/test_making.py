@@ -27,9 +27,7 @@ def folder(tmp_path_factory, make_small_inputs) -> Path:
 
 @pytest.fixture
 def release(folder) -> tallyveil.Release:
-    opened = tallyveil.open(folder / "out")
-    assert isinstance(opened, tallyveil.Release)
-    return opened
+    return reopened(folder / "out")
 
 
 def test_a_plan_states_what_the_command_states(folder, command):
@@ -191,7 +189,13 @@ def test_a_text_is_not_taken_for_a_list_of_names(release):
 def copied(folder, tmp_path) -> tallyveil.Release:
     """A copy of the release, to damage."""
     shutil.copytree(folder / "out", tmp_path / "copy")
-    return tallyveil.open(tmp_path / "copy")
+    return reopened(tmp_path / "copy")
+
+
+def reopened(folder: Path) -> tallyveil.Release:
+    opened = tallyveil.open(folder)
+    assert isinstance(opened, tallyveil.Release)
+    return opened
 
 
 def test_areas_of_two_releases_have_no_difference(release, copied):
@@ -215,7 +219,7 @@ def test_intervals_that_were_changed_are_not_shown(copied):
 
 
 def test_an_open_release_sees_what_happens_to_its_folder(copied):
-    other = tallyveil.open(copied.path)
+    other = reopened(copied.path)
     other.add_intervals(["total"], level=0.9)
     assert copied.table("Town", "total").equals(other.table("Town", "total"))
     shutil.rmtree(copied.path)
