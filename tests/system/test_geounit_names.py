@@ -57,6 +57,7 @@ def test_names_change_no_noise(named, small_release):
         {"geolevel": ["Region", "City", "Region", "Block"]},
         {"geocode": ["P", "P01", "P", "P0000"]},
         {"name": ["a", None, "b", "c"]},
+        {"name": ["a", "", "b", "c"]},
     ],
 )
 def test_names_that_do_not_fit_are_refused(named, change):

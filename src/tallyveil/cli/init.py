@@ -173,11 +173,12 @@ def init(
         numbers=split_names(numbers) if numbers else [],
     )
     from tallyveil.config.make_first import Asked, make_first
+    from tallyveil.execution.topdown.inputs import read_spine
 
     asked = Asked(
         records, place, code, count, levels, found, name or records.stem, unit, units, neighbours, budget, out
     )
-    make_first(asked)
+    make_first(asked, read_spine)
     if not quiet:
         say(f"{out} is written. It measures {len(found)} attributes: {', '.join(one.name for one in found)}.")
         if levels_from_records:
@@ -241,7 +242,12 @@ def _attributes(
 ) -> "tuple[FirstAttribute, ...]":
     """The attributes of the release, in the order in which their names are given."""
     from tallyveil.config.first_levels import columns_besides, numbered, read_codebook, read_levels
+    from tallyveil.config.make_first import refuse_records
     from tallyveil.errors import ConfigError
+
+    for flag, file in (("--codebook", codebook), ("--sample", sample)):
+        if file is not None:
+            refuse_records(file, records, flag)
 
     own = {one.name: one for one in numbered(given)}
     if codebook is not None:
@@ -252,7 +258,8 @@ def _attributes(
             raise ConfigError("--levels-from-records needs --attributes COLUMN,...", code="bad-flag")
         path, what = (records, "records") if sample is None else (sample, "sample")
         names = wanted or list(columns_besides(path, besides, what))
-        read = read_levels(path, [one for one in names if one not in own], what)
+        rest = [one for one in names if one not in own]
+        read = read_levels(path, rest, what, confidential=from_records)
         own |= {one.name: one for one in read}
     else:
         names = wanted or list(own)

@@ -11,7 +11,14 @@ import polars as pl
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.geography.spine import Spine
-from tallyveil.storage.read import collect_batches, require_counts, require_levels, require_text, scan_table
+from tallyveil.storage.read import (
+    collect_batches,
+    require_counts,
+    require_levels,
+    require_numbers,
+    require_text,
+    scan_table,
+)
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.counts import TripletSum
 from tallyveil.universe.limits import LARGEST_COUNT
@@ -56,6 +63,7 @@ def read_records(
     frame = scan_table(path, wanted, "records", confidential=True)
     require_text(frame, geocode, path, "records")
     require_levels(frame, list(columns.values()), path, "records")
+    require_numbers(frame, [columns[name] for name in numbers], path, "records")
     if count is not None:
         require_counts(frame, count, path, "records")
     found = _Problems(path, geocode, count, columns, schema, spine, numbers)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.errors import ConfigError
-from tallyveil.storage.read import column_names, read_table
+from tallyveil.storage.read import collect, column_names, require_levels, scan_table
 from tallyveil.universe.ranges import ranges_of
 
 MOST_LEVELS = 5000
@@ -38,9 +38,12 @@ def read_codebook(path: Path, numbers: Iterable[str] = ()) -> tuple[FirstAttribu
     Raises:
         ConfigError: a column is missing, a value is null, or `numbers` names no attribute of the codebook.
         StoreError: the file cannot be read.
-        SchemaError: a level of `numbers` is no range.
+        SchemaError: a level of `numbers` is no range, or a column holds lists, structures or bytes.
     """
-    rows = read_table(path, ["attribute", "level"], "codebook").cast(pl.String)
+    columns = ["attribute", "level"]
+    frame = scan_table(path, columns, "codebook")
+    require_levels(frame, columns, path, "codebook")
+    rows = collect(frame, path, "codebook").cast(pl.String)
     if rows.is_empty() or rows.null_count().sum_horizontal().item():
         raise ConfigError(
             f"the codebook {path} has no rows, or a row without an attribute or a level. Give every level a row of "
@@ -54,13 +57,16 @@ def read_codebook(path: Path, numbers: Iterable[str] = ()) -> tuple[FirstAttribu
     return tuple(_attribute(name, tuple(own), name in set(numbers)) for name, own in levels.items())
 
 
-def read_levels(path: Path, attributes: Sequence[str], what: str) -> tuple[FirstAttribute, ...]:
+def read_levels(
+    path: Path, attributes: Sequence[str], what: str, *, confidential: bool = False
+) -> tuple[FirstAttribute, ...]:
     """Attributes whose levels are the values that a table has, in ascending order.
 
     Args:
         path: A sample that is not confidential and has every level; or the records, if their owner allows it.
         attributes: Columns.
         what: The role of the file, for messages.
+        confidential: Whether the header of the file must not be shown, because it may be a record.
     Raises:
         ConfigError: a column is missing, has nulls, or has more than `MOST_LEVELS` values.
         StoreError: the file cannot be read.
@@ -68,8 +74,9 @@ def read_levels(path: Path, attributes: Sequence[str], what: str) -> tuple[First
     """
     found = []
     for name in attributes:
-        values = read_table(path, [name], what)[name].cast(pl.String)
-        levels = values.unique().sort()
+        frame = scan_table(path, [name], what, confidential=confidential)
+        require_levels(frame, [name], path, what)
+        levels = collect(frame, path, what)[name].cast(pl.String).unique().sort()
         if levels.null_count() or len(levels) > MOST_LEVELS:
             raise ConfigError(
                 f"column {name!r} of the {what} file {path} has nulls, or more than {MOST_LEVELS:,} values. If it "

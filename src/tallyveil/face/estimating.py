@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.face.opened import Measurements
+from tallyveil.face.opened import Opened
 from tallyveil.face.released import Release, finished
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def estimate(
-    measurements: str | Path | Measurements,
+    measurements: str | Path | Opened,
     out: str | Path,
     *,
     estimation: str | Path | Mapping[str, Any] | None = None,
@@ -22,7 +22,7 @@ def estimate(
     """Make a release from published measurements, without the records.
 
     Args:
-        measurements: What `measure` returned, its folder, or the folder of a finished release with all measurements.
+        measurements: What `measure` returned, a finished release with all its measurements, or the folder of either.
         out: Folder of the release. It does not exist, is empty, or holds an unfinished estimate of the same settings.
         estimation: TOML file with the table [estimation] of a release file, or this table as nested mappings; None for
             the settings that the measurements were planned with.
@@ -35,7 +35,7 @@ def estimate(
     from tallyveil.postprocess.estimate import estimate_release
     from tallyveil.postprocess.measured import open_measurements
 
-    path = measurements.path if isinstance(measurements, Measurements) else Path(measurements)
+    path = measurements.path if isinstance(measurements, Opened) else Path(measurements)
     opened = open_measurements(path)
     levels = None
     if isinstance(estimation, Mapping):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallyveil.config.load import load_plan, plan_from_mapping
 from tallyveil.errors import ConfigError
+from tallyveil.face.given import names_given
 from tallyveil.face.pages import described
 from tallyveil.face.products import require_input
 from tallyveil.face.stated import StatedGuarantee
@@ -115,8 +116,8 @@ class Plan:
         from tallyveil.execution.topdown.planned_deviations import deviations_of
 
         path = None if entities is None else Path(entities)
-        wanted = None if queries is None else list(queries)
-        found = deviations_of(self.content, path, list(families), wanted)
+        wanted, areas = names_given(queries, "queries"), names_given(families, "families")
+        found = deviations_of(self.content, path, areas or [], wanted)
         return pl.DataFrame([item.summary() for item in found])
 
     def to_mapping(self) -> dict[str, Any]:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.face.given import geocodes_given, names_given
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.release.interval_tables import refuse_earlier_tables
-from tallyveil.release.intervals import INTERVALS
-from tallyveil.release.manifest_files import require_unchanged
+from tallyveil.release.intervals import INTERVALS, unchanged_parts
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest_files import require_unchanged, written_manifest
 from tallyveil.release.tables import table_folder
+from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
@@ -65,8 +68,9 @@ class Release(WithMeasurements):
             no rows for counts of zero.
         Raises:
             ConfigError: the release has no such table.
-            StoreError: the table is damaged.
+            StoreError: the table is damaged, or the folder was removed.
         """
+        self._read_again()
         refuse_earlier_tables(self.path, "Read their files directly")
         parts = sorted(table_folder(self.path, area, query).glob("part-*.parquet"))
         if not parts:
@@ -94,6 +98,9 @@ class Release(WithMeasurements):
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
             GeographyError: nothing has this code.
         """
+        if not isinstance(area, str):
+            raise GeographyError(f"an area is {area!r}, wanted a geocode as text, such as '44007'.")
+        self._read_again()
         unnamed = summed_out(self._release.schema.query(query))
         frames = []
         for parts in self._interval_parts(query):
@@ -115,7 +122,7 @@ class Release(WithMeasurements):
         Args:
             geocodes: Geocodes of the finest geounits, each once.
         """
-        return Area(self, _series(geocodes))
+        return Area(self, geocodes_given(geocodes))
 
     def difference(
         self, first: "Area | Geocodes", second: "Area | Geocodes", **settings: object
@@ -127,8 +134,11 @@ class Release(WithMeasurements):
             settings: As for `Area.estimate`.
         Raises:
             GeographyError: a geocode is unknown or given twice.
+            ConfigError: an area is of another release.
         """
         own, other = (one if isinstance(one, Area) else self.district(one) for one in (first, second))
+        if own.release.path != self.path:
+            raise _other_release(own, self)
         return own.estimate(minus=other, **settings)  # type: ignore[arg-type]
 
     def add_intervals(
@@ -171,6 +181,21 @@ class Release(WithMeasurements):
         )
         self.manifest = read_manifest(self.path)
 
+    def _read_again(self) -> None:
+        """Read the manifest again, because another process may have made intervals, or the folder may be gone.
+
+        Raises:
+            StoreError: it is gone or is being written, or it holds another release than the one that was opened.
+        """
+        refuse_unfinished_folder(self.path)
+        found = written_manifest(self.path, ReleaseKind.TOPDOWN)
+        if found.run != self.manifest.run:
+            raise StoreError(
+                f"{self.path} holds run {found.run}, but run {self.manifest.run} was opened. Open the folder again.",
+                code="release-damaged",
+            )
+        self.manifest = found
+
     @cached_property
     def _release(self) -> "FinishedRelease":
         from tallyveil.postprocess.interval_model import open_release
@@ -180,7 +205,7 @@ class Release(WithMeasurements):
     def _interval_parts(self, query: str) -> list[list[Path]]:
         """The files of a query's intervals, by geolevel or family."""
         folders = sorted((self.path / INTERVALS).glob(f"geolevel=*/{hive_folder('query', query)}"))
-        parts = [sorted(folder.glob("part-*.parquet")) for folder in folders]
+        parts = [unchanged_parts(self.path, sorted(folder.glob("part-*.parquet"))) for folder in folders]
         if not any(parts):
             raise StoreError(
                 f"{self.path} holds no intervals of {query!r}. Make them with add_intervals(), or with `tallyveil "
@@ -250,15 +275,17 @@ class Area:
             The answers; `to_frame()` makes a table of them.
         Raises:
             GeographyError: a geocode is unknown or given twice.
-            ConfigError: the level is out of range.
+            ConfigError: the level is out of range, or `minus` is of another release.
         """
         from tallyveil.postprocess.district import district_answers
 
+        if minus is not None and minus.release.path != self.release.path:
+            raise _other_release(minus, self.release)
         return district_answers(
             self.release.path,
             self.geocodes,
             minus=None if minus is None else minus.geocodes,
-            tables=queries,
+            tables=names_given(queries, "queries"),
             level=level,
             simultaneous=simultaneous,
             with_bounds=with_bounds,
@@ -269,15 +296,9 @@ class Area:
         return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}>"
 
 
-def _series(geocodes: Geocodes) -> pl.Series:
-    """The geocodes as text.
-
-    Raises:
-        GeographyError: they are not text. A number would have lost its leading zeros.
-    """
-    found = geocodes if isinstance(geocodes, pl.Series) else pl.Series(list(geocodes), strict=False)
-    if len(found) and found.dtype not in (pl.String, pl.Categorical, pl.Enum):
-        raise GeographyError(
-            f"geocodes are text, got {found.dtype}. Read the column as text, since a number loses leading zeros."
-        )
-    return found.cast(pl.String).alias("geocode")
+def _other_release(area: Area, release: Release) -> ConfigError:
+    return ConfigError(
+        f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one release, or "
+        "subtract the estimates of two releases yourself.",
+        code="bad-argument",
+    )

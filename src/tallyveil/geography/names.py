@@ -23,7 +23,8 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
     codes = _codes(hierarchies)
     unknown = table["geolevel"].drop_nulls().unique().sort().to_list()
     unknown = [name for name in unknown if name not in codes]
-    if unknown or sum(table.null_count().row(0)) or not table.select("geolevel", "geocode").is_unique().all():
+    lacking = sum(table.null_count().row(0)) or (table["name"] == "").any()
+    if unknown or lacking or not table.select("geolevel", "geocode").is_unique().all():
         what = (
             f"names the geolevel '{unknown[0]}'"
             if unknown

@@ -77,5 +77,7 @@ have the same columns: geolevel, query, geocode, one column for each attribute, 
 estimate, standard_error, lower and upper. An empty field of an attribute means that the query sums the attribute out.
 An empty number of an interval means that there is none. Tables of queries with many answers leave counts of zero out.
 
-Read all columns but the numbers as text: geocodes may begin with zeros.
+Read all columns but the numbers as text: geocodes may begin with zeros. A spreadsheet that opens a file directly also
+computes every text that begins with =, +, - or @ as a formula. Codes and levels are written unchanged, so import the
+file as text.
 """

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.intervals import Answers, Intervals
+from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.interval_tables import BESIDE, table_with_intervals
 from tallyveil.release.intervals_format_1 import scan_format_1
 from tallyveil.release.tables import table_folder, table_tags
+from tallyveil.storage.json_files import read_shaped
 from tallyveil.storage.read import scan_parquet
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
@@ -233,9 +235,9 @@ def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
     """One table of intervals of a release, lazily: `geocode`, `count` and `BESIDE`.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is none, or it was changed.
     """
-    parts = _parts(root, area, query)
+    parts = unchanged_parts(root, _parts(root, area, query))
     rows = scan_parquet(*parts) if parts else scan_format_1(root / INTERVALS, area, query)
     if rows is None:
         raise StoreError(
@@ -247,8 +249,12 @@ def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
 
 
 def read_interval_answers(root: Path, area: str, group: QueryGroup) -> pl.LazyFrame | None:
-    """Geocode, number of the answer, and estimate of each row of a table of intervals; None if there is no table."""
-    parts = _parts(root, area, group.name)
+    """Geocode, number of the answer, and estimate of each row of a table of intervals; None if there is no table.
+
+    Raises:
+        StoreError: the table was changed.
+    """
+    parts = unchanged_parts(root, _parts(root, area, group.name))
     if parts:
         return scan_parquet(*parts).select("geocode", answer_expression(group), "estimate")
     rows = scan_format_1(root / INTERVALS, area, group.name)
@@ -261,3 +267,28 @@ def read_interval_answers(root: Path, area: str, group: QueryGroup) -> pl.LazyFr
 
 def _parts(root: Path, area: str, query: str) -> list[Path]:
     return sorted(table_folder(root, area, query, INTERVALS).glob("part-*.parquet"))
+
+
+def unchanged_parts(root: Path, parts: list[Path]) -> list[Path]:
+    """Files of intervals, after a check that they are those that the manifest of the intervals lists.
+
+    Raises:
+        StoreError: the manifest is damaged, or a file is another one or cannot be read.
+    """
+    if not parts:
+        return parts
+    path = root / INTERVALS / INTERVALS_MANIFEST
+    made = read_shaped(path, shapes.INTERVALS, AGAIN)
+    listed = {file["path"]: file["sha256"] for file in made["files"]}
+    for part in parts:
+        try:
+            found = file_digest(part)
+        except OSError as error:
+            raise store_error(part, error) from error
+        if listed.get(part.relative_to(root).as_posix()) != found:
+            raise StoreError(
+                f"{part} is not the file that {path} lists: its SHA-256 is another one. It was changed after it was "
+                f"written. {AGAIN}",
+                code="release-damaged",
+            )
+    return parts

@@ -262,6 +262,7 @@ INTERVALS: Final = {
             "standard_error": _NUMBER_OR_NONE,
         }
     ],
+    "files": [{"path": str, "sha256": str}],
 }
 """Of `intervals/manifest.json`."""
 

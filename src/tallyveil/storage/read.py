@@ -238,12 +238,35 @@ def require_counts(frame: pl.LazyFrame, column: str, path: Path, what: str) -> N
         SchemaError: the column contains anything else.
     """
     dtype = frame.collect_schema()[column]
-    if not (dtype.is_numeric() or dtype == pl.String):
+    if not _may_hold_numbers(dtype):
         raise SchemaError(
             f"column '{column}' of the {what} file {path} holds {dtype.base_type()}, wanted whole numbers. Store the "
             "counts as integers.",
             code="bad-counts",
         )
+
+
+def require_numbers(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what: str) -> None:
+    """Refuse columns of ages and the like that contain neither numbers nor text.
+
+    A date would become a number of days, and a truth value 0 or 1.
+
+    Raises:
+        SchemaError: a column contains anything else.
+    """
+    schema = frame.collect_schema()
+    if strange := [
+        f"'{name}' ({schema[name].base_type()})" for name in columns if not _may_hold_numbers(schema[name])
+    ]:
+        raise SchemaError(
+            f"column(s) {', '.join(strange)} of the {what} file {path} hold no numbers, but [records] numbers names "
+            "their attributes. Store each value as an integer, or leave the attribute out of numbers.",
+            code="unknown-level",
+        )
+
+
+def _may_hold_numbers(dtype: pl.DataType) -> bool:
+    return dtype.is_numeric() or dtype == pl.String
 
 
 def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what: str) -> None:

@@ -148,3 +148,51 @@ def test_hostile_names_are_written_as_they_are(made):
     pl.DataFrame({"attribute": ["home"] * 2, "level": ['a"b\\c\n', "é = ]"]}).write_parquet("odd.parquet")
     content = made("--codebook", "odd.parquet")
     assert content["schema"]["attributes"][0]["levels"] == ['a"b\\c\n', "é = ]"]
+
+
+def test_records_are_taken_for_no_public_table(folder, command):
+    pl.read_parquet("people.parquet").with_columns(pl.all().cast(pl.String)).write_csv(
+        "p.csv", include_header=False
+    )
+    Path("link.csv").symlink_to("p.csv")
+    for flag in ("--codebook", "--sample", "--geography"):
+        flags = [*PLACES, "--rho", "1", "--codebook", "codebook.csv"]
+        flags = [*flags[:-2], flag, "link.csv"] if flag != "--geography" else [flag, "link.csv", *flags[2:]]
+        said = command("init", "p.csv", *flags, code=2)
+        assert f"{flag} names the records" in said
+        assert CANARY not in said
+    assert not Path("release.toml").exists()
+
+
+def test_the_header_of_records_without_one_is_not_shown(folder, command):
+    Path("p.csv").write_text(f"A1,7,{CANARY}\nA1,40,house\n")
+    flags = [*PLACES, "--rho", "1", "--levels-from-records", "--attributes", "home"]
+    said = command("init", "p.csv", *flags, code=2)
+    assert "Its first line is not shown" in said
+    assert CANARY not in said
+
+
+@pytest.mark.parametrize("codes", [["A1", "A1", "B2"], ["A1", "A22", "B2"], ["A1", None, "B2"], [1, 2, 3]])
+def test_a_geography_that_no_run_would_take(folder, command, codes):
+    pl.DataFrame({"area": codes}).write_parquet("odd.parquet")
+    flags = ["--geography", "odd.parquet", *PLACES[2:], "--rho", "1", "--codebook", "codebook.csv"]
+    said = command("init", "people.parquet", *flags, code=2 if codes[0] == 1 else 4)
+    assert "geocode" in said
+    assert not Path("release.toml").exists()
+
+
+@pytest.mark.parametrize("rho", ["0", "-1", "1e-400", "1e400"])
+def test_a_budget_that_no_noise_fits(folder, command, rho):
+    flags = [*PLACES, f"--rho={rho}", "--codebook", "codebook.csv"]
+    command("init", "people.parquet", *flags, code=2 if rho in ("0", "-1") else 5)
+    assert not Path("release.toml").exists()
+
+
+def test_columns_that_hold_no_numbers_or_levels(folder, command):
+    flags = [*PLACES, "--rho", "1", "--ranges", "age=0-17,18+"]
+    for values in ([True, False, True], pl.Series([1, 2, 3]).cast(pl.Date)):
+        pl.DataFrame({"area": ["A1", "A1", "B2"], "age": values}).write_parquet("odd.parquet")
+        assert "hold no numbers" in command("init", "odd.parquet", *flags, code=3)
+    pl.DataFrame({"attribute": ["home"], "level": [b"x"]}).write_parquet("bytes.parquet")
+    flags = [*PLACES, "--rho", "1", "--codebook", "bytes.parquet"]
+    assert "hold lists, structures or bytes" in command("init", "people.parquet", *flags, code=3)

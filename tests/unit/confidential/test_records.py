@@ -220,3 +220,25 @@ def test_a_number_in_no_range_is_not_shown(tmp_path, age):
         )
     assert CANARY not in str(caught.value)
     assert caught.value.code == "unknown-level"
+
+
+@pytest.mark.parametrize(
+    ("ages", "kind"),
+    [
+        (pl.Series(["18", CANARY], dtype=pl.Categorical), "Categorical"),
+        (pl.Series([True, False]), "Boolean"),
+        (pl.Series([3, 4], dtype=pl.Int32).cast(pl.Date), "Date"),
+        (pl.Series([3, 4]).cast(pl.Duration), "Duration"),
+    ],
+)
+def test_a_column_without_numbers_is_not_taken_for_one(tmp_path, ages, kind):
+    """A date would be a number of days, and a truth value 0 or 1."""
+    with pytest.raises(SchemaError, match=kind) as caught:
+        read_ages(tmp_path / "records.parquet", ages)
+    assert CANARY not in str(caught.value)
+    assert "hold no numbers" in str(caught.value)
+
+
+def test_numbers_too_large_for_an_integer_are_in_no_range(tmp_path):
+    with pytest.raises(SchemaError, match="not whole numbers in a range"):
+        read_ages(tmp_path / "records.parquet", pl.Series([18, 2**63 + 18], dtype=pl.UInt64))

@@ -1,6 +1,7 @@
 """Plans, releases, measurements and estimates from Python are those of the command line."""
 
 import json
+import shutil
 import tomllib
 from fractions import Fraction
 from pathlib import Path
@@ -26,9 +27,7 @@ def folder(tmp_path_factory, make_small_inputs) -> Path:
 
 @pytest.fixture
 def release(folder) -> tallyveil.Release:
-    opened = tallyveil.open(folder / "out")
-    assert isinstance(opened, tallyveil.Release)
-    return opened
+    return reopened(folder / "out")
 
 
 def test_a_plan_states_what_the_command_states(folder, command):
@@ -204,3 +203,69 @@ def test_notebooks_show_what_matters(folder, release):
 def test_what_cannot_be_opened(tmp_path):
     with pytest.raises(StoreError):
         tallyveil.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "geocodes", [[], "B1", None, 5, [None], ["B1", 5], [b"B1"], pl.Series([], dtype=pl.String)]
+)
+def test_a_district_is_a_list_of_geocodes(release, geocodes):
+    with pytest.raises(GeographyError):
+        release.district(geocodes)
+
+
+def test_a_text_is_not_taken_for_a_list_of_names(release):
+    blocks = release.table("Block", "total")["geocode"][:2]
+    for queries in ("total", [5], 5):
+        with pytest.raises(ConfigError, match="queries"):
+            release.district(blocks).estimate(queries)
+        with pytest.raises(ConfigError, match="queries"):
+            release.add_intervals(queries)
+    with pytest.raises(GeographyError, match="wanted a geocode as text"):
+        release.interval("total", 5)
+
+
+@pytest.fixture
+def copied(folder, tmp_path) -> tallyveil.Release:
+    """A copy of the release, to damage."""
+    shutil.copytree(folder / "out", tmp_path / "copy")
+    return reopened(tmp_path / "copy")
+
+
+def reopened(folder: Path) -> tallyveil.Release:
+    opened = tallyveil.open(folder)
+    assert isinstance(opened, tallyveil.Release)
+    return opened
+
+
+def test_areas_of_two_releases_have_no_difference(release, copied):
+    codes = release.table("Block", "total")["geocode"]
+    with pytest.raises(ConfigError, match="areas of one release"):
+        release.difference(release.district(codes[:2]), copied.district(codes[:2]))
+    with pytest.raises(ConfigError, match="areas of one release"):
+        release.difference(copied.district(codes[:2]), codes[2:4])
+
+
+def test_intervals_that_were_changed_are_not_shown(copied):
+    town = copied.table("Town", "total")["geocode"][0]
+    blocks = copied.table("Block", "total")["geocode"][:2]
+    for path in (copied.path / "intervals").glob("*/query=total/part-*.parquet"):
+        pl.read_parquet(path).with_columns(pl.col("estimate") + 1000).write_parquet(path)
+    with pytest.raises(StoreError, match="is not the file that") as caught:
+        copied.interval("total", town)
+    assert caught.value.code == "release-damaged"
+    with pytest.raises(StoreError, match="is not the file that"):
+        copied.district(blocks).estimate(["total"])
+
+
+def test_an_open_release_sees_what_happens_to_its_folder(copied):
+    other = reopened(copied.path)
+    other.add_intervals(["total"], level=0.9)
+    assert copied.table("Town", "total").equals(other.table("Town", "total"))
+    shutil.rmtree(copied.path)
+    for read in (lambda: copied.table("Town", "total"), lambda: copied.interval("total", "x")):
+        with pytest.raises(StoreError, match="no finished release"):
+            read()
+
+
+def test_a_release_with_its_measurements_is_estimated_again(release, tmp_path):
+    assert tallyveil.estimate(release, tmp_path / "again").queries == release.queries

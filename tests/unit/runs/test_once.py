@@ -200,7 +200,8 @@ def test_another_plan_finds_the_folder_taken(make, tmp_path, started, kill_at_st
 
 def test_a_corrected_version_goes_on_and_is_named(make, started, monkeypatch, whole):
     begun_by = tallyveil.__version__
-    monkeypatch.setattr(tallyveil, "__version__", "9.9")
+    for module in (once, key_file):
+        monkeypatch.setattr(module, "VERSION", "9.9")
     outcome = make(started)
     assert outcome.manifest.tallyveil == (begun_by, "9.9")
     assert spends(started) == 1
@@ -210,7 +211,8 @@ def test_a_corrected_version_goes_on_and_is_named(make, started, monkeypatch, wh
 
 def test_a_version_killed_twice_is_named_once(make, started, monkeypatch):
     begun_by = tallyveil.__version__
-    monkeypatch.setattr(tallyveil, "__version__", "9.9")
+    for module in (once, key_file):
+        monkeypatch.setattr(module, "VERSION", "9.9")
 
     def killed(run):
         raise Killed
