@@ -7,9 +7,10 @@ other bound comes from here.
 
 import math
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tallyveil.accounting.bounds import Bounds
+if TYPE_CHECKING:
+    from tallyveil.accounting.bounds import Bounds
 
 DIGITS: Final = 6
 """Significant digits, unless the caller asks for another number of them."""
@@ -38,7 +39,7 @@ def at_least(value: Fraction | float, digits: int = DIGITS, *, places: int | Non
     return _text(value, digits, places, up=False)
 
 
-def both_ends(bounds: Bounds, digits: int = DIGITS) -> tuple[str, str]:
+def both_ends(bounds: "Bounds", digits: int = DIGITS) -> tuple[str, str]:
     """The lower end rounded down and the upper end rounded up, with enough digits to show how far they are apart.
 
     Args:
