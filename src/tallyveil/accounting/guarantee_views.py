@@ -1,11 +1,12 @@
 """How a guarantee shows itself: in a few lines, as a table of a notebook, and as two figures."""
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     ParallelEvent,
@@ -15,11 +16,12 @@ from tallyveil.accounting.events import (
     parts_of,
 )
 from tallyveil.accounting.losses.log_bounds import exponential
+from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from tallyveil.accounting.guarantee import Guarantee
 
 POINTS: Final = 101
 """Points of a curve that is drawn."""
@@ -30,7 +32,40 @@ SMALLEST_DELTA: Final = "1e-12"
 _MOST_INVARIANTS: Final = 3
 
 
-def lines_of(guarantee: "Guarantee") -> tuple[tuple[str, str], ...]:
+class Shown(Protocol):
+    """What is shown of a guarantee; `accounting/guarantee.py` has the class."""
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What was done."""
+
+    @property
+    def alternatives(self) -> Sequence[object]:
+        """One composition of losses for each way that the event may take."""
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that it holds under."""
+
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """Statements of what is published exactly."""
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Names of the engines used."""
+
+    def epsilon(self, delta: str) -> Bounds:
+        """The smallest epsilon at a delta."""
+
+    def log_profile(self, epsilons: Sequence[float]) -> ManyBounds:
+        """Natural logarithm of delta at each epsilon."""
+
+    def tradeoff_curve(self, points: int) -> tuple[Floats, tuple[Bounds, ...]]:
+        """The trade-off function at so many levels."""
+
+
+def lines_of(guarantee: Shown) -> tuple[tuple[str, str], ...]:
     """Name and text of each line that describes a guarantee; nothing is computed for them."""
     kinds = Counter(type(event).__name__ for event in _leaves(guarantee.event))
     events = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
@@ -46,7 +81,7 @@ def lines_of(guarantee: "Guarantee") -> tuple[tuple[str, str], ...]:
     return tuple(lines)
 
 
-def draw_tradeoff(guarantee: "Guarantee", axes: "Axes | None") -> "Axes":
+def draw_tradeoff(guarantee: Shown, axes: "Axes | None") -> "Axes":
     """Draw the certified trade-off function, with the range between its bounds shaded.
 
     Args:
@@ -64,7 +99,7 @@ def draw_tradeoff(guarantee: "Guarantee", axes: "Axes | None") -> "Axes":
     return axes
 
 
-def draw_profile(guarantee: "Guarantee", axes: "Axes | None") -> "Axes":
+def draw_profile(guarantee: Shown, axes: "Axes | None") -> "Axes":
     """Draw the certified delta at every epsilon on a logarithmic axis, with the range between its bounds shaded.
 
     Args:
