@@ -2,10 +2,12 @@
 
 Shown text holds only printable characters, spaces, tabs and line feeds. Every other character is replaced by its
 escape, such as `\\u001b` for the character that begins a terminal command. The escapes are those of JSON, so JSON text
-keeps its meaning.
+keeps its meaning. In a page, every character that HTML gives a meaning is replaced by its entity.
 """
 
 import re
+from collections.abc import Iterable
+from html import escape
 from unicodedata import category
 
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -23,6 +25,23 @@ def shown(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)
+
+
+def described(title: str, lines: Iterable[tuple[str, str]]) -> str:
+    """HTML of a heading and a table with a name and a text in each row. Notebooks show it for an object.
+
+    Everything is escaped.
+
+    Args:
+        title: The heading.
+        lines: Name and text of each row.
+    """
+    rows = "".join(
+        f"<tr><th style='text-align:left;vertical-align:top'>{escape(name)}</th>"
+        f"<td style='text-align:left'>{escape(text)}</td></tr>"
+        for name, text in lines
+    )
+    return f"<div><strong>{escape(title)}</strong><table>{rows}</table></div>"
 
 
 def _escape(character: str) -> str:

@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass
 
+from tallyveil.accounting.decimals import both_ends
 from tallyveil.errors import BudgetError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Bounds:
     """A number known from both sides: the truth lies in [lower, upper].
 
@@ -32,3 +33,8 @@ class Bounds:
     def to_mapping(self) -> dict[str, float]:
         """JSON form."""
         return {"lower": self.lower, "upper": self.upper}
+
+    def __repr__(self) -> str:
+        """Both ends, rounded outwards to the digits that show how far they are apart."""
+        lower, upper = both_ends(self)
+        return f"Bounds(lower={lower}, upper={upper})"

@@ -87,7 +87,7 @@ def calibrate(
     *,
     epsilon: Fraction | float | str,
     delta: Fraction | float | str,
-    neighbours: Neighbours,
+    neighbours: Neighbours | str,
     digits: int = DIGITS,
 ) -> Calibration:
     """Scale all noise of an event by one factor, as small as a target allows.
@@ -106,22 +106,23 @@ def calibrate(
     Privacy: the factor is rounded up, and the certified upper bound of the result meets the target.
     """
     target, allowed, log_delta = _target(epsilon, delta)
+    relation = Neighbours.of(neighbours)
 
     @cache  # the root finder asks again for both ends of its bracket
     def excess(log_factor: float) -> float:
         """Above 0 where the noise is too small."""
         noisier = scaled(event, Fraction(math.exp(log_factor)))
-        return finite(compose(noisier, neighbours=neighbours).log_delta(target).upper - log_delta)
+        return finite(compose(noisier, neighbours=relation).log_delta(target).upper - log_delta)
 
     def approximate_excess(log_factor: float) -> float:
-        laws = alternatives_of(scaled(event, Fraction(math.exp(log_factor))), neighbours)
+        laws = alternatives_of(scaled(event, Fraction(math.exp(log_factor))), relation)
         return finite(max(approximate_log_delta(law, float(target)) for law in laws) - log_delta)
 
     low, high = bracket(excess, *_first_guess(approximate_excess))
     root = brentq(excess, low, high, xtol=10.0 ** -(digits + 1), rtol=8 * sys.float_info.epsilon)
     factor = rounded_up(Fraction(math.exp(root)), digits)
     for nudge in range(MAX_STEPS):
-        found = compose(scaled(event, factor), neighbours=neighbours)
+        found = compose(scaled(event, factor), neighbours=relation)
         if found.log_delta(target).upper <= log_delta:
             return Calibration(factor, scaled(event, factor), found, target, allowed)
         factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)

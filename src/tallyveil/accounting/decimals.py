@@ -7,9 +7,7 @@ other bound comes from here.
 
 import math
 from fractions import Fraction
-from typing import Final
-
-from tallyveil.accounting.bounds import Bounds
+from typing import Final, Protocol
 
 DIGITS: Final = 6
 """Significant digits, unless the caller asks for another number of them."""
@@ -20,6 +18,18 @@ MOST_DIGITS: Final = 17
 _LARGEST_PLAIN: Final = 16
 _SMALLEST_PLAIN: Final = -5
 """Powers of ten between which numbers are written without an exponent."""
+
+
+class TwoEnds(Protocol):
+    """A number known from both sides; `accounting/bounds.py` has the class."""
+
+    @property
+    def lower(self) -> float:
+        """Never above the number."""
+
+    @property
+    def upper(self) -> float:
+        """Never below the number."""
 
 
 def at_most(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
@@ -38,7 +48,7 @@ def at_least(value: Fraction | float, digits: int = DIGITS, *, places: int | Non
     return _text(value, digits, places, up=False)
 
 
-def both_ends(bounds: Bounds, digits: int = DIGITS) -> tuple[str, str]:
+def both_ends(bounds: TwoEnds, digits: int = DIGITS) -> tuple[str, str]:
     """The lower end rounded down and the upper end rounded up, with enough digits to show how far they are apart.
 
     Args:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.tails import LossEngine, log_delta_of
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.guarantee_views import draw_profile, draw_tradeoff, lines_of
 from tallyveil.accounting.losses.factors import LossFactor, merged
 from tallyveil.accounting.losses.log_bounds import exponential
 from tallyveil.accounting.losses.points import are_floats
@@ -24,11 +26,15 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.profile_envelope import profile_envelope
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
+from tallyveil.printable import described
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Number = Fraction | float | str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Guarantee:
     """The exact privacy of an event, between two populations that are neighbours; made by `compose`.
 
@@ -56,6 +62,7 @@ class Guarantee:
     def __post_init__(self) -> None:
         if not self.alternatives:
             raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
+        object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         laws = tuple(merged(factors) for factors in self.alternatives)
         object.__setattr__(self, "alternatives", laws)
         engines = tuple(choose_engine(law, self.engine, self.width) for law in laws)
@@ -193,6 +200,29 @@ class Guarantee:
         alphas = np.concatenate([[0.0], inner, [1.0]])
         alphas.flags.writeable = False
         return alphas, tuple(self.beta(float(alpha)) for alpha in alphas)
+
+    def plot_tradeoff(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the certified trade-off function, and return the axes.
+
+        Args:
+            ax: Where to draw; None takes the current axes of matplotlib.
+        """
+        return draw_tradeoff(self, ax)
+
+    def plot_profile(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the certified delta at every epsilon, down to delta 1e-12, and return the axes.
+
+        Args:
+            ax: Where to draw; None takes the current axes of matplotlib.
+        """
+        return draw_profile(self, ax)
+
+    def __repr__(self) -> str:
+        lines = "".join(f"\n  {name}: {text}" for name, text in lines_of(self))
+        return f"<Guarantee{lines}>"
+
+    def _repr_html_(self) -> str:
+        return described("Guarantee", lines_of(self))
 
     def _laws(self) -> Iterator[tuple[tuple[LossFactor, ...], LossEngine]]:
         return zip(self.alternatives, self.computed_by, strict=True)

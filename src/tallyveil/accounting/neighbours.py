@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
+
 
 class Neighbours(StrEnum):
     """The relation under which two populations are neighbours.
@@ -32,3 +35,17 @@ class Neighbours(StrEnum):
     def answers_moved(self) -> int:
         """Number of answers of a partition query that move, each by one; also its L1 and squared L2 sensitivity."""
         return 2 if self is Neighbours.BOUNDED else 1
+
+    @classmethod
+    def of(cls, value: "Neighbours | str") -> "Neighbours":
+        """The relation that is given itself, or by its name: "bounded" or "unbounded".
+
+        Raises:
+            BudgetError: it is neither.
+        """
+        if isinstance(value, str) and value in tuple(cls):
+            return cls(value)
+        raise BudgetError(
+            f"neighbours must be 'bounded' (one record changes its value) or 'unbounded' (one record is added or "
+            f"removed), got {as_given(value)}. Give the relation that the sensitivities of the events are stated under."
+        )

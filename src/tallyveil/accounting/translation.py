@@ -25,7 +25,7 @@ _BITS = 256
 _LARGEST_GROUP = 10**6
 
 
-def translate(event: PrivacyEvent, source: Neighbours, target: Neighbours) -> PrivacyEvent:
+def translate(event: PrivacyEvent, source: Neighbours | str, target: Neighbours | str) -> PrivacyEvent:
     """The same releases, stated under the other relation; exact for releases of partition queries.
 
     A record that changes leaves one answer of a partition query and enters another. So twice as many answers move under
@@ -46,6 +46,7 @@ def translate(event: PrivacyEvent, source: Neighbours, target: Neighbours) -> Pr
         BudgetError: a multiplicity cannot be halved, so the release is not of a partition query under bounded
             neighbours; or adaptive branches have different loss laws.
     """
+    source, target = Neighbours.of(source), Neighbours.of(target)
     if source is target:
         return event
     factor = Fraction(target.answers_moved, source.answers_moved)

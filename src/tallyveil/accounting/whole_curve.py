@@ -129,7 +129,7 @@ def calibrate_to_curve(
     *,
     reference: ReferenceCurve,
     smallest_delta: Fraction | float | str,
-    neighbours: Neighbours,
+    neighbours: Neighbours | str,
 ) -> Calibration:
     """Scale all noise of an event by one factor, as small as a whole curve allows.
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.face.pages import described
 from tallyveil.face.products import write_page
+from tallyveil.printable import described
 from tallyveil.release.manifest import Manifest
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.config.load import load_plan, plan_from_mapping
 from tallyveil.errors import ConfigError
 from tallyveil.face.given import names_given
-from tallyveil.face.pages import described
 from tallyveil.face.products import require_input
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.printable import described
 from tallyveil.release.kinds import ReleaseKind
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.decimals import at_most
-from tallyveil.face.pages import described
+from tallyveil.printable import described
 
 
 @dataclass(frozen=True, slots=True, repr=False)

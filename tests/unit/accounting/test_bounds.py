@@ -57,3 +57,12 @@ def test_noise_beyond_what_can_be_computed_is_refused(value) -> None:
     with pytest.raises(BudgetError):
         parameter_of_noise(value, "the variance")
     assert parameter_of_noise("1/3", "the variance") == Fraction(1, 3)
+
+
+def test_bounds_are_shown_rounded_outwards() -> None:
+    assert (
+        repr(Bounds(6.5479240668645025, 6.547924066864651))
+        == "Bounds(lower=6.5479240668645, upper=6.5479240668647)"
+    )
+    assert repr(Bounds(0.0, 0.0)) == "Bounds(lower=0, upper=0)"
+    assert repr(Bounds(0.0, math.inf)) == "Bounds(lower=0, upper=infinity)"

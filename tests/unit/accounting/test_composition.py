@@ -107,3 +107,24 @@ def test_a_law_seen_to_dominate_has_the_larger_profile_everywhere(larger, smalle
     for tenths in range(-20, 40):
         epsilon = f"{tenths}/10"
         assert above.delta(epsilon).upper >= below.delta(epsilon).lower
+
+
+def test_neighbours_may_be_given_by_name() -> None:
+    assert compose(GAUSSIAN, neighbours="bounded") == compose(GAUSSIAN, neighbours=BOUNDED)
+    assert compose(GAUSSIAN, neighbours="bounded").neighbours is BOUNDED
+    assert translate(GAUSSIAN, "bounded", "unbounded") == translate(GAUSSIAN, BOUNDED, UNBOUNDED)
+    by_name = calibrate(GAUSSIAN, epsilon=1, delta="1e-6", neighbours="bounded", digits=4)
+    assert by_name == calibrate(GAUSSIAN, epsilon=1, delta="1e-6", neighbours=BOUNDED, digits=4)
+
+
+@pytest.mark.parametrize("given", ["add-remove", "BOUNDED", None, True])
+def test_other_names_of_neighbours_are_refused(given) -> None:
+    with pytest.raises(BudgetError, match=r"must be 'bounded' .* or 'unbounded'"):
+        compose(GAUSSIAN, neighbours=given)
+
+
+def test_a_list_of_events_needs_a_star():
+    with pytest.raises(BudgetError, match="Put a star"):
+        compose([GAUSSIAN, LAPLACE], neighbours=BOUNDED)
+    with pytest.raises(BudgetError, match="takes privacy events, got 5"):
+        compose(5, neighbours=BOUNDED)

@@ -18,6 +18,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.release.manifest import Spent, manifest_from_mapping
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.runs import key_file as keys
+from tallyveil.runs import once
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.once import run_once
 
@@ -200,7 +201,7 @@ def test_another_plan_finds_the_folder_taken(make, tmp_path, started, kill_at_st
 
 def test_a_corrected_version_goes_on_and_is_named(make, started, monkeypatch, whole):
     begun_by = tallyveil.__version__
-    for module in (once, key_file):
+    for module in (once, keys):
         monkeypatch.setattr(module, "VERSION", "9.9")
     outcome = make(started)
     assert outcome.manifest.tallyveil == (begun_by, "9.9")
@@ -211,7 +212,7 @@ def test_a_corrected_version_goes_on_and_is_named(make, started, monkeypatch, wh
 
 def test_a_version_killed_twice_is_named_once(make, started, monkeypatch):
     begun_by = tallyveil.__version__
-    for module in (once, key_file):
+    for module in (once, keys):
         monkeypatch.setattr(module, "VERSION", "9.9")
 
     def killed(run):
