@@ -116,6 +116,7 @@ def release_file(folder: Path, name: str) -> Path:
             queries = text[text.index(f"[strategy.queries.{like}]") :].split("\n\n", maxsplit=1)[0]
             text = text.replace(queries, f"{queries}\n\n{queries.replace(like, level)}")
     text = text.replace("[outputs]\n", '[outputs]\nmeasurements = "none"\nmicrodata = false\n')
+    text = text.replace("[estimation]\n", '[estimation]\nvalues = "own"\n')
     text = text[: text.index("tables = ")] + 'tables = ["total"]\n'
     families = json.dumps([*FAMILIES, "block_group"])
     text += f'\n[spine]\nentities = "entities.parquet"\nfamilies = {families}\n' + "".join(steps)

@@ -59,7 +59,8 @@ STEPS = 120
 
 
 def release_text(text: str) -> str:
-    """A release file whose shares of queries with Hispanic origin go to the detailed query."""
+    """A release file with own values, whose shares of queries with Hispanic origin go to the detailed query."""
+    text = text.replace("[estimation]\n", '[estimation]\nvalues = "own"\n')
     found = re.findall(r'hispanic"? = "(\d+)/', text)
     text = re.sub(r'"?(voting_age\*)?hispanic"? = .*\n', "", text)
     shares = iter(sum(map(int, pair)) for pair in zip(found[::2], found[1::2], strict=True))

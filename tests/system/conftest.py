@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tallyveil.storage.write as writing
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
 
 
 class Killed(BaseException):
@@ -53,6 +53,7 @@ def killed_at(monkeypatch) -> Callable[..., bool]:
 def compiled_kernels() -> None:
     """The kernels lie compiled on disk: processes that a test starts need not each compile them."""
     compile_kernels()
+    compile_sweep()
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.level import estimate_level
+from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.release.histograms import read_histogram
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.storage.write import file_digest
@@ -113,16 +114,21 @@ def test_stored_measurements_are_those_the_estimate_used(outcome, small_release)
 def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     """Estimating from the measurement files gives the counts that were published with them."""
     spine = read_spine(plan.geography)
-    constraints = compile_constraints(plan, plain_hierarchies(spine), read_histograms(plan, spine))
+    hierarchies = plain_hierarchies(spine)
+    constraints = compile_constraints(plan, hierarchies, read_histograms(plan, spine))
     stored, allocation = StoredMeasurements(out, spine), allocation_of(plan.strategy, spine)
-    above = None
+    sweep, above = prepared_sweep(plan.estimating, hierarchies, constraints), None
+    tree = None if sweep is None else sweep.values(stored, SilentObserver(), workers=1)
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
         rounding = tuple(
             tuple(plan.query(name) for name in stage)
             for stage in plan.estimating.estimation_of(geolevel).rounding
         )
-        builder = FamilyBuilder(plan.estimating, allocation, level, stored, constraints, queries, rounding)
+        own = plan.estimating.estimation_of(geolevel).values == "own"
+        builder = FamilyBuilder(
+            plan.estimating, allocation, level, stored, constraints, queries, rounding, None if own else tree
+        )
         above = estimate_level(builder, above, SilentObserver()).counts
         written = read_histogram(out, geolevel, plan.schema, spine)
         assert np.array_equal(above.cells, written.cells)
@@ -201,7 +207,10 @@ def test_what_is_written_changes_no_number(outcome, edit, tmp_path, kept):
     assert other.manifest.run != outcome.manifest.run
 
 
-def test_measurements_on_the_support_are_those_of_the_full_files(outcome, edit, tmp_path):
+def test_measurements_on_the_support_are_those_of_the_full_files(edit, tmp_path):
+    """Own values, which use the answers on the support alone; those of the tree use all answers."""
+    whole = load_plan(edit("[estimation.passes]", '[estimation]\nvalues = "own"\n\n[estimation.passes]'))
+    outcome = run_release(whole, tmp_path / "whole", test_key=KEY)
     plan = load_plan(edit("[outputs]", '[outputs]\nmeasurements = "support"'))
     other = run_release(plan, tmp_path / "other", test_key=KEY)
     homes = set(histogram(outcome.path, "Town")["geocode"])

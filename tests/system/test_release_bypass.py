@@ -156,6 +156,7 @@ def test_files_hold_the_measured_geounits_alone_with_their_own_variances(release
 @pytest.mark.parametrize("kept", ["full", "support"])
 def test_every_family_is_estimated_with_the_variances_of_its_children(edit, release, tmp_path, kept):
     """Each family solved by itself, with a dense row of variances read from the files, gives the published counts."""
+    edit("[estimation.passes]", '[estimation]\nvalues = "own"\n\n[estimation.passes]')
     plan = load_plan(edit("[outputs]\n", f'[outputs]\nmeasurements = "{kept}"\n'))
     out = run_release(plan, tmp_path / "out", test_key=KEY).path
     spine = read_geography(out)

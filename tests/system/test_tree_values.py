@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tallyveil.config.load import load_estimation, load_plan
+from tallyveil.config.load import estimation_from_mapping, load_estimation, load_plan
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.run import measure_release, run_release
@@ -28,6 +28,13 @@ from .test_release_sums import BRANCH, write_reserve
 
 KEY = insecure_key("tree")
 TREE = '[estimation]\nvalues = "tree"\n\n[estimation.passes]'
+OWN = TREE.replace("tree", "own")
+
+
+OLDER = "5f38b7e980587ed1d5d43a25d1be32290e60e8be72fc338a14b6eded65b5151e"
+"""Digest of the small release's plan since before plans named values."""
+
+LARGER = 'mechanism = "discrete_gaussian"\nrho = "3"'
 
 
 @pytest.fixture
@@ -87,16 +94,57 @@ def test_the_plan_says_so(tree_release, command):
     assert stated == {"Region": "tree", "Town": "tree", "Block": "own"}
 
 
-def test_measurements_of_a_plan_without_it_can_be_estimated_with_it(small_release, tmp_path):
+def test_the_tree_is_the_default_without_a_preset(small_release, tree_release, edit, command):
+    """The file that says nothing and the file that says "tree" are one plan; with own values it is the older plan."""
+    assert load_plan(tree_release).estimating.uses_tree
+    said = load_plan(tree_release).digest()
+    assert load_plan(edit(TREE, "[estimation.passes]")).digest() == said
+    own = load_plan(edit("[estimation.passes]", OWN))
+    assert not any("values" in item for item in own.to_mapping()["estimation"].values())
+    assert own.digest().hex() == OLDER
+    assert "values      families are fitted to each geounit's own noisy answers\n" in command(
+        "plan", small_release
+    )
+
+
+def test_counts_drawn_on_a_lattice_have_own_values(small_release, edit, command):
+    drawn = edit("[[bounds]]", SUBSPACE.replace("1/4", "1/100"))
+    drawn.write_text(drawn.read_text().replace('mechanism = "discrete_gaussian"\nrho = "2"', LARGER))
+    assert not load_plan(drawn).estimating.uses_tree
+    reason = "own noisy answers, because the sweep up the spine cannot use counts that are drawn on a lattice"
+    assert reason in command("plan", drawn)
+    stated = json.loads(command("plan", drawn, "--json"))
+    assert set(stated["values"].values()) == {"own"}
+    assert stated["values_in_words"].endswith(reason)
+
+
+def test_an_older_folder_of_measurements_is_estimated_as_it_was_planned(edit, tmp_path):
+    """Its plan names no values. A table in the place of the planned one has the default of a release file."""
+    plan = load_plan(edit("[estimation.passes]", OWN))
+    measured = measure_release(plan, tmp_path / "measured", test_key=KEY).path
+    assert all("values" not in item for item in estimation_in(measured).values())
+    opened = open_measurements(measured)
+    assert not opened.plan.uses_tree
+    assert_same_numbers(
+        run_release(plan, tmp_path / "run", test_key=KEY).path,
+        estimate_release(opened, tmp_path / "estimated").path,
+    )
+    for drawn, values in ((False, "tree"), (True, "own")):
+        levels = estimation_from_mapping({"slack": "1/2"}, opened.plan, drawn=drawn)
+        assert [item.values for _, item in levels] == [values, values, "own"]
+
+
+def test_measurements_of_a_plan_without_it_can_be_estimated_with_it(edit, tmp_path):
     """Noise on the support alone, and the constraints, are as before; only counts above the finest geolevel change."""
-    measured = measure_release(load_plan(small_release), tmp_path / "measured", test_key=KEY).path
-    own = run_release(load_plan(small_release), tmp_path / "run", test_key=KEY).path
+    plan = load_plan(edit("[estimation.passes]", OWN))
+    measured = measure_release(plan, tmp_path / "measured", test_key=KEY).path
+    own = run_release(plan, tmp_path / "run", test_key=KEY).path
     opened = open_measurements(measured)
     settings = tmp_path / "estimation.toml"
     settings.write_text(
         f'{TREE}\n"*" = [["total"], ["*"]]\n[estimation.rounding]\n"*" = [["total"], ["home", "age*home"]]\n'
     )
-    estimation = load_estimation(settings, opened.plan)
+    estimation = load_estimation(settings, opened.plan, drawn=False)
     assert [item.values for _, item in estimation] == ["tree", "tree", "own"]
     tree = estimate_release(opened, tmp_path / "tree", estimation).path
     same = estimate_release(opened, tmp_path / "own").path
@@ -190,9 +238,9 @@ def errors(plan: ReleasePlan, out: Path, key: bytes) -> dict[str, float]:
     return {"cells": float(abs(wrong).mean()), "total": float(abs(wrong.sum(axis=1)).mean())}
 
 
-def test_errors_of_the_middle_geolevel_fall(small_release, tmp_path, monkeypatch):
+def test_errors_of_the_middle_geolevel_fall(edit, tmp_path, monkeypatch):
     """The keys are fixed, so the outcome is: the ratios are 0.65 for cells and 0.55 for totals."""
-    own, keys = load_plan(small_release), range(8)
+    own, keys = load_plan(edit("[estimation.passes]", OWN)), range(8)
     tree = replace(
         own,
         estimation=tuple(

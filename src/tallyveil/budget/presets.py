@@ -35,6 +35,8 @@ class StrategyPreset:
             measured.
         spine: Name of the preset of the spine that production measured on, or of the most similar preset.
         rounding_target: What rounded answers should be close to: the estimates, or the integers nearest to them.
+        values: What families above the finest geolevel are fitted to: each geounit's noisy answers ("own"), or
+            estimates from everything measured in or below it ("tree").
     """
 
     name: str
@@ -47,6 +49,7 @@ class StrategyPreset:
     rounding: tuple[tuple[str, Steps], ...]
     spine: str
     rounding_target: Literal["fraction", "nearest"]
+    values: Literal["own", "tree"]
 
     def passes_of(self, geolevel: str) -> Steps:
         """Measured queries of each least-squares pass of a geolevel.
@@ -100,6 +103,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         rounding=tuple((level, _steps(table["rounding"][level])) for level in strategy.geolevels),
         spine=table["spine"],
         rounding_target=table["rounding_target"],
+        values=table["values"],
     )
 
 

@@ -238,6 +238,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     from tallyveil.accounting.decimals import at_most
     from tallyveil.budget.expected import expected_errors
     from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.plans.estimating import values_in_words
     from tallyveil.plans.guarantee import guarantee_of
     from tallyveil.plans.inputs import STEP_KINDS
     from tallyveil.plans.record import CONFIDENCE
@@ -272,12 +273,8 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
         )
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
-    if loaded.estimating.uses_tree:
-        console.print(
-            f"values      above {loaded.geolevels[-1]}, families are fitted to estimates from everything measured in "
-            "or below each geounit",
-            soft_wrap=True,
-        )
+    values = values_in_words(loaded.estimation, drawn=bool(loaded.subspace))
+    console.print(f"values      {values}", soft_wrap=True)
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
     if loaded.spine is not None and loaded.spine.changes:
         kinds = [STEP_KINDS[type(step)] for step in loaded.spine.steps]

@@ -70,7 +70,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
             _invariant(item, schema, geography.geolevels, geolevels) for item in file.invariants
         ),
         bounds=tuple(_bounds(item, schema, geography.geolevels, geolevels, folder) for item in file.bounds),
-        estimation=estimation_of(file.estimation, strategy, schema, preset),
+        estimation=estimation_of(file.estimation, strategy, schema, preset, drawn=bool(file.subspace)),
         tables=tuple(_table(schema, name) for name in dict.fromkeys(file.outputs.tables)),
         measurements=file.outputs.measurements,
         microdata=file.outputs.microdata,

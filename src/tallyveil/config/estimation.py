@@ -8,7 +8,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import by_geolevel, partition_query
 from tallyveil.config.models import EstimationTable
 from tallyveil.errors import ConfigError
-from tallyveil.plans.estimating import GeolevelEstimation
+from tallyveil.plans.estimating import GeolevelEstimation, Values
 from tallyveil.universe.schema import Schema
 
 DEFAULT_PASSES = [["*"]]
@@ -17,7 +17,12 @@ REST = "*"
 
 
 def estimation_of(
-    table: EstimationTable, strategy: Strategy, schema: Schema, preset: StrategyPreset | None
+    table: EstimationTable,
+    strategy: Strategy,
+    schema: Schema,
+    preset: StrategyPreset | None,
+    *,
+    drawn: bool,
 ) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """How each geolevel is estimated: what the file says, else what the preset says, else the defaults.
 
@@ -26,6 +31,7 @@ def estimation_of(
         strategy: What is measured.
         schema: The universe.
         preset: Where what the file leaves out is taken from; None for the defaults.
+        drawn: Whether counts are drawn on a lattice, which the values of the tree cannot use.
 
     Raises:
         ConfigError: a geolevel or a query is unknown, groups of a rounded query or of a query before the last pass
@@ -36,6 +42,7 @@ def estimation_of(
     rounding = table.rounding or (_lists(preset.rounding) if preset else {})
     slack = table.slack if table.slack is not None else preset.slack if preset else Fraction(0)
     target = table.rounding_target or (preset.rounding_target if preset else "fraction")
+    values = table.values or _default_values(preset, drawn=drawn)
     passes_of = by_geolevel("[estimation.passes]", passes, geolevels, DEFAULT_PASSES)
     rounding_of = by_geolevel("[estimation.rounding]", rounding, geolevels, DEFAULT_ROUNDING)
     return tuple(
@@ -51,11 +58,18 @@ def estimation_of(
                     for stage in rounding_of[name]
                 ),
                 target=target,
-                values="own" if name == geolevels[-1] else table.values,
+                values="own" if name == geolevels[-1] else values,
             ),
         )
         for name in geolevels
     )
+
+
+def _default_values(preset: StrategyPreset | None, *, drawn: bool) -> Values:
+    """What families are fitted to where the file does not say it."""
+    if drawn:
+        return "own"
+    return preset.values if preset else "tree"
 
 
 def _lists(steps: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]) -> dict[str, list[list[str]]]:

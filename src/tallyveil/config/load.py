@@ -65,32 +65,37 @@ def _as_in_a_file(value: Any) -> Any:
     return str(value) if isinstance(value, (Fraction, PurePath)) else value
 
 
-def load_estimation(path: Path, plan: EstimationPlan) -> tuple[tuple[str, GeolevelEstimation], ...]:
+def load_estimation(
+    path: Path, plan: EstimationPlan, *, drawn: bool
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """Read the [estimation] of a file of its own, for measurements that are drawn already.
 
     Args:
         path: TOML file with the table `estimation`, as in a release file. What it leaves out has the default of a
             release file whose strategy has no preset.
         plan: Of the measurements.
+        drawn: Whether counts of the measurements were drawn on a lattice.
     Raises:
         StoreError, ConfigError: as `load_plan`.
     """
-    return estimation_of(parse_file(path, EstimationFile).estimation, plan.strategy, plan.schema, None)
+    file = parse_file(path, EstimationFile)
+    return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
 
 
 def estimation_from_mapping(
-    content: Mapping[str, Any], plan: EstimationPlan
+    content: Mapping[str, Any], plan: EstimationPlan, *, drawn: bool
 ) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """The [estimation] of a mapping, for measurements that are drawn already.
 
     Args:
         content: The table `estimation` of a release file.
         plan: Of the measurements.
+        drawn: Whether counts of the measurements were drawn on a lattice.
     Raises:
         ConfigError: as `load_plan`.
     """
     file = _of_mapping({"estimation": content}, EstimationFile, "the estimation mapping")
-    return estimation_of(file.estimation, plan.strategy, plan.schema, None)
+    return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
 
 
 def release_file_schema() -> dict[str, Any]:

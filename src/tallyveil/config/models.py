@@ -215,10 +215,11 @@ class EstimationTable(Table):
         "the nearest integers (nearest, as in 2020). Default: the target of the strategy's preset, else fraction.",
     )
 
-    values: Values = Field(
-        default="own",
+    values: Values | None = Field(
+        default=None,
         description="What families above the finest geolevel are fitted to: the noisy answers of each geounit (own), "
-        "or its best linear unbiased estimates from everything measured in or below it (tree).",
+        "or its best linear unbiased estimates from everything measured in or below it (tree). Default: own where "
+        "counts are drawn on a lattice, else what the strategy's preset says, else tree.",
     )
 
     @model_validator(mode="after")

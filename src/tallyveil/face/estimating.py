@@ -37,10 +37,10 @@ def estimate(
 
     path = measurements.path if isinstance(measurements, Opened) else Path(measurements)
     opened = open_measurements(path)
-    levels = None
+    levels, drawn = None, bool(opened.terms.subspace)
     if isinstance(estimation, Mapping):
-        levels = estimation_from_mapping(estimation, opened.plan)
+        levels = estimation_from_mapping(estimation, opened.plan, drawn=drawn)
     elif estimation is not None:
-        levels = load_estimation(Path(estimation), opened.plan)
+        levels = load_estimation(Path(estimation), opened.plan, drawn=drawn)
     outcome = estimate_release(opened, Path(out), levels, observer=observer, workers=workers)
     return finished(outcome)

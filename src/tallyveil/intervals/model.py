@@ -193,6 +193,16 @@ def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:
             )
 
 
+def n_zero_patterns(spine: Spine, zeros: Sequence[Zeros]) -> int:
+    """Number of distinct patterns of public zeros of finest geounits, before any array with their cells is made."""
+    number = np.zeros(spine.n_geounits(spine.finest), np.int64)
+    for one in zeros:
+        rows, row = _distinct_rows(one.answers)
+        pairs = number * len(rows) + row[spine.ancestors(spine.level_index(one.geolevel))]
+        number = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+    return int(number.max(initial=0)) + 1
+
+
 def _zero_patterns(
     schema: Schema, spine: Spine, zeros: Sequence[Zeros]
 ) -> tuple[NDArray[np.bool_], Integers]:

@@ -12,6 +12,7 @@ Worked case. A parent is measured as 5 and its children as 1 and 2, all with var
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -25,11 +26,14 @@ from tallyveil.kernels.tree.upward import Alike, Sums, Told, add_children
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.universe.query_group import QueryGroup
 
-GEOUNITS_AT_ONCE, CELLS_AT_ONCE = 256, 1 << 20
-"""Most geounits of each geolevel above the finest, and most of their cells, whose estimates are in memory at once."""
+GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE = 256, 1 << 20
+"""Most geounits of each geolevel above the finest, and most numbers in their sums, that are in memory at once."""
 
 FINEST_AT_ONCE, ANSWERS_AT_ONCE = 2048, 1 << 22
-"""Most finest geounits, and most of their noisy answers, that a thread has in memory at once."""
+"""Most finest geounits, and most of their noisy answers, that a thread has in memory at once.
+
+Sums of answers over the finest geounits of some parents are as many, too.
+"""
 
 GEOUNITS_PER_CALL = 32
 
@@ -154,25 +158,38 @@ class _Ascent:
     @property
     def at_once(self) -> int:
         """Number of geounits of a geolevel above the finest that are done together."""
-        return max(1, min(GEOUNITS_AT_ONCE, CELLS_AT_ONCE // len(self.sweep.nothing(1).estimates[0])))
+        numbers = sum(part.size for part in self.sweep.nothing(1))
+        return max(1, min(GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE // numbers))
 
     def rise(self, level: int, first: int, last: int) -> Sums:
         """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
         spine = self.sweep.model.spine
         sums, offsets = self.sweep.nothing(last - first), spine.child_offsets[level]
         begin, end = int(offsets[first]), int(offsets[last])
-        parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
         if level + 1 == spine.finest:
-            self._add_finest(begin, end, parent, sums)
+            for start, stop in self._parents_at_once(offsets[first : last + 1]):
+                own = Sums(*(part[start:stop] for part in sums))
+                self._add_finest(offsets[first + start : first + stop + 1], own)
         else:
+            parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
             for start, stop in _pieces(begin, end, self.at_once):
                 add_children(self.rise(level + 1, start, stop), parent[start - begin : stop - begin], sums)
         self._learn(level, first, last, sums)
         return sums
 
-    def _add_finest(self, begin: int, end: int, parent: Integers, sums: Sums) -> None:
-        """Add the finest geounits begin..end to the sums of their parents."""
+    def _parents_at_once(self, offsets: Integers) -> list[tuple[int, int]]:
+        """Runs of parents whose finest geounits have few enough sums of answers; `offsets` are their children."""
+        width = sum(group.size for group in self.sweep.model.levels[-1].measured)
+        groups = np.minimum(np.diff(offsets), len(self.sweep.finest.asked))
+        run = (np.cumsum(groups) - groups) // max(1, ANSWERS_AT_ONCE // max(1, width))
+        cuts = np.flatnonzero(np.diff(run)) + 1
+        return list(pairwise([0, *cuts.tolist(), len(groups)]))
+
+    def _add_finest(self, offsets: Integers, sums: Sums) -> None:
+        """Add finest geounits to the sums of their parents, whose first children and last end are `offsets`."""
         finest, level = self.sweep.finest, self.sweep.model.spine.finest
+        begin, end = int(offsets[0]), int(offsets[-1])
+        parent = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         kind, n_kinds = finest.kind[begin:end], len(finest.asked)
         pairs, group, number = np.unique(parent * n_kinds + kind, return_inverse=True, return_counts=True)
         group = group.reshape(-1)

@@ -180,7 +180,11 @@ def strategy_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
             ),
             toml_table(
                 "estimation",
-                {key: first[key] for key in ("slack", "rounding_target", "values") if key in first},
+                {
+                    "slack": first["slack"],
+                    "rounding_target": first["rounding_target"],
+                    "values": first.get("values", "own"),
+                },
             ),
             toml_table("estimation.passes", passes),
             toml_table("estimation.rounding", rounding),

@@ -94,6 +94,22 @@ class EstimationPlan:
         return self.schema.query(name)
 
 
+def values_in_words(estimation: Sequence[tuple[str, GeolevelEstimation]], *, drawn: bool) -> str:
+    """What the families of a plan are fitted to, as a sentence.
+
+    Args:
+        estimation: How each geolevel is estimated, root first.
+        drawn: Whether the release has counts that are drawn on a lattice.
+    """
+    if any(item.values == "tree" for _, item in estimation):
+        return (
+            f"above {estimation[-1][0]}, families are fitted to estimates from everything measured in or below each "
+            "geounit"
+        )
+    reason = ", because the sweep up the spine cannot use counts that are drawn on a lattice" if drawn else ""
+    return f"families are fitted to each geounit's own noisy answers{reason}"
+
+
 def refuse_drawn_counts(estimation: Sequence[tuple[str, GeolevelEstimation]], *, drawn: bool) -> None:
     """Refuse the values of the tree beside counts that are drawn on a lattice.
 

@@ -7,6 +7,7 @@ from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.expected import expected_errors
 from tallyveil.budget.parameters import query_parameters
 from tallyveil.plans.advice import fixed_shares, spine_advice
+from tallyveil.plans.estimating import values_in_words
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import Resources
@@ -43,6 +44,7 @@ def plan_record(
             for item in expected_errors(loaded.strategy, CONFIDENCE)
         ],
         "values": {level: item.values for level, item in loaded.estimation},
+        "values_in_words": values_in_words(loaded.estimation, drawn=bool(loaded.subspace)),
         **advice_record(loaded),
     }
     if resources is not None:

@@ -56,7 +56,9 @@ class Rates:
         estimate_undetermined: More seconds of a pass, on two cores, of a cell of the parent's support in a geounit,
             where the detailed query is not measured; of about a hundred answers.
         tree: Seconds to draw or read a noisy value and to add it up, for the values of the tree, on two cores.
-        tree_bytes: Memory of a cell of a geounit above the finest geolevel, for the values of the tree.
+        tree_bytes: Memory of a cell of a geounit above the finest geolevel, or of an answer if these are more, for the
+            values of the tree.
+        sweep_bytes: Memory of a cell or an answer of a geounit while a sweep up the spine works on it.
         interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
         interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
         kept_bytes: Memory of the noisy values that are kept so that they are read only once.
@@ -83,8 +85,9 @@ class Rates:
     estimate: float = 3e-6
     estimate_finest: float = 2e-6
     estimate_undetermined: float = 1.8e-6
-    tree: float = 6e-9
+    tree: float = 10e-9
     tree_bytes: int = 4
+    sweep_bytes: int = 200
     interval: float = 0.6e-6
     covariance: float = 12e-6
     interval_bytes: int = 40
@@ -191,13 +194,15 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values of a sweep up the
-    spine, bounds, rows of tables and of intervals."""
+    """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values that a sweep up the
+    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals."""
 
     entries: tuple[int, ...]
     undetermined: tuple[int, ...]
     values: tuple[int, ...]
     tree: int
+    swept: int
+    sweep_row: int
     bounds: int
     zeros: int
     no_zeros: int
@@ -223,11 +228,14 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
     for drawn in plan.subspace:
         reach = levels.index(drawn.geolevel) + 1
         bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
+    swept = _swept(plan)
     return _Work(
         entries=entries,
         undetermined=_undetermined(plan, sizes),
         values=_values_written(plan, sizes, entries),
-        tree=_values_swept(plan, sizes),
+        tree=sum(n * own for n, (own, _) in zip(sizes.geounits, swept, strict=True)),
+        swept=sum(n * most for n, (_, most) in zip(sizes.geounits[:-1], swept[:-1], strict=True)),
+        sweep_row=max(most for _, most in swept),
         bounds=bounds,
         zeros=dense * sum(sizes.geounits),
         no_zeros=sum(entries) * sum(not has_zeros(group) for group in groups),
@@ -265,14 +273,17 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
     return tuple(found)
 
 
-def _values_swept(plan: ReleasePlan, sizes: Sizes) -> int:
-    """Number of noisy values that a sweep up the spine reads, if nothing is known to be zero."""
+def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:
+    """For a geounit of each geolevel, the noisy values that a sweep up the spine reads, and the numbers that it keeps.
+
+    Nothing is known to be zero. It keeps cells or, where it goes query by query, answers; public inputs decide.
+    """
     if not plan.estimating.uses_tree:
-        return 0
-    answers = (
+        return [(0, 0)] * len(plan.geolevels)
+    answers = [
         sum(plan.query(name).size for name in plan.strategy.queries(level)) for level in plan.geolevels
-    )
-    return sum(n * own for n, own in zip(sizes.geounits, answers, strict=True))
+    ]
+    return [(own, max(own, plan.schema.size)) for own in answers]
 
 
 def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
@@ -288,7 +299,9 @@ def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
 
 def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     kept = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
-    kept += rates.bound_bytes * work.bounds + (rates.tree_bytes * work.cells_above if work.tree else 0)
+    kept += (
+        rates.bound_bytes * work.bounds + rates.tree_bytes * work.swept + rates.sweep_bytes * work.sweep_row
+    )
     # The file of the finest counts is read at the start and at the end, never while noise is drawn.
     passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
     released = rates.base_bytes + rates.piece_bytes + kept + passing

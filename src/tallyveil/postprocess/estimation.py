@@ -180,7 +180,7 @@ class Estimation:
             made.append(outcome.counts)
             if self._values is not None and level < self.spine.finest:
                 self._values.forget(level)
-            values = {} if tree is None else {"values": tree.sweep.name}
+            values = {} if tree is None else {"values": tree.name}
             return {"performance": self.watch.stages[-1], "solver": {**outcome.solver, **values}}
 
         name = f"estimate {geolevel}"

@@ -10,7 +10,7 @@ not cells. Its answers are then rounded in the same way.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -21,7 +21,7 @@ from tallyveil.arrays import Floats, Integers, NarrowArray
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.intervals.algebra import LARGEST_BLOCK
-from tallyveil.intervals.model import model_of_strategy
+from tallyveil.intervals.model import TreeModel, model_of_strategy, n_zero_patterns
 from tallyveil.intervals.upward import Sweep, sweep_up
 from tallyveil.intervals.upward_blocks import block_sweep
 from tallyveil.intervals.upward_queries import query_sweep
@@ -36,6 +36,13 @@ from tallyveil.universe.query_group import QueryGroup
 GRID: Final = 1 << 16
 """Cells are rounded to multiples of 1 / GRID persons."""
 
+MOST_PATTERN_NUMBERS: Final = 1 << 21
+"""Most numbers over all distinct patterns of public zeros: cells, and for full precision entries of blocks.
+
+A sweep keeps some arrays of this size. The 2020 schema and all types of facilities have an eighth of it. Where bounds
+would give more cells, their zeros are not used; where blocks would have more entries, the sweep goes query by query.
+"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeSweep:
@@ -44,10 +51,12 @@ class TreeSweep:
     Attributes:
         sweep: The way of sweeping, with the model of all measurements and public zeros.
         exact: For each geolevel with invariants in the model, their answers, one query after the other.
+        name: What manifests call it.
     """
 
     sweep: Sweep
     exact: Mapping[str, Integers]
+    name: str
 
     def values(self, source: MeasurementSource, observer: Observer, workers: int) -> "TreeValues":
         """Sweep up the spine.
@@ -57,7 +66,7 @@ class TreeSweep:
             observer: Is told how many geounits above the finest are done.
             workers: Number of threads. The values do not depend on it.
         """
-        values = TreeValues(self.sweep)
+        values = TreeValues(self.sweep, self.name)
 
         def receive(level: int, first: int, results: Floats) -> None:
             values.keep(level, first, results)
@@ -72,7 +81,8 @@ def prepared_sweep(
 ) -> TreeSweep | None:
     """The sweep that a plan asks for, before any measurement; None if every geolevel keeps its own values.
 
-    Queries and public zeros decide whether the sweep has full precision or goes query by query.
+    Queries and public zeros decide whether the sweep has full precision or goes query by query, and whether it uses the
+    zeros of bounds (`MOST_PATTERN_NUMBERS`). The estimates are unbiased with or without them.
 
     Args:
         plan: How the release is estimated.
@@ -87,6 +97,7 @@ def prepared_sweep(
         if table.is_exact and table.of_geounits >= 0:
             invariants.setdefault(table.of_geounits, []).append(table)
     zeros = [zeros_of(table, spine) for table in constraints if not table.is_exact]
+    leave = n_zero_patterns(spine, zeros) > max(1, MOST_PATTERN_NUMBERS // plan.schema.size)
     named = {
         spine.geolevels[level]: [table.query.name for table in tables] for level, tables in invariants.items()
     }
@@ -97,20 +108,27 @@ def prepared_sweep(
         plan.strategy,
         shares=hierarchies.shares,
         invariants=named,
-        zeros=zeros,
+        zeros=() if leave else zeros,
     )
-    sweep: Sweep
-    try:
-        sweep = block_sweep(model_for(largest_block=LARGEST_BLOCK))
-    except (SchemaError, ConstraintError):
-        sweep = query_sweep(model_for(largest_block=sys.maxsize))
+    sweep = _sweep_of(model_for)
     exact = {
         spine.geolevels[level]: np.concatenate(
             [table.bounds_of(level, 0, spine.n_geounits(level))[0] for table in tables], axis=1
         )
         for level, tables in invariants.items()
     }
-    return TreeSweep(sweep, exact)
+    return TreeSweep(sweep, exact, f"{sweep.name}, without the zeros of bounds" if leave else sweep.name)
+
+
+def _sweep_of(model_for: Callable[..., TreeModel]) -> Sweep:
+    """The sweep with full precision if its blocks are small and few, else query by query."""
+    try:
+        model = model_for(largest_block=LARGEST_BLOCK)
+    except (SchemaError, ConstraintError):
+        return query_sweep(model_for(largest_block=sys.maxsize))
+    if len(model.zero_patterns) * model.algebra.n_block_entries > MOST_PATTERN_NUMBERS:
+        return query_sweep(model)
+    return block_sweep(model)
 
 
 class TreeValues:
@@ -119,8 +137,8 @@ class TreeValues:
     The estimates are of cells or, where the sweep goes query by query, of the answers that a geolevel measures.
     """
 
-    def __init__(self, sweep: Sweep) -> None:
-        self.sweep = sweep
+    def __init__(self, sweep: Sweep, name: str) -> None:
+        self.sweep, self.name = sweep, name
         self._spine = sweep.model.spine
         self._first: list[list[int]] = [[] for _ in range(self._spine.finest)]
         self._kept: list[list[NarrowArray]] = [[] for _ in range(self._spine.finest)]

@@ -77,7 +77,7 @@ def compile_sweep() -> None:
     levels = [LevelModel(name, queries, np.ones((1, 2)), queries[:1]) for name in columns]
     model, exact = model_of_levels(schema, spine, levels), dict.fromkeys(columns, np.zeros((1, 1), np.int64))
     for sweep in (block_sweep(model), query_sweep(model)):
-        values = TreeSweep(sweep, exact).values(_Nothing(), SilentObserver(), workers=1)
+        values = TreeSweep(sweep, exact, sweep.name).values(_Nothing(), SilentObserver(), workers=1)
         values.answers("above", queries[0], 0, 1, np.arange(1))
 
 

@@ -71,6 +71,9 @@ def test_a_preset_brings_budget_passes_and_rounding(small_release):
     assert plan.estimating.estimation_of("County").passes[0] == ("total",)
     assert plan.estimating.estimation_of("County").slack == Fraction(1, 10)
     assert plan.estimating.estimation_of("Block").rounding[0][0] == "total"
+    assert not plan.estimating.uses_tree
+    small_release.write_text(small_release.read_text() + '[estimation]\nvalues = "tree"\n')
+    assert load_plan(small_release).estimating.uses_tree
 
 
 def test_a_preset_with_other_geolevels_is_refused(edit):

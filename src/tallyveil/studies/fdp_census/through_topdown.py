@@ -164,6 +164,7 @@ rho = "{total}"
 {queries}
 [estimation]
 slack = "1/10"
+values = "own"
 [estimation.passes]
 "*" = [["total"], ["*"]]
 State = [["*"]]

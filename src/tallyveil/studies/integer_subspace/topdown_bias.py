@@ -198,6 +198,8 @@ detailed = "4/10"
 voting_age = "1/7"
 race_ethnicity = "2/7"
 detailed = "4/7"
+[estimation]
+values = "own"
 [estimation.passes]
 "*" = {passes}
 State = [["*"]]
