@@ -15,7 +15,8 @@ from tallyveil.subspace.exact.column_tables import (
     scratch_memory,
 )
 
-LAWS = (DiscreteLaplace(Fraction(2)), DiscreteGaussian(Fraction(3)))
+# From a variance of 2 on, a formula gives the tables of the Gaussian law.
+LAWS = (DiscreteLaplace(Fraction(2)), DiscreteGaussian(Fraction(3, 2)))
 
 
 def sequence(tables, m, k, x, length):
