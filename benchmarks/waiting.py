@@ -1,6 +1,6 @@
 """How long a person waits for each command, and what the command does meanwhile.
 
-    python benchmarks/waiting.py [--rounds 3] [--cold] [--json FILE]
+    python benchmarks/waiting.py [--rounds 3] [--all] [--cold] [--json FILE]
 
 Each command runs in a process of its own, on kernels that were compiled before, and into an empty folder. The wait is
 by the clock. All else is processor time, which other work on the machine changes less:
@@ -33,8 +33,12 @@ import headline
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"
+NATIONAL = EXAMPLES / "redistricting" / "national.toml"
 RHODE_ISLAND = EXAMPLES / "rhode_island" / "release.toml"
-DATA = HERE.parents[1] / "shared" / "data" / "ri_2010_counts.parquet"
+SHARED = HERE.parents[1] / "shared" / "data"
+DATA = SHARED / "ri_2010_counts.parquet"
+UK_LIKE = SHARED / "uk_like" / "release.toml"
+SAFETAB = SHARED / "safetab" / "safetab_p_NMFv7-2020"
 PARTS = ("import", "load", "compute", "write")
 
 COUNTED = {
@@ -61,11 +65,13 @@ class Wait:
 
     Attributes:
         name: As the table shows it.
-        words: Arguments of `tallyveil`; OUT is replaced by an empty folder.
+        words: Arguments of `tallyveil`; OUT is replaced by an empty folder, and MADE by the folder of `before`.
         target: Seconds that it may take on two idle cores; 0: none stated.
         needs: File without which it is left out.
         peer: Python code that does the same with another library.
         peer_package: Package of this library.
+        before: Arguments of a command that makes inputs in the folder MADE, and is not measured.
+        large: Whether it is left out without `--all`, because it takes long or its inputs do.
     """
 
     name: str
@@ -74,6 +80,8 @@ class Wait:
     needs: Path | None = None
     peer: str = ""
     peer_package: str = ""
+    before: tuple[str, ...] = ()
+    large: bool = False
 
 
 WAITS = (
@@ -92,6 +100,37 @@ WAITS = (
         ("run", str(RHODE_ISLAND), "--out", "OUT/ri", "--quiet"),
         4.0,
         needs=DATA,
+    ),
+    Wait(
+        "tallyveil account calibrate (national strategy)",
+        ("account", "calibrate", "--plan", str(NATIONAL), "--epsilon", "17", "--delta", "1e-10"),
+        2.0,
+        large=True,
+    ),
+    Wait(
+        "tallyveil run (684 cells that are not measured)",
+        ("run", str(UK_LIKE), "--out", "OUT/uk", "--quiet"),
+        20.0,
+        needs=UK_LIKE,
+        large=True,
+    ),
+    Wait(
+        "tallyveil safetab run (1 million persons)",
+        ("safetab", "run", str(SAFETAB), "MADE", "--out", "OUT/safetab", "--quiet"),
+        2.5,
+        needs=SAFETAB,
+        before=(
+            "synth",
+            "--safetab",
+            str(SAFETAB),
+            "--people",
+            "1000000",
+            "--blocks",
+            "133000",
+            "--out",
+            "MADE",
+        ),
+        large=True,
     ),
 )
 
@@ -188,9 +227,11 @@ def command_waits(one: Wait, rounds: int) -> tuple[Waited, Waited]:
         report = Path(folder) / "split.json"
 
         def words(number: int) -> list[str]:
-            return [word.replace("OUT", f"{folder}/{number}") for word in one.words]
+            return [word.replace("OUT", f"{folder}/{number}").replace("MADE", made) for word in one.words]
 
-        start = [sys.executable, "-c", "from tallyveil.cli.start import main; main()"]
+        made, start = f"{folder}/made", [sys.executable, "-c", "from tallyveil.cli.start import main; main()"]
+        if one.before:
+            waited([*start, *(word.replace("MADE", made) for word in one.before)])
         waited([*start, *words(-2)])  # compiles what is not on disk yet
         plain = [waited([*start, *words(number)]) for number in range(rounds)]
         split = waited([sys.executable, __file__, "--inside", str(report), *words(-1)], report)
@@ -238,6 +279,7 @@ def shown(rows: Sequence[tuple[str, ...]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="runs of each command; the median counts")
+    parser.add_argument("--all", action="store_true", help="also commands that take long, or whose inputs do")
     parser.add_argument("--cold", action="store_true", help="measure the first compilation too")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     headline.add_option(parser)
@@ -246,6 +288,8 @@ def main() -> None:
     lines: list[headline.Headline] = []
     numbers: dict[str, dict[str, object]] = {}
     for one in WAITS:
+        if one.large and not given.all:
+            continue
         if one.needs is not None and not one.needs.exists():
             print(f"left out: {one.name} needs {one.needs}")
             continue

@@ -36,7 +36,8 @@ def read_codebook(path: Path, numbers: Iterable[str] = ()) -> tuple[FirstAttribu
         path: The codebook, Parquet or CSV.
         numbers: Attributes whose columns hold whole numbers. Their levels are ranges.
     Raises:
-        ConfigError: a column is missing, a value is null, or `numbers` names no attribute of the codebook.
+        ConfigError: a column is missing, a value is null, an attribute has more than `MOST_LEVELS` levels, or `numbers`
+            names no attribute of the codebook.
         StoreError: the file cannot be read.
         SchemaError: a level of `numbers` is no range, or a column holds lists, structures or bytes.
     """
@@ -77,10 +78,10 @@ def read_levels(
         frame = scan_table(path, [name], what, confidential=confidential)
         require_levels(frame, [name], path, what)
         levels = collect(frame, path, what)[name].cast(pl.String).unique().sort()
-        if levels.null_count() or len(levels) > MOST_LEVELS:
+        if levels.null_count():
             raise ConfigError(
-                f"column {name!r} of the {what} file {path} has nulls, or more than {MOST_LEVELS:,} values. If it "
-                "holds numbers, give their ranges with --ranges or --bands. Otherwise leave it out with --attributes.",
+                f"column {name!r} of the {what} file {path} has rows without a value. Give every row one, or leave the "
+                "attribute out with --attributes.",
                 code="bad-codebook",
             )
         found.append(_attribute(name, tuple(levels), is_number=False))
@@ -123,6 +124,12 @@ def numbered(ranges: Mapping[str, str]) -> tuple[FirstAttribute, ...]:
 
 
 def _attribute(name: str, levels: tuple[str, ...], is_number: bool) -> FirstAttribute:
+    if len(levels) > MOST_LEVELS:
+        raise ConfigError(
+            f"attribute {name!r} has more than {MOST_LEVELS:,} levels, the most that init writes. If its column holds "
+            "numbers, give their ranges with --ranges or --bands. Otherwise leave it out with --attributes.",
+            code="bad-codebook",
+        )
     if is_number:
         ranges_of(levels, name)
     return FirstAttribute(name, levels, is_number)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyveil.errors import ConfigError
-from tallyveil.face.given import names_given
+from tallyveil.face.given import names_given, number_given, workers_given
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.intervals import IntervalsOutcome
@@ -40,7 +40,7 @@ def add_intervals(
         observer: Is told of progress.
     Raises:
         ConfigError: queries or families are no lists of names, families are named without a table of entities, or the
-            level is out of range.
+            level or the number of threads is out of range.
         StoreError: the release is not finished, does not hold all its measurements, or cannot be written to.
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
     Privacy: post-processing. It reads published files alone and spends nothing.
@@ -50,6 +50,7 @@ def add_intervals(
     from tallyveil.report import write_report
     from tallyveil.storage.claims import is_unfinished
 
+    level, workers = number_given(level, "level"), workers_given(workers)
     queries, families = names_given(queries, "queries"), names_given(families, "families")
     if families is not None and entities is None:
         raise ConfigError(

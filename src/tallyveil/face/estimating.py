@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.face.given import workers_given
 from tallyveil.face.opened import Opened
 from tallyveil.face.released import Release, finished
 
@@ -35,6 +36,7 @@ def estimate(
     from tallyveil.postprocess.estimate import estimate_release
     from tallyveil.postprocess.measured import open_measurements
 
+    threads = workers_given(workers)
     path = measurements.path if isinstance(measurements, Opened) else Path(measurements)
     opened = open_measurements(path)
     levels, drawn = None, bool(opened.terms.subspace)
@@ -42,5 +44,5 @@ def estimate(
         levels = estimation_from_mapping(estimation, opened.plan, drawn=drawn)
     elif estimation is not None:
         levels = load_estimation(Path(estimation), opened.plan, drawn=drawn)
-    outcome = estimate_release(opened, Path(out), levels, observer=observer, workers=workers)
+    outcome = estimate_release(opened, Path(out), levels, observer=observer, workers=threads)
     return finished(outcome)

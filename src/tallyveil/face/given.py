@@ -47,6 +47,44 @@ def geocodes_given(geocodes: object) -> pl.Series:
     return found.cast(pl.String).alias("geocode")
 
 
+def workers_given(workers: object) -> int | None:
+    """A number of threads; None stays None.
+
+    Raises:
+        ConfigError: it is no whole number, or below 1.
+    """
+    if workers is None:
+        return None
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ConfigError(
+            f"workers is {workers!r}, wanted 1 or more threads, or None for one for each core.",
+            code="bad-argument",
+        )
+    return workers
+
+
+def number_given(number: object, what: str) -> float:
+    """A number.
+
+    Raises:
+        ConfigError: it is something else, such as text.
+    """
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ConfigError(f"{what} is {number!r}, wanted a number, such as 0.95.", code="bad-argument")
+    return number
+
+
+def text_given(text: object, what: str) -> str:
+    """A text.
+
+    Raises:
+        ConfigError: it is something else. The message does not show it, because it may be secret.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(f"{what} is of type {type(text).__name__}, wanted text.", code="bad-argument")
+    return text
+
+
 def _series(geocodes: list[object]) -> pl.Series:
     if strange := [one for one in geocodes if not isinstance(one, str)]:
         raise GeographyError(

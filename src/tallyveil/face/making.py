@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallyveil.face.given import text_given, workers_given
 from tallyveil.face.opened import Measurements
 from tallyveil.face.planned import Plan, ReleaseFile, plan
 from tallyveil.face.released import Release, finished
@@ -40,9 +41,8 @@ def run(
     """
     from tallyveil.execution.topdown.run import run_release
 
-    planned = plan(release).content
-    key = _key(insecure_test_key)
-    outcome = run_release(planned, Path(out), test_key=key, observer=observer, workers=workers)
+    key, threads = _key(insecure_test_key), workers_given(workers)
+    outcome = run_release(plan(release).content, Path(out), test_key=key, observer=observer, workers=threads)
     return finished(outcome)
 
 
@@ -73,4 +73,4 @@ def measure(
 
 
 def _key(text: str | None) -> bytes | None:
-    return None if text is None else insecure_key(text)
+    return None if text is None else insecure_key(text_given(text, "insecure_test_key"))

@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.face.products import write_page
+from tallyveil.face.stated import StatedGuarantee
 from tallyveil.printable import described
 from tallyveil.release.manifest import Manifest
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from tallyveil.face.stated import StatedGuarantee
 
 
 class Opened:
@@ -75,7 +74,12 @@ class Opened:
 
 
 class WithMeasurements(Opened):
-    """A finished folder that may keep noisy measurements."""
+    """A finished folder that states an exact guarantee and may keep noisy measurements."""
+
+    @property
+    def guarantee(self) -> StatedGuarantee:
+        """What the release or the measurements promise to every person. An estimate costs nothing more."""
+        return StatedGuarantee(self.manifest.privacy)
 
     def measurements(self, geolevel: str, query: str) -> "pl.DataFrame":
         """The noisy answers of a query: the true count plus noise of known variance, possibly negative.
@@ -98,10 +102,3 @@ class WithMeasurements(Opened):
 
 class Measurements(WithMeasurements):
     """The noisy measurements of a release, without its counts; made by `measure`."""
-
-    @property
-    def guarantee(self) -> "StatedGuarantee":
-        """What the measurements cost. An estimate from them costs nothing more."""
-        from tallyveil.face.stated import StatedGuarantee
-
-        return StatedGuarantee(self.manifest.privacy)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.face.given import geocodes_given, names_given
+from tallyveil.face.given import geocodes_given, names_given, number_given, workers_given
 from tallyveil.face.opened import WithMeasurements
-from tallyveil.face.stated import StatedGuarantee
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.kinds import ReleaseKind
@@ -37,11 +36,6 @@ class Release(WithMeasurements):
     def name(self) -> str:
         """Name of the release."""
         return str(self.manifest.body["name"])
-
-    @property
-    def guarantee(self) -> StatedGuarantee:
-        """What the release promises to every person, as its manifest states it."""
-        return StatedGuarantee(self.manifest.privacy)
 
     @property
     def areas(self) -> tuple[str, ...]:
@@ -92,8 +86,8 @@ class Release(WithMeasurements):
             area: Geocode of a geounit, or name of an entity.
         Returns:
             One row for each answer: `geolevel` (the geolevel or family), the labels, `count`, `estimate`,
-            `standard_error`, `lower` and `upper`. All of them, if areas of several
-            geolevels or families have this code.
+            `standard_error`, `lower` and `upper`. If areas of several geolevels or families have this code, the rows of
+            all of them.
         Raises:
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
             GeographyError: nothing has this code.
@@ -125,21 +119,33 @@ class Release(WithMeasurements):
         return Area(self, geocodes_given(geocodes))
 
     def difference(
-        self, first: "Area | Geocodes", second: "Area | Geocodes", **settings: object
+        self,
+        first: "Area | Geocodes",
+        second: "Area | Geocodes",
+        *,
+        queries: Sequence[str] | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        with_bounds: bool = True,
+        workers: int | None = None,
     ) -> "District":
         """Counts of the first area minus those of the second, with their exact standard errors.
 
         Args:
             first, second: Areas, or geocodes of their finest geounits.
-            settings: As for `Area.estimate`.
+            queries, level, simultaneous, with_bounds, workers: As for `Area.estimate`.
         Raises:
             GeographyError: a geocode is unknown or given twice.
-            ConfigError: an area is of another release.
+            ConfigError: as `Area.estimate`.
         """
-        own, other = (one if isinstance(one, Area) else self.district(one) for one in (first, second))
-        if own.release.path != self.path:
-            raise _other_release(own, self)
-        return own.estimate(minus=other, **settings)  # type: ignore[arg-type]
+        return self._area(first).estimate(
+            queries,
+            minus=second,
+            level=level,
+            simultaneous=simultaneous,
+            with_bounds=with_bounds,
+            workers=workers,
+        )
 
     def add_intervals(
         self,
@@ -167,7 +173,6 @@ class Release(WithMeasurements):
         Privacy: post-processing. It reads published files alone and spends nothing.
         """
         from tallyveil.face.add_intervals import add_intervals
-        from tallyveil.release.manifest_files import read_manifest
 
         add_intervals(
             self.path,
@@ -179,7 +184,23 @@ class Release(WithMeasurements):
             workers=workers,
             observer=observer,
         )
-        self.manifest = read_manifest(self.path)
+        self._read_again()
+
+    def _area(self, given: "Area | Geocodes") -> "Area":
+        """An area of this release.
+
+        Raises:
+            GeographyError: it is no area and no list of geocodes.
+            ConfigError: it is an area of another release.
+        """
+        area = given if isinstance(given, Area) else self.district(given)
+        if area.release.path != self.path:
+            raise ConfigError(
+                f"an area is of {area.release.path}, but the counts are those of {self.path}. Give areas of one "
+                "release, or subtract the estimates of two releases yourself.",
+                code="bad-argument",
+            )
+        return area
 
     def _read_again(self) -> None:
         """Read the manifest again, because another process may have made intervals, or the folder may be gone.
@@ -254,7 +275,7 @@ class Area:
         self,
         queries: Sequence[str] | None = None,
         *,
-        minus: "Area | None" = None,
+        minus: "Area | Geocodes | None" = None,
         level: float = 0.95,
         simultaneous: bool = False,
         with_bounds: bool = True,
@@ -266,7 +287,7 @@ class Area:
 
         Args:
             queries: Queries; None for those of the release's tables.
-            minus: An area whose counts are subtracted.
+            minus: An area whose counts are subtracted, or geocodes of its finest geounits.
             level: Coverage of the intervals.
             simultaneous: Whether all intervals together have that coverage.
             with_bounds: Whether zeros of public bounds are used.
@@ -275,30 +296,20 @@ class Area:
             The answers; `to_frame()` makes a table of them.
         Raises:
             GeographyError: a geocode is unknown or given twice.
-            ConfigError: the level is out of range, or `minus` is of another release.
+            ConfigError: the level or the number of threads is out of range, or `minus` is of another release.
         """
         from tallyveil.postprocess.district import district_answers
 
-        if minus is not None and minus.release.path != self.release.path:
-            raise _other_release(minus, self.release)
         return district_answers(
             self.release.path,
             self.geocodes,
-            minus=None if minus is None else minus.geocodes,
+            minus=None if minus is None else self.release._area(minus).geocodes,
             tables=names_given(queries, "queries"),
-            level=level,
+            level=number_given(level, "level"),
             simultaneous=simultaneous,
             with_bounds=with_bounds,
-            workers=workers,
+            workers=workers_given(workers),
         )
 
     def __repr__(self) -> str:
         return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}>"
-
-
-def _other_release(area: Area, release: Release) -> ConfigError:
-    return ConfigError(
-        f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one release, or "
-        "subtract the estimates of two releases yourself.",
-        code="bad-argument",
-    )

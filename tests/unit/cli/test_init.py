@@ -196,3 +196,14 @@ def test_columns_that_hold_no_numbers_or_levels(folder, command):
     pl.DataFrame({"attribute": ["home"], "level": [b"x"]}).write_parquet("bytes.parquet")
     flags = [*PLACES, "--rho", "1", "--codebook", "bytes.parquet"]
     assert "hold lists, structures or bytes" in command("init", "people.parquet", *flags, code=3)
+
+
+@pytest.mark.parametrize("flag", ["--codebook", "--sample", "--ranges"])
+def test_more_levels_than_a_file_can_hold_are_refused(folder, command, flag):
+    names = [f"{number}-{number}" for number in range(5001)]
+    pl.DataFrame({"attribute": ["home"] * len(names), "level": names}).write_csv("many.csv")
+    pl.DataFrame({"area": ["A1"] * len(names), "home": names}).write_csv("sample.csv")
+    given = {"--codebook": "many.csv", "--sample": "sample.csv", "--ranges": f"age={','.join(names)}"}[flag]
+    said = command("init", "people.parquet", *PLACES, "--rho", "1", flag, given, code=2)
+    assert "more than 5,000 levels" in " ".join(said.split())
+    assert not Path("release.toml").exists()

@@ -269,3 +269,27 @@ def test_an_open_release_sees_what_happens_to_its_folder(copied):
 
 def test_a_release_with_its_measurements_is_estimated_again(release, tmp_path):
     assert tallyveil.estimate(release, tmp_path / "again").queries == release.queries
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
+def test_a_number_of_threads_is_one_or_more(folder, release, tmp_path, workers):
+    with pytest.raises(ConfigError, match="wanted 1 or more threads"):
+        tallyveil.run(folder / "release.toml", tmp_path / "out", insecure_test_key=KEY, workers=workers)
+    with pytest.raises(ConfigError, match="wanted 1 or more threads"):
+        release.add_intervals(workers=workers)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_number_or_no_text_is_refused(folder, release, tmp_path):
+    with pytest.raises(ConfigError, match="level is '0.9', wanted a number"):
+        release.add_intervals(level="0.9")
+    with pytest.raises(ConfigError, match="insecure_test_key is of type bytes") as caught:
+        tallyveil.run(folder / "release.toml", tmp_path / "out", insecure_test_key=b"secret")
+    assert "secret" not in str(caught.value)
+
+
+def test_an_area_to_subtract_may_be_a_list(release):
+    blocks = release.table("Block", "total")["geocode"]
+    first = release.district(blocks[:6])
+    by_list = first.estimate(["home"], minus=list(blocks[6:9]))
+    assert by_list.to_frame().equals(first.estimate(["home"], minus=release.district(blocks[6:9])).to_frame())
