@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFilePath
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFilePath, Workers
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def measure(
     ],
     quiet: Quiet = False,
     as_json: AsJson = False,
+    workers: Workers = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
@@ -31,7 +32,9 @@ def measure(
     from tallyveil.face.making import measure as make
 
     with observer_for(quiet, as_json) as observer:
-        made = make(release_file, out, insecure_test_key=insecure_test_key, observer=observer)
+        made = make(
+            release_file, out, insecure_test_key=insecure_test_key, observer=observer, workers=workers
+        )
     if as_json:
         say(json.dumps(_summary(made)))
     elif not quiet:

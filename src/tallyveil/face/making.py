@@ -50,13 +50,14 @@ def measure(
     release: ReleaseFile | Plan,
     out: str | Path,
     *,
+    workers: int | None = None,
     insecure_test_key: str | None = None,
     observer: "Observer | None" = None,
 ) -> Measurements:
     """Draw and publish the noisy measurements of a release, and stop there.
 
     Args:
-        release, insecure_test_key, observer: As for `run`.
+        release, workers, insecure_test_key, observer: As for `run`.
         out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same release.
     Returns:
         The measurements, from which `estimate` makes the release without the records.
@@ -67,8 +68,10 @@ def measure(
     """
     from tallyveil.execution.topdown.run import measure_release
 
-    key = _key(insecure_test_key)
-    outcome = measure_release(plan(release).content, Path(out), test_key=key, observer=observer)
+    key, threads = _key(insecure_test_key), workers_given(workers)
+    outcome = measure_release(
+        plan(release).content, Path(out), test_key=key, observer=observer, workers=threads
+    )
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
 
 
