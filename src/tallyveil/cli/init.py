@@ -249,6 +249,12 @@ def _attributes(
         if file is not None:
             refuse_records(file, records, flag)
 
+    if numbers and codebook is None:
+        raise ConfigError(
+            "--numbers names attributes of a codebook, which is not given. Give --codebook FILE, or the ranges of each "
+            "column of numbers with --ranges or --bands, which need no --numbers.",
+            code="bad-flag",
+        )
     own = {one.name: one for one in numbered(given)}
     if codebook is not None:
         own = {one.name: one for one in read_codebook(codebook, numbers)} | own

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.face.given import geocodes_given, names_given, number_given, workers_given
+from tallyveil.face.given import (
+    flag_given,
+    geocodes_given,
+    name_given,
+    names_given,
+    number_given,
+    workers_given,
+)
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import require_unchanged, written_manifest
-from tallyveil.release.tables import table_folder
+from tallyveil.release.tables import table_name
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
@@ -64,9 +71,11 @@ class Release(WithMeasurements):
             ConfigError: the release has no such table.
             StoreError: the table is damaged, or the folder was removed.
         """
+        area, query = name_given(area, "area"), name_given(query, "query")
         self._read_again()
         refuse_earlier_tables(self.path, "Read their files directly")
-        parts = sorted(table_folder(self.path, area, query).glob("part-*.parquet"))
+        folder = table_name(area, query) + "/"
+        parts = [self.path / name for name in self.manifest.digests if name.startswith(folder)]
         if not parts:
             raise ConfigError(
                 f"{self.path} has no table of {query!r} for {area!r}. It has tables of "
@@ -94,6 +103,7 @@ class Release(WithMeasurements):
         """
         if not isinstance(area, str):
             raise GeographyError(f"an area is {area!r}, wanted a geocode as text, such as '44007'.")
+        query = name_given(query, "query")
         self._read_again()
         unnamed = summed_out(self._release.schema.query(query))
         frames = []
@@ -306,8 +316,8 @@ class Area:
             minus=None if minus is None else self.release._area(minus).geocodes,
             tables=names_given(queries, "queries"),
             level=number_given(level, "level"),
-            simultaneous=simultaneous,
-            with_bounds=with_bounds,
+            simultaneous=flag_given(simultaneous, "simultaneous"),
+            with_bounds=flag_given(with_bounds, "with_bounds"),
             workers=workers_given(workers),
         )
 

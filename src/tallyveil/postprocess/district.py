@@ -33,10 +33,12 @@ from tallyveil.intervals.interval import (
     rounded_inward,
     sentence_of,
 )
+from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.interval_areas import family_counts
 from tallyveil.postprocess.interval_model import FinishedRelease, open_release, release_model
 from tallyveil.postprocess.level import usable_cores
 from tallyveil.release import manifest_shapes as shapes
+from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.histograms import histogram_path, read_histogram
 from tallyveil.release.intervals import (
     AGAIN,
@@ -44,6 +46,7 @@ from tallyveil.release.intervals import (
     INTERVALS_MANIFEST,
     read_interval_answers,
 )
+from tallyveil.release.manifest_files import require_unchanged, require_unchanged_files
 from tallyveil.storage.json_files import read_shaped
 from tallyveil.universe.query_group import QueryGroup
 
@@ -134,7 +137,7 @@ def district_answers(
         with_bounds: Whether zeros of public bounds are used. If `intervals/` exists, the choice made there is used.
         workers: Number of threads; None for one per core.
     Raises:
-        StoreError: the folder holds no finished release, or lacks its bounds.
+        StoreError: the folder holds no finished release, lacks its bounds, or has a changed file.
         GeographyError: a geocode is unknown or given twice.
         ConfigError: the level is out of range.
     """
@@ -147,6 +150,7 @@ def district_answers(
     made = _made_intervals(release)
     if made is not None:
         with_bounds = not made["bounds_left_out"]
+    require_unchanged_files(root, release.manifest, {GEOGRAPHY, BOUNDS} if with_bounds else {GEOGRAPHY})
     model = release_model(release, with_bounds=with_bounds)
     refuse_level(level)
     covariance = tree_covariance(model, workers=threads)
@@ -206,6 +210,7 @@ def _published(
     """Published answers of the first part minus those of the second; None if the counts are not in the folder."""
     if not _counts_path(release).is_file():
         return None
+    require_unchanged(release.root, release.manifest, _counts_path(release))
     counts = read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
     found: np.ndarray = np.sum(
         [sign * family_counts(counts, family, groups)[0] for sign, family in parts], axis=0
