@@ -76,7 +76,7 @@ def test_an_earlier_release_is_reported_evaluated_and_asked_for_districts(earlie
     assert refused.value.code == "tables-format"
     make_intervals(earlier, in_tables=False, workers=1)
     assert files == {path for path in earlier.rglob("*.parquet") if "tables" in path.parts}
-    assert json.loads((earlier / "intervals" / "manifest.json").read_text())["format"] == 2
+    assert json.loads((earlier / "intervals" / "_manifest.json").read_text())["format"] == 2
     assert write_report(earlier).read_text().count("uncertainty") == page.count("uncertainty")
     for one, other in zip(before.answers, district_answers(earlier, codes).answers, strict=True):
         assert (one.published, one.lower, one.upper) == (other.published, other.lower, other.upper)
