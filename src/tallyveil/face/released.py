@@ -13,6 +13,7 @@ from tallyveil.face.given import Geocodes, geocodes_given, number_given, workers
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
+from tallyveil.release.intervals_format_1 import refuse_format_1
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import require_unchanged, written_manifest
 from tallyveil.release.tables import table_folder
@@ -264,6 +265,7 @@ class Release(WithMeasurements):
         folders = sorted((self.path / INTERVALS).glob(f"geolevel=*/{hive_folder('query', query)}"))
         parts = [unchanged_parts(self.path, sorted(folder.glob("part-*.parquet"))) for folder in folders]
         if not any(parts):
+            refuse_format_1(self.path / INTERVALS)
             raise StoreError(
                 f"{self.path} holds no intervals of {query!r}. Make them with add_intervals(), or with `tallyveil "
                 "intervals`.",
