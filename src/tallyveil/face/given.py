@@ -9,6 +9,9 @@ import polars as pl
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.runs.observer import Observer
 
+Geocodes = Iterable[str] | pl.Series
+"""Geocodes of finest geounits."""
+
 
 def names_given(names: object, what: str) -> list[str] | None:
     """A list of names; None stays None.

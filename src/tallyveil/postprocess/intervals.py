@@ -64,6 +64,7 @@ from tallyveil.release.intervals import (
     Compared,
     IntervalTable,
     finish_intervals,
+    intervals_manifest,
     start_intervals,
 )
 from tallyveil.release.kinds import ReleaseKind
@@ -91,7 +92,7 @@ class IntervalsOutcome:
     """What was written.
 
     Attributes:
-        manifest: Content of `intervals/manifest.json`.
+        manifest: Content of `intervals/_manifest.json`.
         seconds: Time by stage, in order.
     """
 
@@ -193,7 +194,7 @@ class PlannedIntervals:
 
     def is_done(self, out: Path) -> bool:
         """Whether the folder holds the intervals, or the plan asks for none."""
-        there = (out / INTERVALS / INTERVALS_MANIFEST).is_file() and not is_unfinished(out)
+        there = intervals_manifest(out) is not None and not is_unfinished(out)
         return self.level is None or there
 
     def do(self, out: Path) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
 from tallyveil.face.opened import Measurements
 
 KEY = "face"
@@ -170,6 +170,65 @@ def test_a_district_is_the_sum_of_its_blocks(release):
     with pytest.raises(GeographyError, match="geocodes are text"):
         release.district([1, 2])
     assert "6 finest geounits" in repr(release.district(blocks[:6]))
+
+
+def test_counts_are_chosen_together(release, copied):
+    town = release.area("P01")
+    labels = {"age": "old", "home": "house"}
+    asked = {"all": town.count("total"), "old": town.count("age*home", labels)}
+    counts = release.quantities(asked, level=0.9)
+    assert counts.level == 0.9
+    assert counts.names == ("all", "old")
+    table = release.table("Town", "total").filter(geocode="P01")
+    assert counts.published[0] == table["count"][0]
+    assert counts.sum("all").estimate == pytest.approx(table["estimate"][0], abs=1e-4)
+    assert "'home': 'house'" in repr(asked["old"])
+    assert "all" in repr(counts)
+    assert "standard_error" in counts._repr_html_()
+    assert len(release.area("P01", "Town").geocodes) == len(town.geocodes)
+    for wrong in ({}, asked["all"], {"all": "total"}, {1: asked["all"]}):
+        with pytest.raises(ConfigError, match="counts"):
+            release.quantities(wrong)
+    with pytest.raises(ConfigError, match="areas of one release"):
+        copied.quantities(asked)
+    with pytest.raises(SchemaError, match="no label 'ancient'"):
+        release.quantities({"none": town.count("age", {"age": "ancient"})})
+
+
+def test_classes_of_reliability(release):
+    table = pl.DataFrame(
+        {
+            "estimate": [100.0, 100.0, 100.0, 0.0, -4.0, 0.0, None],
+            "standard_error": [16.5, 33.3, 33.4, 2.0, 1.0, 0.0, 3.0],
+        }
+    )
+    found = tallyveil.reliability(table)
+    assert found.columns == [*table.columns, "coefficient_of_variation", "reliability"]
+    assert found["coefficient_of_variation"].round(9).to_list() == [
+        0.165,
+        0.333,
+        0.334,
+        None,
+        None,
+        0.0,
+        None,
+    ]
+    last = "unacceptable"
+    assert found["reliability"].to_list() == ["acceptable", "marginal", last, last, last, "acceptable", None]
+    two = tallyveil.reliability(release.table("Town", "age"), thresholds=[0.12], classes=["a", "b"])
+    assert set(two["reliability"]) <= {"a", "b"}
+    for options in (
+        {"thresholds": []},
+        {"thresholds": [0.3, 0.1]},
+        {"thresholds": [0.0, 0.1]},
+        {"thresholds": ["0.1", "0.2"]},
+        {"classes": ["a"]},
+    ):
+        with pytest.raises(ConfigError, match="thresholds"):
+            tallyveil.reliability(table, **options)
+    for frame in (table.drop("estimate"), found):
+        with pytest.raises(ConfigError, match="column"):
+            tallyveil.reliability(frame)
 
 
 def test_measuring_and_estimating_apart(folder, release, tmp_path):
