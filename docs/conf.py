@@ -1,12 +1,16 @@
 """The documentation site: `make docs`. Warnings are errors.
 
-Pages of the commands and of the Python names are generated when the site is built, from help texts and docstrings.
+Three pages are generated when the site is built: the keys of a release file, from its JSON Schema; the commands, from
+their help texts; and the Python names, from their docstrings.
 """
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -22,6 +26,15 @@ PUBLIC = (
     "tallyveil.subspace",
     "tallyveil.safetab",
 )
+BACKSLASH = "\\"
+TYPES = {
+    "array": "list ({})",
+    "boolean": "`true` or `false`",
+    "integer": "whole number",
+    "object": "table ({})",
+    "string": "text",
+}
+"""Types of JSON Schema, in words."""
 
 project = "Tallyveil"
 release = version = tallyveil.__version__
@@ -71,12 +84,59 @@ def as_restructured_text(
 
 
 def write_generated() -> None:
-    """The pages of commands and of Python names."""
+    """The pages of keys, of commands and of Python names."""
     GENERATED.mkdir(exist_ok=True)
-    for name, text in (("commands", commands()), ("api", api())):
+    for name, text in (("release-file-keys", release_file_keys()), ("commands", commands()), ("api", api())):
         path = GENERATED / f"{name}.md"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
+
+
+def release_file_keys() -> str:
+    """A section for each table of a release file, with a row for each key, from the JSON Schema."""
+    schema = json.loads(printed("plan", "--json-schema"))
+    sections = [
+        "# Keys of a release file",
+        "This page is made from the JSON Schema that `tallyveil plan --json-schema` prints. [The release file]"
+        "(../release-file.md) explains what the keys are for. Budgets, shares and other exact numbers are text, like "
+        '`"3/7"`, `"0.25"` or `"1e-10"`.',
+    ]
+    waiting = tables_in(schema)
+    while waiting:
+        table = schema["$defs"][waiting.pop(0)]
+        waiting += tables_in(table)
+        heading, _, text = table["description"].partition(": ")
+        rows = ["| key | type | default | meaning |", "|---|---|---|---|", *rows_of(table)]
+        sections += [f"## `{heading}`", f"{text[:1].upper()}{text[1:]}", "\n".join(rows)]
+    return "\n\n".join(sections) + "\n"
+
+
+def tables_in(table: dict[str, Any]) -> list[str]:
+    """Names of the tables that the keys of a table hold, each once."""
+    return list(dict.fromkeys(re.findall(r'"#/\$defs/(\w+)"', json.dumps(table["properties"]))))
+
+
+def rows_of(table: dict[str, Any]) -> Iterator[str]:
+    """A row for each key of a table."""
+    for key, content in table["properties"].items():
+        default = "none" if content.get("default") is None else f"`{json.dumps(content['default'])}`"
+        default = "required" if key in table.get("required", ()) else default
+        meaning = content.get("description", "")
+        yield f"| `{key}` | {type_of(content)} | {default} | {meaning.replace('*', BACKSLASH + '*')} |"
+
+
+def type_of(content: dict[str, Any]) -> str:
+    """The type of a value, in words."""
+    several = content.get("anyOf", content.get("oneOf", ()))
+    words = content.get("enum", [content["const"]] if "const" in content else [])
+    if several:
+        return " or ".join(dict.fromkeys(type_of(one) for one in several if one.get("type") != "null"))
+    if words:
+        return " or ".join(f"`{json.dumps(word)}`" for word in words)
+    if "$ref" in content:
+        return "table"
+    within = content.get("items", content.get("additionalProperties", {}))
+    return TYPES[content["type"]].format(type_of(within) if within else "")
 
 
 def api() -> str:
@@ -101,7 +161,12 @@ def commands() -> str:
 
 def helped(*words: str) -> str:
     """What a command's `--help` prints, 100 characters wide."""
-    code = "import sys; from tallyveil.cli.main import main; sys.argv = ['tallyveil', *sys.argv[1:], '--help']; main()"
+    return printed(*words, "--help")
+
+
+def printed(*words: str) -> str:
+    """What a command prints."""
+    code = "import sys; from tallyveil.cli.main import main; sys.argv = ['tallyveil', *sys.argv[1:]]; main()"
     found = subprocess.run(
         [sys.executable, "-c", code, *words],
         capture_output=True,

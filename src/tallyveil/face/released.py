@@ -115,6 +115,10 @@ class Release(WithMeasurements):
 
         Args:
             geocodes: Geocodes of the finest geounits, each once.
+        Returns:
+            The area. Its geocodes are looked up when it is estimated.
+        Raises:
+            GeographyError: there are no geocodes, or they are not text.
         """
         return Area(self, geocodes_given(geocodes))
 
@@ -134,6 +138,8 @@ class Release(WithMeasurements):
         Args:
             first, second: Areas, or geocodes of their finest geounits.
             queries, level, simultaneous, with_bounds, workers: As for `Area.estimate`.
+        Returns:
+            The differences; `to_frame()` makes a table of them.
         Raises:
             GeographyError: a geocode is unknown or given twice.
             ConfigError: as `Area.estimate`.
@@ -290,10 +296,11 @@ class Area:
             minus: An area whose counts are subtracted, or geocodes of its finest geounits.
             level: Coverage of the intervals.
             simultaneous: Whether all intervals together have that coverage.
-            with_bounds: Whether zeros of public bounds are used.
+            with_bounds: Whether the zeros of the release's public bounds are used.
             workers: Number of threads; None for one per core.
         Returns:
-            The answers; `to_frame()` makes a table of them.
+            The answers; `to_frame()` makes a table of them. A query without intervals in the release has standard
+            errors alone.
         Raises:
             GeographyError: a geocode is unknown or given twice.
             ConfigError: the level or the number of threads is out of range, or `minus` is of another release.
