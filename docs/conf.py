@@ -36,13 +36,25 @@ TYPES = {
 }
 """Types of JSON Schema, in words."""
 
+RETURNED = (
+    "tallyveil.face.released.Area",
+    "tallyveil.face.opened.Measurements",
+    "tallyveil.face.opened.Opened",
+    "tallyveil.face.stated.StatedGuarantee",
+    "tallyveil.plans.resources.Resources",
+    "tallyveil.postprocess.district.District",
+)
+"""Classes that no public module lists, whose objects public functions return."""
+
 project = "Tallyveil"
 release = version = tallyveil.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = f"Tallyveil {release}"
-html_static_path: list[str] = []
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -73,7 +85,13 @@ def setup(app: Sphinx) -> None:
 def as_restructured_text(
     _app: Sphinx, _kind: str, _name: str, _object: object, _options: object, lines: list[str]
 ) -> None:
-    """Docstrings are plain text with a little Markdown. A bar there is an absolute value or the edge of a table."""
+    """Docstrings are plain text with a little Markdown. A bar there is an absolute value or the edge of a table.
+
+    Napoleon takes what stands before a colon in the first line of a property's docstring for its type. It is put back.
+    """
+    for line in [line for line in lines if line.startswith(":type: ")]:
+        lines.remove(line)
+        lines[0] = f"{line.removeprefix(':type: ')}: {lines[0]}"
     for number, line in enumerate(lines):
         row = line.lstrip()
         if row.startswith("|") and row.rstrip().endswith("|") and row.count("|") > 2:
@@ -140,11 +158,13 @@ def type_of(content: dict[str, Any]) -> str:
 
 
 def api() -> str:
-    """A section for each public module, with all its public names."""
-    options = "   :members:\n   :imported-members:\n   :inherited-members:\n   :no-index:\n"
-    sections = [f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n{options}```\n" for name in PUBLIC]
+    """A section for each public module, with all its public names, and one for the objects that they return."""
+    options = ":members:\n   :inherited-members:\n   :no-index:\n"
+    listed = ".. automodule:: {}\n   :imported-members:\n   " + options
+    modules = [f"## {name}\n\n```{{eval-rst}}\n{listed.format(name)}```\n" for name in PUBLIC]
+    classes = [f"```{{eval-rst}}\n.. autoclass:: {name}()\n   {options}```\n" for name in RETURNED]
     head = "# Python names\n\nAll public names ([what that means](../python.md#what-is-public-and-how-it-changes)).\n"
-    return "\n".join([head, *sections])
+    return "\n".join([head, *modules, "## Objects that these functions return\n", *classes])
 
 
 def commands() -> str:
