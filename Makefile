@@ -63,9 +63,10 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
-# The site is docs/_build/html/index.html. Its notebooks are executed; a warning is an error.
+# The site is docs/_build/html/index.html. Its notebooks are executed; a warning or a broken link is an error.
 docs: $(VENV)/.installed-docs
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
 
 # Small sizes, some minutes; `make benchmark NAMES="noise spine"` runs only those.
 benchmark: $(VENV)/.installed-dev
@@ -76,4 +77,4 @@ benchmark-long: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run_all.py --long $(NAMES)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo-release build dist
+	rm -rf $(VENV) $(OLDEST) demo-release build dist docs/_build docs/generated

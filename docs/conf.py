@@ -1,12 +1,16 @@
 """The documentation site: `make docs`. Warnings are errors.
 
-Pages of the commands and of the Python names are generated when the site is built, from help texts and docstrings.
+Three pages are generated when the site is built: the keys of a release file, from its JSON Schema; the commands, from
+their help texts; and the Python names, from their docstrings.
 """
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -22,6 +26,25 @@ PUBLIC = (
     "tallyveil.subspace",
     "tallyveil.safetab",
 )
+BACKSLASH = "\\"
+TYPES = {
+    "array": "list ({})",
+    "boolean": "`true` or `false`",
+    "integer": "whole number",
+    "object": "table ({})",
+    "string": "text",
+}
+"""Types of JSON Schema, in words."""
+
+RETURNED = (
+    "tallyveil.face.released.Area",
+    "tallyveil.face.opened.Measurements",
+    "tallyveil.face.opened.Opened",
+    "tallyveil.face.stated.StatedGuarantee",
+    "tallyveil.plans.resources.Resources",
+    "tallyveil.postprocess.district.District",
+)
+"""Classes that no public module lists, whose objects public functions return."""
 
 project = "Tallyveil"
 release = version = tallyveil.__version__
@@ -29,7 +52,9 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_co
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = f"Tallyveil {release}"
-html_static_path: list[str] = []
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -60,7 +85,13 @@ def setup(app: Sphinx) -> None:
 def as_restructured_text(
     _app: Sphinx, _kind: str, _name: str, _object: object, _options: object, lines: list[str]
 ) -> None:
-    """Docstrings are plain text with a little Markdown. A bar there is an absolute value or the edge of a table."""
+    """Docstrings are plain text with a little Markdown. A bar there is an absolute value or the edge of a table.
+
+    Napoleon takes what stands before a colon in the first line of a property's docstring for its type. It is put back.
+    """
+    for line in [line for line in lines if line.startswith(":type: ")]:
+        lines.remove(line)
+        lines[0] = f"{line.removeprefix(':type: ')}: {lines[0]}"
     for number, line in enumerate(lines):
         row = line.lstrip()
         if row.startswith("|") and row.rstrip().endswith("|") and row.count("|") > 2:
@@ -71,20 +102,69 @@ def as_restructured_text(
 
 
 def write_generated() -> None:
-    """The pages of commands and of Python names."""
+    """The pages of keys, of commands and of Python names."""
     GENERATED.mkdir(exist_ok=True)
-    for name, text in (("commands", commands()), ("api", api())):
+    for name, text in (("release-file-keys", release_file_keys()), ("commands", commands()), ("api", api())):
         path = GENERATED / f"{name}.md"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
 
 
+def release_file_keys() -> str:
+    """A section for each table of a release file, with a row for each key, from the JSON Schema."""
+    schema = json.loads(printed("plan", "--json-schema"))
+    sections = [
+        "# Keys of a release file",
+        "This page is made from the JSON Schema that `tallyveil plan --json-schema` prints. [The release file]"
+        "(../release-file.md) explains what the keys are for. Budgets, shares and other exact numbers are text, like "
+        '`"3/7"`, `"0.25"` or `"1e-10"`.',
+    ]
+    waiting = tables_in(schema)
+    while waiting:
+        table = schema["$defs"][waiting.pop(0)]
+        waiting += tables_in(table)
+        heading, _, text = table["description"].partition(": ")
+        rows = ["| key | type | default | meaning |", "|---|---|---|---|", *rows_of(table)]
+        sections += [f"## `{heading}`", f"{text[:1].upper()}{text[1:]}", "\n".join(rows)]
+    return "\n\n".join(sections) + "\n"
+
+
+def tables_in(table: dict[str, Any]) -> list[str]:
+    """Names of the tables that the keys of a table hold, each once."""
+    return list(dict.fromkeys(re.findall(r'"#/\$defs/(\w+)"', json.dumps(table["properties"]))))
+
+
+def rows_of(table: dict[str, Any]) -> Iterator[str]:
+    """A row for each key of a table."""
+    for key, content in table["properties"].items():
+        default = "none" if content.get("default") is None else f"`{json.dumps(content['default'])}`"
+        default = "required" if key in table.get("required", ()) else default
+        meaning = content.get("description", "")
+        yield f"| `{key}` | {type_of(content)} | {default} | {meaning.replace('*', BACKSLASH + '*')} |"
+
+
+def type_of(content: dict[str, Any]) -> str:
+    """The type of a value, in words."""
+    several = content.get("anyOf", content.get("oneOf", ()))
+    words = content.get("enum", [content["const"]] if "const" in content else [])
+    if several:
+        return " or ".join(dict.fromkeys(type_of(one) for one in several if one.get("type") != "null"))
+    if words:
+        return " or ".join(f"`{json.dumps(word)}`" for word in words)
+    if "$ref" in content:
+        return "table"
+    within = content.get("items", content.get("additionalProperties", {}))
+    return TYPES[content["type"]].format(type_of(within) if within else "")
+
+
 def api() -> str:
-    """A section for each public module, with all its public names."""
-    options = "   :members:\n   :imported-members:\n   :inherited-members:\n   :no-index:\n"
-    sections = [f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n{options}```\n" for name in PUBLIC]
+    """A section for each public module, with all its public names, and one for the objects that they return."""
+    options = ":members:\n   :inherited-members:\n   :no-index:\n"
+    listed = ".. automodule:: {}\n   :imported-members:\n   " + options
+    modules = [f"## {name}\n\n```{{eval-rst}}\n{listed.format(name)}```\n" for name in PUBLIC]
+    classes = [f"```{{eval-rst}}\n.. autoclass:: {name}()\n   {options}```\n" for name in RETURNED]
     head = "# Python names\n\nAll public names ([what that means](../python.md#what-is-public-and-how-it-changes)).\n"
-    return "\n".join([head, *sections])
+    return "\n".join([head, *modules, "## Objects that these functions return\n", *classes])
 
 
 def commands() -> str:
@@ -101,7 +181,12 @@ def commands() -> str:
 
 def helped(*words: str) -> str:
     """What a command's `--help` prints, 100 characters wide."""
-    code = "import sys; from tallyveil.cli.main import main; sys.argv = ['tallyveil', *sys.argv[1:], '--help']; main()"
+    return printed(*words, "--help")
+
+
+def printed(*words: str) -> str:
+    """What a command prints."""
+    code = "import sys; from tallyveil.cli.main import main; sys.argv = ['tallyveil', *sys.argv[1:]]; main()"
     found = subprocess.run(
         [sys.executable, "-c", code, *words],
         capture_output=True,

@@ -30,6 +30,7 @@ class TallyveilError(Exception):
         super().__init__(message)
         if code is not None:
             self.code = code
+        self.add_note(f"More: tallyveil explain {self.code}")  # tracebacks and notebooks show it
 
 
 class ConfigError(TallyveilError):

@@ -2,12 +2,15 @@
 
 import re
 from difflib import get_close_matches
-from importlib import resources
 from typing import Annotated
 
 import typer
 
+from tallyveil.cli.docs import docs_folder
 from tallyveil.cli.terminal import say
+
+ERRORS = "errors.md"
+"""The page that has a section for every error."""
 
 
 def explain(
@@ -27,12 +30,12 @@ def explain(
             "[not-toml]'.",
             code="bad-flag",
         )
-    say(f"error [{code}]\n\n{found[code]}")
+    say(f"error [{code}]\n\n{found[code]}\n\nThis is section {code} of {docs_folder() / ERRORS}.")
 
 
 def explanations() -> dict[str, str]:
     """The explanation of every error, by its code."""
-    text = (resources.files("tallyveil.cli") / "errors.md").read_text(encoding="utf-8")
+    text = (docs_folder() / ERRORS).read_text(encoding="utf-8")
     sections = re.split(r"^### `([a-z0-9-]+)`\n", text, flags=re.MULTILINE)
     # An explanation ends at the next heading of any level.
     texts = (re.split(r"^#", section, maxsplit=1, flags=re.MULTILINE)[0] for section in sections[2::2])

@@ -11,7 +11,7 @@ from tallyveil.cli.arguments import Quiet, split_names
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.config.first_levels import FirstAttribute
+    from tallyveil.config.make_first import Asked
 
 EXAMPLE = ("persons.csv", "areas.csv", "codebook.csv", "README.txt")
 
@@ -135,57 +135,87 @@ def init(
     --levels-from-records says so. Of the records, only the names of the columns are looked at. On a terminal, the
     command asks for what is missing.
     """
+    from tallyveil.config.first_attributes import AttributesAsked, first_attributes
     from tallyveil.config.first_file import geolevels_of
-    from tallyveil.errors import ConfigError
+    from tallyveil.config.make_first import Asked, make_first
+    from tallyveil.execution.topdown.inputs import read_spine
 
     if example is not None:
         _write_example(example, quiet)
         return
-    if records is None:
-        raise ConfigError(
-            "name the table of records, or ask for made-up ones with --example DIR.", code="bad-flag"
-        )
-    if sum([codebook is not None, sample is not None, levels_from_records]) > 1:
-        raise ConfigError(
-            "--codebook, --sample and --levels-from-records exclude each other: the levels come from one place.",
-            code="bad-flag",
-        )
-    place = Path(
-        _asked(
-            None if geography is None else str(geography),
-            "--geography",
-            "Public table of all finest geounits",
-        )
+    table = _records(records)
+    _refuse_several_sources(codebook, sample, levels_from_records)
+    place = _asked(
+        None if geography is None else str(geography),
+        "--geography",
+        "Public table of all finest geounits",
     )
     code = _asked(geocode, "--geocode", "Column of the finest geocode")
     levels = geolevels_of(_asked(geolevels, "--geolevels", "Geolevels, such as Region=1,Town=3,Block"))
     budget = _budget(rho, epsilon)
-    given = _ranges(ranges or [], bands or [])
-    wanted = split_names(attributes) if attributes else None
-    found = _attributes(
-        records,
-        codebook,
-        sample,
-        from_records=levels_from_records,
-        wanted=wanted,
-        given=given,
-        besides=(code, count),
-        numbers=split_names(numbers) if numbers else [],
+    found = first_attributes(
+        AttributesAsked(
+            records=table,
+            codebook=codebook,
+            sample=sample,
+            from_records=levels_from_records,
+            wanted=split_names(attributes or ""),
+            numbers=split_names(numbers or ""),
+            ranges=_ranges(ranges or [], bands or []),
+            besides=(code, count),
+        )
     )
-    from tallyveil.config.make_first import Asked, make_first
-    from tallyveil.execution.topdown.inputs import read_spine
-
     asked = Asked(
-        records, place, code, count, levels, found, name or records.stem, unit, units, neighbours, budget, out
+        records=table,
+        geography=Path(place),
+        geocode=code,
+        count=count,
+        geolevels=levels,
+        attributes=found,
+        name=name or table.stem,
+        unit=unit,
+        units=units,
+        neighbours=neighbours,
+        budget=budget,
+        out=out,
     )
     make_first(asked, read_spine)
     if not quiet:
-        say(f"{out} is written. It measures {len(found)} attributes: {', '.join(one.name for one in found)}.")
-        if levels_from_records:
-            say(
-                "Its levels were taken from the records: which values occur there is public once the file is."
-            )
-        say(f"Next: tallyveil plan {out}")
+        _say_written(asked, levels_from_records)
+
+
+def _records(records: Path | None) -> Path:
+    """The table of records.
+
+    Raises:
+        ConfigError: it is not named.
+    """
+    from tallyveil.errors import ConfigError
+
+    if records is None:
+        raise ConfigError(
+            "name the table of records, or ask for made-up ones with --example DIR.", code="bad-flag"
+        )
+    return records
+
+
+def _refuse_several_sources(codebook: Path | None, sample: Path | None, from_records: bool) -> None:
+    from tallyveil.errors import ConfigError
+
+    if sum([codebook is not None, sample is not None, from_records]) > 1:
+        raise ConfigError(
+            "--codebook, --sample and --levels-from-records exclude each other: the levels come from one place.",
+            code="bad-flag",
+        )
+
+
+def _say_written(asked: "Asked", from_records: bool) -> None:
+    """Say what the file has, and what to do next."""
+    names = [one.name for one in asked.attributes]
+    say(f"{asked.out} is written. It measures {len(names)} attributes: {', '.join(names)}.")
+    if from_records:
+        say("Its levels were taken from the records: which values occur there is public once the file is.")
+    say(f"Next: tallyveil plan {asked.out}")
 
 
 def _asked(value: str | None, flag: str, question: str) -> str:
@@ -227,55 +257,6 @@ def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
                 )
             found[column] = value if flag == "--ranges" else ranges_of_bands(value)
     return found
-
-
-def _attributes(
-    records: Path,
-    codebook: Path | None,
-    sample: Path | None,
-    *,
-    from_records: bool,
-    wanted: list[str] | None,
-    given: dict[str, str],
-    besides: tuple[str | None, ...],
-    numbers: list[str],
-) -> "tuple[FirstAttribute, ...]":
-    """The attributes of the release, in the order in which their names are given."""
-    from tallyveil.config.first_levels import columns_besides, numbered, read_codebook, read_levels
-    from tallyveil.config.make_first import refuse_records
-    from tallyveil.errors import ConfigError
-
-    for flag, file in (("--codebook", codebook), ("--sample", sample)):
-        if file is not None:
-            refuse_records(file, records, flag)
-
-    if numbers and codebook is None:
-        raise ConfigError(
-            "--numbers names attributes of a codebook, which is not given. Give --codebook FILE, or the ranges of each "
-            "column of numbers with --ranges or --bands, which need no --numbers.",
-            code="bad-flag",
-        )
-    own = {one.name: one for one in numbered(given)}
-    if codebook is not None:
-        own = {one.name: one for one in read_codebook(codebook, numbers)} | own
-        names = wanted or list(own)
-    elif sample is not None or from_records:
-        if from_records and wanted is None:
-            raise ConfigError("--levels-from-records needs --attributes COLUMN,...", code="bad-flag")
-        path, what = (records, "records") if sample is None else (sample, "sample")
-        names = wanted or list(columns_besides(path, besides, what))
-        rest = [one for one in names if one not in own]
-        read = read_levels(path, rest, what, confidential=from_records)
-        own |= {one.name: one for one in read}
-    else:
-        names = wanted or list(own)
-    if lacking := [one for one in names if one not in own] or ([] if names else ["every attribute"]):
-        raise ConfigError(
-            f"nothing says which levels {', '.join(lacking)} has. Give --codebook FILE, --sample FILE, --ranges or "
-            "--bands. Levels are not guessed from confidential records.",
-            code="bad-flag",
-        )
-    return tuple(own[one] for one in names)
 
 
 def _write_example(folder: Path, quiet: bool) -> None:

@@ -18,6 +18,7 @@ import typer.main
 
 from tallyveil.cli.account import account
 from tallyveil.cli.demo import demo
+from tallyveil.cli.docs import docs
 from tallyveil.cli.estimate import estimate
 from tallyveil.cli.evaluate import evaluate
 from tallyveil.cli.explain import explain
@@ -65,6 +66,7 @@ for command in (
     synth,
     study,
     explain,
+    docs,
     warm_up,
 ):
     app.command()(command)

@@ -1,4 +1,4 @@
-"""`tallyveil measurements`: noisy measurements in the layouts of others. No records are opened."""
+"""`tallyveil measurements`: read and write noisy measurements in other layouts. No records are opened."""
 
 import json
 from pathlib import Path

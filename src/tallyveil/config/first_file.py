@@ -45,8 +45,17 @@ class FirstFile:
     tables: tuple[str, ...]
 
     @property
+    def is_gaussian(self) -> bool:
+        """Whether the noise is discrete Gaussian, whose budget is rho."""
+        return self.budget[0] == "rho"
+
+    @property
     def queries(self) -> dict[str, Fraction]:
-        """The share of each query: a fifth for the total, two fifths for single attributes, two for all together."""
+        """The share of each query, as a part of its geolevel's share.
+
+        With several attributes: a fifth for the total, two fifths for the attributes together, each alone, and two
+        fifths for all cells. With one attribute: a third for the total, and two thirds for its levels.
+        """
         names = [one.name for one in self.attributes]
         if len(names) == 1:
             return {"total": Fraction(1, 3), "detailed": Fraction(2, 3)}
@@ -86,11 +95,7 @@ def release_text(first: FirstFile) -> str:
 def _tables(first: FirstFile) -> Iterator[str]:
     yield "# Made by `tallyveil init`. `tallyveil plan` shows what it costs and how exact it will be."
     yield toml_table("release", {"name": first.name})
-    records: dict[str, object] = {"path": first.records, "geocode": first.geocode}
-    records |= {} if first.count is None else {"count": first.count}
-    numbers = [one.name for one in first.attributes if one.is_number]
-    records |= {"numbers": numbers} if numbers else {}
-    yield "# Confidential.\n" + toml_table("records", records)
+    yield "# Confidential.\n" + toml_table("records", _records(first))
     yield "# Public: every geounit of the finest geolevel, also the empty ones.\n" + toml_table(
         "geography", _geography(first)
     )
@@ -100,9 +105,16 @@ def _tables(first: FirstFile) -> Iterator[str]:
         yield "\n".join(
             ["[[schema.attributes]]", *toml_lines({"name": one.name, "levels": list(one.levels)})]
         )
+    yield from _budget(first)
+    outputs: dict[str, object] = {"tables": list(first.tables)}
+    outputs |= {"intervals": "0.95"} if first.is_gaussian else {}
+    yield toml_table("outputs", outputs)
+
+
+def _budget(first: FirstFile) -> Iterator[str]:
+    """The tables of the budget, and of its division."""
     unit, value = first.budget
-    gaussian = unit == "rho"
-    mechanism = "discrete_gaussian" if gaussian else "discrete_laplace"
+    mechanism = "discrete_gaussian" if first.is_gaussian else "discrete_laplace"
     yield (
         "# What may be spent, and what two populations may differ in. Policy decides both.\n"
         + toml_table("privacy", {"neighbours": first.neighbours, "mechanism": mechanism, unit: str(value)})
@@ -115,9 +127,13 @@ def _tables(first: FirstFile) -> Iterator[str]:
     yield toml_table("strategy.geolevels", {name: str(share) for name, _ in first.geolevels})
     queries = {name: str(own) for name, own in first.queries.items()}
     yield f"[strategy.queries.{toml_key('*')}]\n" + "\n".join(toml_lines(queries))
-    outputs: dict[str, object] = {"tables": list(first.tables)}
-    outputs |= {"intervals": "0.95"} if gaussian else {}
-    yield toml_table("outputs", outputs)
+
+
+def _records(first: FirstFile) -> dict[str, object]:
+    table: dict[str, object] = {"path": first.records, "geocode": first.geocode}
+    table |= {} if first.count is None else {"count": first.count}
+    numbers = [one.name for one in first.attributes if one.is_number]
+    return table | ({"numbers": numbers} if numbers else {})
 
 
 def _geography(first: FirstFile) -> dict[str, object]:
@@ -130,7 +146,7 @@ def _geography(first: FirstFile) -> dict[str, object]:
 
 
 def tables_of(attributes: Sequence[FirstAttribute]) -> tuple[str, ...]:
-    """The total and each attribute, and all of them together where these are few cells."""
+    """Queries to publish: the total, each attribute, and if there are at most 1,000 cells also all cells."""
     cells = 1
     for one in attributes:
         cells *= len(one.levels)
@@ -139,7 +155,7 @@ def tables_of(attributes: Sequence[FirstAttribute]) -> tuple[str, ...]:
 
 
 def relative_to(path: Path, folder: Path) -> str:
-    """A path as a file in that folder names it."""
+    """A path as a file in that folder names it: relative if it lies in the folder, else absolute."""
     try:
         return path.resolve().relative_to(folder.resolve()).as_posix()
     except ValueError:

@@ -77,16 +77,18 @@ class GeographyTable(Table):
 class AttributeTable(Table):
     """[[schema.attributes]]: an attribute and its levels."""
 
-    name: PlainName
-    levels: list[Name] = Field(min_length=1)
+    name: PlainName = Field(description="Name of the attribute, and of its column in the published tables.")
+    levels: list[Name] = Field(min_length=1, description="Names of the levels, in order.")
 
 
 class RecodeTable(Table):
     """[[schema.recodes]]: a grouping of an attribute's levels."""
 
-    name: PlainName
-    attribute: Name
-    groups: dict[Name, list[Name]] = Field(min_length=1)
+    name: PlainName = Field(description="Name of the recode, used in queries.")
+    attribute: Name = Field(description="The attribute whose levels are grouped.")
+    groups: dict[Name, list[Name]] = Field(
+        min_length=1, description="Levels of each group, by its label. Levels may be left out."
+    )
     overlapping: bool = Field(
         default=False,
         description="Whether a level may be in several groups. A record then counts in several answers, and a "
@@ -97,22 +99,29 @@ class RecodeTable(Table):
 class StructuralZeroTable(Table):
     """[[schema.structural_zeros]]: cells in which no record can be."""
 
-    name: PlainName
-    cells: dict[Name, list[Name]] = Field(min_length=1)
+    name: PlainName = Field(description="Name in messages and manifests.")
+    cells: dict[Name, list[Name]] = Field(
+        min_length=1,
+        description="Levels of some attributes. No record can have one of these levels in each of them.",
+    )
 
 
 class SchemaTable(Table):
     """[schema]: a preset, or attributes of your own."""
 
     preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
-    name: PlainName | None = None
+    name: PlainName | None = Field(default=None, description="Name of a schema of your own.")
     unit: Name | None = Field(
         default=None, description='What one record is, in the singular. Default: "person".'
     )
     units: Name | None = Field(default=None, description='Plural of unit. Default: unit followed by "s".')
-    attributes: list[AttributeTable] = Field(default_factory=list)
-    recodes: list[RecodeTable] = Field(default_factory=list)
-    structural_zeros: list[StructuralZeroTable] = Field(default_factory=list)
+    attributes: list[AttributeTable] = Field(
+        default_factory=list, description="The attributes of a record, in order."
+    )
+    recodes: list[RecodeTable] = Field(default_factory=list, description="Groupings of levels, for queries.")
+    structural_zeros: list[StructuralZeroTable] = Field(
+        default_factory=list, description="Cells in which no record can be."
+    )
 
     @model_validator(mode="after")
     def _preset_or_own(self) -> Self:
@@ -135,7 +144,7 @@ class PrivacyTable(Table):
     neighbours: Literal["bounded", "unbounded"] = Field(
         description="bounded: one record changes its value; unbounded: one record is added or removed."
     )
-    mechanism: Literal["discrete_gaussian", "discrete_laplace"]
+    mechanism: Literal["discrete_gaussian", "discrete_laplace"] = Field(description="Law of the noise.")
     rho: Exact | None = Field(default=None, description="Declared budget of the discrete Gaussian (zCDP).")
     epsilon: Exact | None = Field(
         default=None,
@@ -204,11 +213,17 @@ class StrategyTable(Table):
 class EstimationTable(Table):
     """[estimation]: ordered passes and rounding stages. The keys are geolevels, or "*" for all other geolevels."""
 
-    passes: dict[str, list[list[Name]]] = Field(default_factory=dict)
+    passes: dict[str, list[list[Name]]] = Field(
+        default_factory=dict,
+        description="Queries of each least-squares pass of a geolevel. Later passes keep the answers of earlier ones.",
+    )
     slack: Exact | None = Field(
         default=None, description="Records by which later passes may move an earlier answer."
     )
-    rounding: dict[str, Annotated[list[list[Name]], Field(min_length=1)]] = Field(default_factory=dict)
+    rounding: dict[str, Annotated[list[list[Name]], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Queries of each rounding stage of a geolevel. Later stages keep the answers of earlier ones.",
+    )
     rounding_target: RoundingTarget | None = Field(
         default=None,
         description="The values that rounding approximates: the estimates (fraction), or the estimates rounded to "
@@ -238,16 +253,18 @@ class EstimationFile(Table):
 class InvariantTable(Table):
     """[[invariants]]: a query whose true answers are published exactly."""
 
-    query: Name
-    geolevels: list[Name] = Field(min_length=1)
+    query: Name = Field(description="The query.")
+    geolevels: list[Name] = Field(
+        min_length=1, description="Geolevels of the geography at which it is exact."
+    )
 
 
 class BoundsTable(Table):
     """[[bounds]]: public lower and upper bounds on the answers of a query, read from a table."""
 
-    name: PlainName
-    query: Name
-    geolevel: Name
+    name: PlainName = Field(description="Name in messages and manifests.")
+    query: Name = Field(description="The query whose answers are bounded.")
+    geolevel: Name = Field(description="Geolevel of the geocodes in the table.")
     path: Name = Field(
         description="Table with the columns geocode, one for each factor of the query, lower, and upper (null: none)."
     )
@@ -257,9 +274,11 @@ class BoundsTable(Table):
 class SubspaceTable(Table):
     """[[subspace]]: a query whose counts get noise that keeps the invariants exact. Estimation keeps these counts."""
 
-    query: Name
-    geolevel: Name
-    mechanism: Literal["integer-subspace"] = "integer-subspace"
+    query: Name = Field(description="The query. Each record counts in at most one of its answers.")
+    geolevel: Name = Field(description="Geolevel at which the counts are drawn.")
+    mechanism: Literal["integer-subspace"] = Field(
+        default="integer-subspace", description="The mechanism; there is only one."
+    )
     rho: Exact | None = Field(default=None, description="Cost of lattice Gaussian noise.")
     epsilon: Exact | None = Field(default=None, description="Cost of l1 generalised Laplace noise.")
 
@@ -267,7 +286,10 @@ class SubspaceTable(Table):
 class OutputsTable(Table):
     """[outputs]: what the release publishes."""
 
-    tables: list[Name] = Field(default_factory=lambda: ["total", "detailed"])
+    tables: list[Name] = Field(
+        default_factory=lambda: ["total", "detailed"],
+        description='Queries to publish for every geounit. Default: "total" and "detailed".',
+    )
     entities: list[Name] = Field(
         default_factory=list,
         description="Families of [spine]. The tables are also published for the entities of these families.",
@@ -275,7 +297,7 @@ class OutputsTable(Table):
     measurements: Literal["full", "support", "none"] = Field(
         default="full",
         description="Noisy answers to write. full: all. support: only those on the support of the parent's published "
-        "counts, which are the ones the estimate used. none: no noisy answer.",
+        "counts. none: no noisy answer.",
     )
     microdata: bool = Field(default=True, description="Write microdata: one row for each published record.")
     intervals: Exact | None = Field(

@@ -25,7 +25,7 @@ class FanOutTable(Table):
 class BranchTable(Table):
     """[[spine.steps]] kind = "branch": cut geounits by an area, such as all tribal areas, into inside and outside."""
 
-    kind: Literal["branch"]
+    kind: Literal["branch"] = Field(description="Kind of the step.")
     family: Name = Field(description="Family of the entities that together form the area.")
     geolevel: Name = Field(description="First geolevel to be cut.")
     name: PlainName = Field(description="Name of the branch, written into geocodes.")
@@ -42,7 +42,7 @@ class BranchTable(Table):
 class CutByEntitiesTable(Table):
     """[[spine.steps]] kind = "cut_by_entities": cut geounits by entities, as for tract subsets."""
 
-    kind: Literal["cut_by_entities"]
+    kind: Literal["cut_by_entities"] = Field(description="Kind of the step.")
     families: list[Name] = Field(min_length=1, description="Families whose entities cut the geounits.")
     geolevel: Name = Field(description="First geolevel to be cut.")
     name: PlainName = Field(description="Name of the geolevel of the parts.")
@@ -55,8 +55,8 @@ class CutByEntitiesTable(Table):
 class GroupByMembershipTable(FanOutTable):
     """[[spine.steps]] kind = "group_by_membership": group siblings in the same entities (optimised block groups)."""
 
-    kind: Literal["group_by_membership"]
-    families: list[Name] = Field(min_length=1)
+    kind: Literal["group_by_membership"] = Field(description="Kind of the step.")
+    families: list[Name] = Field(min_length=1, description="Families whose entities the groups follow.")
     geolevel: PlainName = Field(
         description="Geolevel of the groups: the one above the children, or a new one."
     )
@@ -66,8 +66,8 @@ class GroupByMembershipTable(FanOutTable):
 class GroupByDistanceTable(FanOutTable):
     """[[spine.steps]] kind = "group_by_distance": group siblings without raising entity distances (tract groups)."""
 
-    kind: Literal["group_by_distance"]
-    families: list[Name] = Field(min_length=1)
+    kind: Literal["group_by_distance"] = Field(description="Kind of the step.")
+    families: list[Name] = Field(min_length=1, description="Families whose entities the groups follow.")
     geolevel: PlainName = Field(
         description="Geolevel of the groups: the one above the children, or a new one."
     )

@@ -91,7 +91,7 @@ class WithMeasurements(Opened):
         Returns:
             `geocode`; one column for each attribute in the query, with the labels of its groups; `value`, the noisy
             count; `variance` of its noise, in squared counts. A geounit without a share of the budget has no rows. With
-            `measurements = "support"`, only answers that the estimate used have rows.
+            `measurements = "support"`, only answers on the support of the parent's published counts have rows.
         Raises:
             ConfigError: the query was not measured at this geolevel.
             StoreError: the folder keeps no measurements, or they are damaged.

@@ -80,11 +80,15 @@ class Plan:
         return frame.insert_column(2, sizes)
 
     def resources(self, blocks: int, people: int | None = None) -> "Resources":
-        """The memory, disk and time that a run will need.
+        """The memory, disk and time that a run will need, predicted from sizes alone.
 
         Args:
             blocks: Number of finest geounits.
             people: Number of records; None for 40 in each finest geounit.
+        Returns:
+            `memory` and `disk` in bytes; `seconds` by stage, on two cores; `total_seconds`.
+        Raises:
+            ConfigError: there is no finest geounit, or the number of records is negative.
         """
         from tallyveil.plans.resources import predict, sizes_of_blocks
 

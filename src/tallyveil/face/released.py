@@ -132,6 +132,10 @@ class Release(WithMeasurements):
 
         Args:
             geocodes: Geocodes of the finest geounits, each once.
+        Returns:
+            The area. Its geocodes are looked up when it is estimated.
+        Raises:
+            GeographyError: there are no geocodes, or they are not text.
         """
         return Area(self, geocodes_given(geocodes))
 
@@ -190,6 +194,8 @@ class Release(WithMeasurements):
         Args:
             first, second: Areas, or geocodes of their finest geounits.
             queries, level, simultaneous, with_bounds, workers: As for `Area.estimate`.
+        Returns:
+            The differences; `to_frame()` makes a table of them.
         Raises:
             GeographyError: a geocode is unknown or given twice.
             ConfigError: as `Area.estimate`.

@@ -135,7 +135,9 @@ def strategy_of_plan(
 
     Args:
         plan: Content of the file.
-        queries: Queries of each geolevel in order; by default in the order in which the passes name them.
+        queries: Queries of each geolevel in order; None for the order in which the passes name them.
+    Raises:
+        BudgetError, ConfigError, SchemaError: the file does not describe a strategy.
     """
     shares: dict[str, dict[str, str]] = plan["query_shares"]
     ordered = queries or {

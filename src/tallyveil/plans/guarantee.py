@@ -52,6 +52,8 @@ def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> d
         delta (for pure differential privacy at delta 0, the cost); `classical_epsilon`, which follows from the cost
         alone, by the best known proof; with Gaussian noise `textbook_epsilon`, which published tables have for the
         same cost; both sides of the exact epsilon; the invariants; and one sentence.
+    Raises:
+        BudgetError, SolverError: the event cannot be accounted for.
     Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
     """
     strategy = terms.strategy

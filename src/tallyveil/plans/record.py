@@ -19,44 +19,61 @@ CONFIDENCE: Final = Fraction(95, 100)
 def plan_record(
     loaded: ReleasePlan, resources: Resources | None = None, allocation: Allocation | None = None
 ) -> dict[str, Any]:
-    """Cost and expected errors of a plan as plain data, and the resources of a run if they are predicted.
+    """Cost and expected errors of a plan as plain data, as `tallyveil plan --json` prints them.
 
     Beside the expected error of every query stand the privacy parameters of its noise alone, before composition.
+
+    Args:
+        loaded: The plan.
+        resources: Predicted resources of a run; None to leave them out.
+        allocation: Share of the budget of each geounit, if the geography was read; None for the plan's own shares.
+    Raises:
+        BudgetError, SolverError: no exact epsilon can be given.
     """
-    alone = query_parameters(loaded.strategy)
     record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
         "privacy": guarantee_of(loaded.terms, allocation),
         "confidence": str(CONFIDENCE),
-        "expected": [
-            {
-                "geolevel": item.geolevel,
-                "query": item.query,
-                "answers": loaded.query(item.query).size,
-                "share": str(item.share),
-                "parameter": str(item.parameter),
-                "variance": item.variance,
-                "standard_deviation": item.standard_deviation,
-                "margin": item.margin,
-                **alone[item.geolevel, item.query].to_mapping(),
-            }
-            for item in expected_errors(loaded.strategy, CONFIDENCE)
-        ],
+        "expected": _expected(loaded),
         "values": {level: item.values for level, item in loaded.estimation},
         "values_in_words": values_in_words(loaded.estimation, drawn=bool(loaded.subspace)),
         **advice_record(loaded),
     }
     if resources is not None:
-        record["resources"] = {
-            "records": resources.sizes.people,
-            "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
-            "memory_bytes": resources.memory,
-            "disk_bytes": resources.disk,
-            "seconds": round(resources.total_seconds, 1),
-            "stages": {stage: round(seconds, 1) for stage, seconds in resources.seconds},
-        }
+        record["resources"] = _needed(loaded, resources)
     return record
+
+
+def _expected(loaded: ReleasePlan) -> list[dict[str, Any]]:
+    """The noise of every query at every geolevel, and the privacy parameters of this noise alone."""
+    alone = query_parameters(loaded.strategy)
+    return [
+        {
+            "geolevel": item.geolevel,
+            "query": item.query,
+            "answers": loaded.query(item.query).size,
+            "share": str(item.share),
+            "parameter": str(item.parameter),
+            "variance": item.variance,
+            "standard_deviation": item.standard_deviation,
+            "margin": item.margin,
+            **alone[item.geolevel, item.query].to_mapping(),
+        }
+        for item in expected_errors(loaded.strategy, CONFIDENCE)
+    ]
+
+
+def _needed(loaded: ReleasePlan, resources: Resources) -> dict[str, Any]:
+    """Predicted memory and disk in bytes, and seconds."""
+    return {
+        "records": resources.sizes.people,
+        "geounits": dict(zip(loaded.geolevels, resources.sizes.geounits, strict=True)),
+        "memory_bytes": resources.memory,
+        "disk_bytes": resources.disk,
+        "seconds": round(resources.total_seconds, 1),
+        "stages": {stage: round(seconds, 1) for stage, seconds in resources.seconds},
+    }
 
 
 def advice_record(loaded: ReleasePlan) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def export_measurements(
 
 
 def _tags(measured: Measured) -> dict[str, str]:
-    """Metadata of every file: whose measurements they are."""
+    """Metadata of every file: the run that drew the noise, and whether its key was secret."""
     manifest = measured.manifest
     protected = "true" if manifest.protected else "false: made with an insecure test key, protects nobody"
     return {"measured_by": manifest.spender, "protected": protected}

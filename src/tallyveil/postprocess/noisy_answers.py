@@ -35,8 +35,9 @@ def noisy_answers(root: Path, manifest: Manifest, geolevel: str, query: str) -> 
         geolevel: A measured geolevel.
         query: A query that was measured there.
     Returns:
-        `geocode`, a column for each attribute that the query names, `value` and `variance`. A geounit without a share
-        of the budget has no rows. If only answers on the support were kept, the others have no rows.
+        `geocode`, a column for each attribute that the query names, `value` (a count, int64) and `variance` (squared
+        counts). A geounit without a share of the budget has no rows. If only answers on the support were kept, the
+        others have no rows.
     Raises:
         ConfigError: the query was not measured at this geolevel.
         StoreError: the folder keeps no noisy answers, or they are damaged.

@@ -43,14 +43,14 @@ STATEMENT: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedMeasurements:
-    """Measurements of others, opened and checked, but for their noisy answers.
+    """Measurements that others published, opened and checked. The noisy answers themselves are not read yet.
 
     Attributes:
         files: The files.
         source: Their spine.
         settings: What they were made with.
         plan: The plan that they follow.
-        hierarchies: The spine that was measured and the areas off the spine.
+        hierarchies: The spine that was measured, and the areas that are not on it.
         constraints: Invariants, then public bounds, as the plan lists them.
         imported: What the manifest says of the import.
         inputs: Every other file that was read.
@@ -125,7 +125,7 @@ def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
 
 
 def _plan_on(product: ReleasePlan, hierarchies: Hierarchies) -> ReleasePlan:
-    """The plan of a product on the spine of its files: no step is known that made the spine."""
+    """The plan of a product on the spine of its files. The steps that made this spine are not known."""
     families = tuple(family.name for family in hierarchies.families)
     if not (hierarchies.replaced or families or hierarchies.shares is not None):
         return product

@@ -1,8 +1,8 @@
 """Values of geounits above the finest geolevel that use everything measured below them: `[estimation] values = "tree"`.
 
-A family's children are fitted to values of the measured queries. These are the children's own noisy answers, or the
-answers of their best linear unbiased estimates from all that is measured in or below each of them
-(`tallyveil.intervals.upward`). Everything else about a family stays as it is.
+A family's children are fitted to values of the measured queries. With `values = "own"`, the values are the children's
+own noisy answers. With "tree", they are the answers of each child's best linear unbiased estimate from all that is
+measured in or below it (`tallyveil.intervals.upward`). Everything else about a family stays as it is.
 
 Each estimated cell is rounded to a multiple of 2^-16 persons. The answers are sums of these multiples, so they are
 exact, and the values do not depend on what else is asked for. A sweep that goes query by query estimates answers and
@@ -65,6 +65,8 @@ class TreeSweep:
             source: The noisy answers.
             observer: Is told how many geounits above the finest are done.
             workers: Number of threads. The values do not depend on it.
+        Returns:
+            The estimates of all geounits above the finest geolevel.
         """
         values = TreeValues(self.sweep, self.name)
 
@@ -154,7 +156,7 @@ class TreeValues:
         self._first[level].clear()
 
     def units(self, level: int, start: int, stop: int) -> Integers:
-        """Estimates of geounits start..stop in multiples of 1 / GRID persons."""
+        """Estimates of geounits start to stop - 1 in multiples of 1 / GRID persons; a row for each geounit."""
         firsts = np.array(self._first[level])
         begin = int(np.searchsorted(firsts, start, side="right")) - 1
         end = int(np.searchsorted(firsts, stop, side="left"))
@@ -162,14 +164,14 @@ class TreeValues:
         return pieces[start - int(firsts[begin]) : stop - int(firsts[begin])]
 
     def answers(self, geolevel: str, group: QueryGroup, start: int, stop: int, answers: Integers) -> Floats:
-        """Listed answers of geounits start..stop in persons; shape (stop - start, answers)."""
+        """Listed answers of geounits start to stop - 1 in persons; shape (stop - start, len(answers))."""
         level, run = self._spine.level_index(geolevel), np.array([0, stop - start], np.int64)
         begin = np.array([0, len(answers)], np.int64)
         values = self._answers(level, group, answers, begin, run, self.units(level, start, stop))
         return values.reshape(stop - start, len(answers))
 
     def families(self, wanted: FamilyAnswers) -> Floats:
-        """The answers that families need, in persons, in the layout of `wanted`."""
+        """The answers that families need, in persons: a flat array in the layout of `wanted`."""
         level, child_begin = self._spine.level_index(wanted.geolevel), wanted.child_begin
         units = self.units(level, int(child_begin[0]), int(child_begin[-1]))
         runs = child_begin - child_begin[0]

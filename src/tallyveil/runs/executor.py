@@ -1,8 +1,8 @@
-"""Where numbered chunks of work are done: on threads today, on whatever else follows the protocol.
+"""Executors do numbered chunks of work: `Threads`, or any other class that implements the protocol `Executor`.
 
-Every chunk has a number, its address. An executor may begin and complete chunks in any order and on any machine,
-because noise is addressed and no chunk sees another. `gathered` puts the results in the order of their addresses, so
-that nothing that follows depends on the executor.
+An executor may begin and complete chunks in any order and on any machine, because noise is addressed and no chunk
+depends on another. `gathered` puts the results in the order of the numbers, so that nothing that follows depends on
+the executor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ class Threads:
     """Threads of this process.
 
     Attributes:
-        workers: Most of them.
+        workers: Largest number of threads.
     """
 
     workers: int = 1
@@ -60,7 +60,7 @@ def gathered(
     numbers: Sequence[int],
     done: Callable[[int], None] = lambda number: None,
 ) -> list[Result]:
-    """The results of all chunks in the order of their addresses, whatever the order of completion.
+    """The results of all chunks in the order of their numbers, whatever the order of completion.
 
     Args:
         executor: Does the chunks.

@@ -1,4 +1,4 @@
-"""Progress as events: the level loop tells, the command line shows."""
+"""Progress of a run: the run tells an observer how far it has come, and the command line shows it."""
 
 from typing import Protocol, runtime_checkable
 

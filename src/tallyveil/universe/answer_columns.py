@@ -16,8 +16,14 @@ LABELS_SHOWN = 12
 def label_columns(group: QueryGroup, answers: Integers) -> list[pl.Series]:
     """What each answer counts: a column for each attribute of the schema, with the label of the answer's group.
 
-    It is null if the query sums the attribute out. The columns are text, not dictionaries: files with other labels,
+    A column is null if the query sums the attribute out. The columns are text, not categories: files with other labels,
     also of other releases, then have the same types.
+
+    Args:
+        group: The query.
+        answers: Numbers of answers, 0 to `group.size` - 1.
+    Returns:
+        For each attribute a column of text, as long as `answers`.
     """
     places = np.unravel_index(answers, group.shape)
     return [_labels(factor, place) for factor, place in zip(group.factors, places, strict=True)]
@@ -30,7 +36,7 @@ def _labels(factor: Factor, groups: Integers) -> pl.Series:
 
 
 def answer_expression(group: QueryGroup) -> pl.Expr:
-    """The answer that the columns of `label_columns` name; null where they name none."""
+    """The number of the answer that the columns of `label_columns` name; null where they name none."""
     answer = pl.lit(0, dtype=pl.Int64)
     for factor in group.factors:
         summed_out = pl.when(pl.col(factor.attribute).is_null()).then(pl.lit(0, dtype=pl.Int64))
@@ -40,7 +46,7 @@ def answer_expression(group: QueryGroup) -> pl.Expr:
 
 
 def code_expression(name: str, words: Sequence[str]) -> pl.Expr:
-    """The code of each word of a column; null where a word is none of them."""
+    """The position of each text of a column in a list of words; null where it is none of them."""
     return pl.col(name).cast(pl.String).cast(pl.Enum(list(words)), strict=False).to_physical().cast(pl.Int64)
 
 

@@ -20,7 +20,7 @@ class Range:
     Attributes:
         low: Smallest number in it.
         high: Largest number in it; None if it has no upper end.
-        level: Code of the level.
+        level: Position of the level in the attribute's list of levels.
     """
 
     low: int
@@ -57,8 +57,8 @@ def bins_of(ranges: Sequence[Range]) -> tuple[list[int], list[int | None]]:
     Args:
         ranges: As `ranges_of` gives them.
     Returns:
-        Numbers at which a new bin begins, in ascending order; and one level more than these, from the bin of all
-        smaller numbers on. A bin in no range has None.
+        Numbers at which a new bin begins, in ascending order; and the level of each bin. There is one level more than
+        there are beginnings, because the first bin has all smaller numbers. A bin in no range has None.
     """
     begins: list[int] = []
     levels: list[int | None] = [None]

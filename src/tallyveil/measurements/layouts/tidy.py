@@ -2,10 +2,10 @@
 
     measurements/geolevel=<geolevel>/query=<query>/part-*.parquet   geocode, one column an attribute, value, variance
 
-The column of an attribute holds the level, or the group of levels, that the answer counts; null where the query sums
-the attribute out. The columns of all files have the same names and types, so that all of them can be read as one table,
-which the names of the folders give the columns `geolevel` and `query`. Nothing else lies in `measurements/`, because
-Arrow and pandas read every file of a folder.
+The column of an attribute holds the level, or the group of levels, that the answer counts. It is null where the query
+sums the attribute out. The columns of all files have the same names and types, so that all files can be read as one
+table. Readers add the columns `geolevel` and `query` from the names of the folders. Nothing else lies in
+`measurements/`, because Arrow and pandas read every file of a folder.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,8 @@ def tidy_rows(group: QueryGroup, frame: pl.DataFrame) -> pl.DataFrame:
         frame: A part of its measurements: for each geounit `geocode`, the list `values` and `variance`; where not all
             answers were kept, also the list `answers` with their numbers.
     Returns:
-        `geocode`, a column for each attribute of the schema, `value` and `variance`.
+        `geocode`, a column of text for each attribute of the schema, `value` (a count, int64) and `variance` (squared
+        counts).
     """
     lengths = frame["values"].list.len().to_numpy()
     geounits: Integers = np.repeat(np.arange(frame.height, dtype=np.int64), lengths)
