@@ -35,7 +35,6 @@ from tallyveil.intervals.interval import (
 )
 from tallyveil.postprocess.interval_areas import family_counts
 from tallyveil.postprocess.interval_model import FinishedRelease, open_release, release_model
-from tallyveil.postprocess.level import usable_cores
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.histograms import histogram_path, read_histogram
 from tallyveil.release.intervals import (
@@ -45,6 +44,7 @@ from tallyveil.release.intervals import (
     read_interval_answers,
 )
 from tallyveil.storage.json_files import read_shaped
+from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
 
 _NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
