@@ -11,6 +11,7 @@ from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.face.areas import Area, Count, area_given, counts_given
 from tallyveil.face.given import Geocodes, geocodes_given, name_given, number_given, workers_given
 from tallyveil.face.opened import WithMeasurements
+from tallyveil.release.finished import MANIFEST
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
@@ -21,10 +22,11 @@ from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
+from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
+    from tallyveil.geography.areas import Hierarchies
     from tallyveil.postprocess.district import District
-    from tallyveil.postprocess.interval_model import FinishedRelease
     from tallyveil.postprocess.quantities import Quantities
     from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
@@ -41,10 +43,10 @@ class Release(WithMeasurements):
     @property
     def areas(self) -> tuple[str, ...]:
         """What there are tables of: geolevels, and families of entities."""
-        hierarchies = self._release.hierarchies
+        hierarchies = self._hierarchies
         known = (hierarchies.spine.geolevels[level] for level in hierarchies.known_levels)
         replaced = (family.name for family in hierarchies.replaced)
-        return (*known, *replaced, *self._release.plan.get("entities", []))
+        return (*known, *replaced, *self.manifest.body["plan"].get("entities", []))
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ class Release(WithMeasurements):
         for part in parts:
             require_unchanged(self.path, self.manifest, part)
         frame = collect(scan_parquet(*parts), parts[0], "table")
-        return frame.drop(summed_out(self._release.schema.query(query)))
+        return frame.drop(summed_out(self._schema.query(query)))
 
     def interval(self, query: str, area: str) -> pl.DataFrame:
         """Unbiased estimates and intervals of a geounit or an entity.
@@ -99,7 +101,7 @@ class Release(WithMeasurements):
             raise GeographyError(f"an area is {area!r}, wanted a geocode as text, such as '44007'.")
         query = name_given(query, "query")
         self._read_again()
-        unnamed = summed_out(self._release.schema.query(query))
+        unnamed = summed_out(self._schema.query(query))
         frames = []
         for parts in self._interval_parts(query):
             name = parquet_metadata(parts[0])["tallyveil.geolevel"]
@@ -125,7 +127,7 @@ class Release(WithMeasurements):
         """
         from tallyveil.postprocess.named_areas import finest_geocodes
 
-        return Area(self, finest_geocodes(self._release, code, geolevel))
+        return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
 
     def district(self, geocodes: Geocodes) -> Area:
         """Any set of finest geounits, whose counts can be estimated.
@@ -167,7 +169,7 @@ class Release(WithMeasurements):
         self._read_again()
         chosen = []
         for name, count in counts_given(counts).items():
-            group = self._release.schema.query(count.query)
+            group = self._schema.query(count.query)
             geocodes = area_given(count.area, self).geocodes
             chosen.append(ChosenCount(name, geocodes, group, answer_of(group, count.labels)))
         return quantities_of(
@@ -264,10 +266,16 @@ class Release(WithMeasurements):
         self.manifest = found
 
     @cached_property
-    def _release(self) -> "FinishedRelease":
-        from tallyveil.postprocess.interval_model import open_release
+    def _schema(self) -> Schema:
+        from tallyveil.plans.stated import stated_plan
 
-        return open_release(self.path)
+        return stated_plan(self.path / MANIFEST, self.manifest.body["plan"]).estimating.schema
+
+    @cached_property
+    def _hierarchies(self) -> "Hierarchies":
+        from tallyveil.release.geography import read_hierarchies
+
+        return read_hierarchies(self.path)
 
     def _interval_parts(self, query: str) -> list[list[Path]]:
         """The files of a query's intervals, by geolevel or family."""

@@ -33,7 +33,7 @@ from tallyveil.postprocess.area_counts import (
     written_estimates,
 )
 from tallyveil.postprocess.interval_model import open_release
-from tallyveil.postprocess.level import usable_cores
+from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
 
 

@@ -40,7 +40,7 @@ def chosen(root, asked):
     found = []
     for name, (area, query, labels) in asked.items():
         group = release.schema.query(query)
-        codes = finest_geocodes(release, area, None) if isinstance(area, str) else area
+        codes = finest_geocodes(release.hierarchies, area, None) if isinstance(area, str) else area
         found.append(ChosenCount(name, codes, group, answer_of(group, labels)))
     return found
 
@@ -117,7 +117,7 @@ def test_the_covariance_matrix_is_that_of_dense_least_squares(root, asked, count
 def test_one_count_is_that_of_its_district(root, asked, counts):
     for name, (area, query, labels) in asked.items():
         found = counts.sum(name)
-        codes = finest_geocodes(open_release(root), area, None) if isinstance(area, str) else area
+        codes = finest_geocodes(open_release(root).hierarchies, area, None) if isinstance(area, str) else area
         group = open_release(root).schema.query(query)
         line = district_answers(root, codes, tables=[query], workers=1).answers[answer_of(group, labels)]
         assert found.published == line.published
@@ -275,12 +275,16 @@ def test_labels_and_areas_that_do_not_exist(root):
         with pytest.raises(SchemaError):
             answer_of(release.schema.query(query), labels)
     with pytest.raises(GeographyError, match="has the code 'X'"):
-        finest_geocodes(release, "X", None)
+        finest_geocodes(release.hierarchies, "X", None)
     with pytest.raises(GeographyError, match="in 'Region'"):
-        finest_geocodes(release, "P01", "Region")
+        finest_geocodes(release.hierarchies, "P01", "Region")
     with pytest.raises(GeographyError, match="as text"):
-        finest_geocodes(release, 5, None)
-    assert len(finest_geocodes(release, "P01", "Town")) == len(finest_geocodes(release, "P01", None)) > 1
+        finest_geocodes(release.hierarchies, 5, None)
+    assert (
+        len(finest_geocodes(release.hierarchies, "P01", "Town"))
+        == len(finest_geocodes(release, "P01", None))
+        > 1
+    )
 
 
 def test_answers_are_found_by_their_labels(root):
