@@ -25,6 +25,8 @@ _ROUNDING: Final = 1e-12
 _NOTHING: Final = Fraction(9995, 10000)
 """From this share on, the text says that the bound promises next to nothing."""
 
+NO_SECRET: Final = "This would hold if the key of the noise were secret, which it is not. "
+
 
 def composed_guess(entries: Sequence[LedgerEntry], declaration: Declaration) -> Fraction:
     """Upper bound of the share of right guesses, from the exact composition of everything that a ledger spends."""

@@ -9,7 +9,7 @@ import polars as pl
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.evaluation.safetab_errors import SIZES
 from tallyveil.release.finished import LEDGER
-from tallyveil.report.best_guess import composed_guess, guess_text, guess_words
+from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_text, guess_words
 from tallyveil.report.points import Point, Tile
 from tallyveil.report.wording import grouped, percent, rounded
 from tallyveil.safetab.levels import NEIGHBOURS
@@ -73,7 +73,7 @@ def group_points(
         some_left_out: Whether small totals were left out.
     """
     guess = guess_words(right, NEIGHBOURS, unit)
-    kept = "" if is_protected else "This would hold if the key of the noise were secret, which it is not. "
+    kept = "" if is_protected else NO_SECRET
     return (
         Point(
             "What was done",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tallyveil.budget.expected import ExpectedError
-from tallyveil.report.best_guess import composed_guess, guess_of_cost, guess_text, guess_words
+from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_of_cost, guess_text, guess_words
 from tallyveil.report.nearness import Nearness
 from tallyveil.report.points import Point, Tile
 from tallyveil.report.population import GeolevelSizes
@@ -139,11 +139,11 @@ def _not(files: ReleaseFiles, finest: GeolevelSizes, found: Uncertainty | None) 
             f" Of the {grouped(near.above_zero)} {level} counts above zero, {grouped(near.perhaps_zero)} "
             f"({percent(near.perhaps_zero / near.above_zero)}) may be zero before noise: their intervals hold zero."
         )
-    return f"{text} Add areas up before you compare them, and use the interval of the sum."
+    interval = "" if found is None else ", and use the interval of the sum"
+    return f"{text} Add areas up before you compare them{interval}."
 
 
 def _one(files: ReleaseFiles, right: Fraction) -> str:
     words = guess_words(right, files.declaration.neighbours, files.unit)
-    if not files.is_protected:
-        return f"This would hold if the key of the noise were secret, which it is not. {words}"
-    return words
+    exactly = " What is published exactly is not covered." if files.plan["invariants"] else ""
+    return f"{'' if files.is_protected else NO_SECRET}{words}{exactly}"

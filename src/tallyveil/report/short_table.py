@@ -8,7 +8,7 @@ import polars as pl
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.release.manifest import Manifest
-from tallyveil.report.best_guess import guess_of_pair, guess_words
+from tallyveil.report.best_guess import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.report.points import Point
 from tallyveil.report.wording import grouped, listed, percent
 from tallyveil.universe.unit import Unit
@@ -89,4 +89,5 @@ def _one(manifest: Manifest, plan: Mapping[str, Any], unit: Unit) -> str:
         )
     right: Fraction = guess_of_pair(float(privacy["epsilon"]), float(privacy["delta"]))
     words = guess_words(right, Neighbours.of(plan["neighbours"]), unit)
-    return f"{words} What the exact sums reveal is not covered."
+    kept = "" if manifest.protected else NO_SECRET
+    return f"{kept}{words} What the exact sums reveal is not covered."

@@ -69,7 +69,7 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         tuple((title, tuple(_level(item) for item in levels)) for title, levels in spines),
         tuple(distances),
         tuple(_deviations(item) for item in record.get("deviations", ())),
-        tuple(record.get("warnings", ())),
+        tuple(name_title(one) for one in record.get("warnings", ())),
         listed([name_title(name) for name in record["replaced"]]) if record["replaced"] else None,
     )
 

@@ -94,6 +94,6 @@ def margin(value: float) -> str:
 
 def unbroken(text: str) -> str:
     """Text of a table cell in which no line break can separate a number from its sign or unit."""
-    for joined in (" → ", "± ", " %"):
+    for joined in (" → ", " × ", "± ", " %"):
         text = text.replace(joined, joined.replace(" ", "\N{NO-BREAK SPACE}"))
     return text
