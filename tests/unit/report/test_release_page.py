@@ -115,11 +115,11 @@ def test_figures_have_alternative_text_and_captions(redistricting: Path) -> None
     labels = PageParser.parse(page).values("aria-label", "svg")
     assert any(label.startswith("Bars: US 2.54 % of the budget; State 35.1 %") for label in labels)
     assert re.findall(r"<figcaption><strong>(.*?)</strong>", page.read_text()) == [
-        "At Block, half of the 25,181 areas have 2 people or fewer; 10,011 are empty.",
         "The largest part of the budget, 35.1 %, goes to State, and the largest part of that, 92.1 %, to “all "
         "people”.",
         "The most exact measurement is “all people” at State, with a margin of ± 2; the least exact one is “all "
         "people” at Block, with a margin of ± 175 people.",
+        "At Block, half of the 25,181 areas have 2 people or fewer; 10,011 are empty.",
     ]
 
 
