@@ -111,12 +111,13 @@ def _artefacts(evaluation: "Evaluation") -> Any:
     from rich.table import Table
 
     from tallyveil.report.artefact_lines import artefact_lines
+    from tallyveil.report.titles import Titles
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column(f"{evaluation.finest} geounits", overflow="fold")
     for heading in ("truly", "published", f"{evaluation.unit.many} in them"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for line in artefact_lines(evaluation.artefacts, evaluation.finest, evaluation.unit):
+    for line in artefact_lines(evaluation.artefacts, evaluation.finest, Titles(evaluation.unit, {})):
         table.add_row(line.title, line.true, line.published, line.records)
     return table
 
