@@ -281,7 +281,7 @@ def test_a_number_of_threads_is_one_or_more(folder, release, tmp_path, workers):
 
 
 def test_what_is_no_number_or_no_text_is_refused(folder, release, tmp_path):
-    with pytest.raises(ConfigError, match="level is '0.9', wanted a number"):
+    with pytest.raises(ConfigError, match=r"level is '0\.9', wanted a number"):
         release.add_intervals(level="0.9")
     with pytest.raises(ConfigError, match="insecure_test_key is of type bytes") as caught:
         tallyveil.run(folder / "release.toml", tmp_path / "out", insecure_test_key=b"secret")
