@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import tallyveil
 import tallyveil.postprocess.estimation as running
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError, GeographyError, SolverError
@@ -217,6 +218,15 @@ def test_the_total_of_one_region_in_two_parts_is_exact(release, tmp_path):
     assert region["estimate"] == region["lower"] == region["upper"] == region["count"]
     assert blocks["estimate"].sum() == pytest.approx(region["count"], abs=1e-3)
     assert blocks["standard_error"].max() > 1
+    opened = tallyveil.open(out)
+    assert isinstance(opened, tallyveil.Release)
+    places = {"region": opened.area("P"), "reserve": opened.area("r", "reserve")}
+    counts = opened.quantities({name: area.count("total") for name, area in places.items()})
+    assert counts.published[0] == region["count"]
+    share = counts.share("reserve", "region")
+    error = counts.sum("reserve").standard_error / region["count"]  # the whole is exact
+    assert share.standard_error == pytest.approx(error)
+    assert share.lower < share.published < share.upper
 
 
 @pytest.mark.parametrize("shape", ["none inside", "one block inside", "whole regions"])
