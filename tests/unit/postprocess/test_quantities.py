@@ -143,6 +143,8 @@ def test_sums_and_differences_have_their_exact_errors(counts):
     assert rest.standard_error**2 == pytest.approx(matrix[a, a] + matrix[b, b] - 2 * matrix[a, b])
     assert rest.estimate == pytest.approx(counts.estimates[a] - counts.estimates[b])
     assert rest.lower == math.ceil(rest.estimate - 1.959964 * rest.standard_error)
+    again = counts.difference(counts.sum("town"), "old in town")
+    assert (again.method, again.standard_error, again.lower) == ("normal", rest.standard_error, rest.lower)
     weighted = counts.sum({"town": 0.5, "scattered": -2})
     assert weighted.standard_error**2 == pytest.approx(matrix[a, a] / 4 + 4 * matrix[c, c] - 2 * matrix[a, c])
     assert weighted.lower == pytest.approx(weighted.estimate - 1.959964 * weighted.standard_error)
@@ -252,7 +254,19 @@ def test_laplace_noise_has_errors_and_no_intervals(counts):
 
 
 @pytest.mark.parametrize(
-    "what", ["village", ["town", "village"], [], {}, {"town": math.inf}, ["town", "town"]]
+    "what",
+    [
+        "village",
+        ["town", "village"],
+        [],
+        {},
+        None,
+        5,
+        ["town", "town"],
+        {"town": math.inf},
+        {"town": None},
+        {"town": "2"},
+    ],
 )
 def test_names_and_weights_that_make_no_sense(counts, what):
     with pytest.raises(ConfigError):
