@@ -77,7 +77,8 @@ SPREAD = math.sqrt(0.95 * 0.05 / DRAWS)
 
 @pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.8])
 @pytest.mark.parametrize(
-    ("share", "errors"), [(0.3, 10.0), (0.3, 2.0), (0.3, 0.7), (0.01, 10.0), (0.99, 3.0)]
+    ("share", "errors"),
+    [(0.3, 10.0), (0.3, 2.0), (0.3, 0.7), (0.01, 10.0), (0.99, 3.0), (0.0, 5.0), (1.0, 5.0)],
 )
 def test_how_often_the_interval_holds_the_true_ratio(share, errors, correlation):
     """The denominator is `errors` standard errors. Limit: five standard deviations below the level.
