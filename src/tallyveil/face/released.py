@@ -19,6 +19,8 @@ from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.district import District
@@ -235,14 +237,32 @@ class Release(WithMeasurements):
             )
         return [own for own in parts if own]
 
+    def _lead(self) -> str:
+        from tallyveil.report.titles import schema_titles
+        from tallyveil.report.wording import listed
+
+        titles = schema_titles(self._schema)
+        attributes = listed([titles.factor(name) for name in self._schema.attribute_names])
+        return (
+            f"Counts of {titles.unit.many} by {attributes}. Noise was added before they were published. report() "
+            "writes a page that explains them."
+        )
+
+    @property
+    def _schema(self) -> Schema:
+        return schema_from_mapping(self.manifest.body["plan"]["schema"])
+
     def _lines(self) -> list[tuple[str, str]]:
-        guarantee = self.guarantee
-        sizes = self.manifest.body["sizes"]["geolevels"]
+        guarantee, sizes = self.guarantee, self.manifest.body["sizes"]
+        units = self._schema.unit
+        areas = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
+        made = (self.path / INTERVALS).is_dir()
         return [
+            ("counts", f"{units.counted(sizes['records'])} in {areas}"),
+            ("tables", ", ".join(self.queries)),
+            ("intervals", "beside the counts" if made else "none yet; add_intervals() makes them"),
             ("privacy", guarantee.statement),
             *(("published exactly", name) for name in guarantee.invariants),
-            ("geounits", ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes.items())),
-            ("tables", ", ".join(self.queries)),
             *super()._lines(),
         ]
 
