@@ -11,7 +11,6 @@ from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.face.areas import Area, Count, area_given, counts_given
 from tallyveil.face.given import Geocodes, geocodes_given, name_given, number_given, workers_given
 from tallyveil.face.opened import WithMeasurements
-from tallyveil.release.finished import MANIFEST
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
@@ -22,6 +21,7 @@ from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
+from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
@@ -266,12 +266,6 @@ class Release(WithMeasurements):
         self.manifest = found
 
     @cached_property
-    def _schema(self) -> Schema:
-        from tallyveil.plans.stated import stated_plan
-
-        return stated_plan(self.path / MANIFEST, self.manifest.body["plan"]).estimating.schema
-
-    @cached_property
     def _hierarchies(self) -> "Hierarchies":
         from tallyveil.release.geography import read_hierarchies
 
@@ -290,14 +284,32 @@ class Release(WithMeasurements):
             )
         return [own for own in parts if own]
 
+    def _lead(self) -> str:
+        from tallyveil.report.titles import schema_titles
+        from tallyveil.report.wording import listed
+
+        titles = schema_titles(self._schema)
+        attributes = listed([titles.factor(name) for name in self._schema.attribute_names])
+        return (
+            f"Counts of {titles.unit.many} by {attributes}. Noise was added before they were published. report() "
+            "writes a page that explains them."
+        )
+
+    @property
+    def _schema(self) -> Schema:
+        return schema_from_mapping(self.manifest.body["plan"]["schema"])
+
     def _lines(self) -> list[tuple[str, str]]:
-        guarantee = self.guarantee
-        sizes = self.manifest.body["sizes"]["geolevels"]
+        guarantee, sizes = self.guarantee, self.manifest.body["sizes"]
+        units = self._schema.unit
+        areas = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
+        made = (self.path / INTERVALS).is_dir()
         return [
+            ("counts", f"{units.counted(sizes['records'])} in {areas}"),
+            ("tables", ", ".join(self.queries)),
+            ("intervals", "beside the counts" if made else "none yet; add_intervals() makes them"),
             ("privacy", guarantee.statement),
             *(("published exactly", name) for name in guarantee.invariants),
-            ("geounits", ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes.items())),
-            ("tables", ", ".join(self.queries)),
             *super()._lines(),
         ]
 
