@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest coverage soak lint docs benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r coverage soak lint docs benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,13 @@ $(OLDEST)/.installed: pyproject.toml tests/oldest.py
 
 test-oldest: $(OLDEST)/.installed
 	$(TESTING) NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
+
+# `R CMD check` of the package for R, with R and the packages that r/tallyveilr/DESCRIPTION imports; a warning is an error.
+check-r:
+	rm -rf build/r && mkdir -p build/r
+	cd build/r && R CMD build $(CURDIR)/r/tallyveilr
+	cd build/r && _R_CHECK_FORCE_SUGGESTS_=false R CMD check --no-manual tallyveilr_*.tar.gz
+	! grep -q '^Status: .*WARNING' build/r/tallyveilr.Rcheck/00check.log
 
 # `make coverage COVERED=tests/unit` measures every room; without it, the privacy core is measured by its own unit tests.
 COVERED ?= tests/unit/noise tests/unit/accounting tests/unit/confidential tests/unit/runs

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tallyveil.face.opening import open_folder as open  # noqa: A004 - read as `tallyveil.open`
     from tallyveil.face.planned import Plan, plan
     from tallyveil.face.released import Release
+    from tallyveil.face.reliability import reliability
 
 
 __version__ = VERSION
@@ -28,6 +29,7 @@ _PLACES = {
     "measure": ("face.making", "measure"),
     "open": ("face.opening", "open_folder"),
     "plan": ("face.planned", "plan"),
+    "reliability": ("face.reliability", "reliability"),
     "run": ("face.making", "run"),
 }
 _ROOMS = ("accounting", "noise", "safetab", "spine", "subspace")
@@ -43,6 +45,7 @@ __all__ = [
     "noise",
     "open",
     "plan",
+    "reliability",
     "run",
     "safetab",
     "spine",

@@ -112,6 +112,8 @@ def write_inputs(root: Path) -> None:
     small.write_small_inputs(root / "full", text)
     support = text.replace("[outputs]", '[outputs]\nmeasurements = "support"')
     small.write_small_inputs(root / "support", support)
+    # Counts drawn on a lattice rule the values of the tree out.
+    small.write_small_inputs(root / "tree")
     toy = module_of("soak_toy", TESTS / "unit" / "safetab" / "conftest.py")
     # With level 1 of two geographies alone a run has the same files and stages, and takes a fifth of the time.
     unused = {(level, geography) for level in (1, 2) for geography in toy.US}
@@ -152,6 +154,9 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
         ),
         "topdown, support": lambda out: run_release(
             load_plan(root / "support" / "release.toml"), out, test_key=KEY, workers=1
+        ),
+        "topdown, values of the tree": lambda out: run_release(
+            load_plan(root / "tree" / "release.toml"), out, test_key=KEY, workers=2
         ),
         "safetab": lambda out: run_safetab(safetab / "p", safetab / "d", out, test_key=KEY),
         "safetab-h": lambda out: run_households(homes / "p", homes / "d", out, test_key=KEY),

@@ -1,7 +1,10 @@
 """A finished release that was damaged is refused before anything is written into its folder."""
 
+import shutil
 import sys
+from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tallyveil.cli.main import main
@@ -57,3 +60,55 @@ def test_nothing_is_declassified_for_a_release_that_lacks_a_histogram(small_rele
     with pytest.raises(StoreError):
         evaluate_release(out, small_release.parent / "people.parquet")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def change(path: Path) -> None:
+    """Raise counts, noisy answers or bounds, and leave everything else as it is, also what the file says of itself."""
+    tags = {key: text for key, text in pl.read_parquet_metadata(path).items() if key.startswith("tallyveil.")}
+    frame = pl.read_parquet(path)
+    number = next(name for name in ("count", "values", "lower") if name in frame.columns)
+    frame.with_columns(pl.col(number) + 1).write_parquet(path, metadata=tags)
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    """Every file but the page, which is drawn anew before anything else."""
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.suffix != ".html"}
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory, make_small_inputs) -> Path:
+    """A release beside its inputs."""
+    root = tmp_path_factory.mktemp("released")
+    run_release(load_plan(make_small_inputs(root)), root / "out", test_key=insecure_key("damaged"), workers=1)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed"),
+    [
+        (["intervals", "out", "--tables", "total"], "tables/geolevel=Town/query=home"),
+        (["intervals", "out", "--tables", "total", "--leave-tables"], "measurements/Town/total"),
+        (["intervals", "out"], "histogram/Block.parquet"),
+        (["intervals", "out", "--district", "blocks.csv"], "histogram/Block.parquet"),
+        (["intervals", "out", "--district", "blocks.csv"], "bounds/00.parquet"),
+        (["report", "out"], "histogram/Town.parquet"),
+        (
+            ["evaluate", "out", "--truth", "people.parquet", "--i-understand-this-is-not-private"],
+            "histogram/Block.parquet",
+        ),
+    ],
+)
+def test_what_follows_from_a_changed_file_is_not_published(
+    released, tmp_path, monkeypatch, command, arguments, changed
+):
+    """Each file still opens, and names the run. New digests would vouch for what somebody changed."""
+    shutil.copytree(released, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    Path("blocks.csv").write_text("geocode\nP0000\n")
+    path = Path("out", changed)
+    change(path if path.is_file() else next(path.glob("part-*.parquet")))
+    before = contents(Path("out"))
+    said = command(*arguments, code=8)
+    assert "release-damaged" in said
+    assert "is not the file that the manifest" in " ".join(said.split())
+    assert contents(Path("out")) == before

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import tallyveil
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.evaluate import evaluate_release
@@ -14,6 +15,7 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.postprocess.district import district_answers
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.release.columns import enum_column
+from tallyveil.release.csv_tables import publish_csv
 from tallyveil.release.manifest import listed_file
 from tallyveil.release.manifest_files import read_manifest, write_manifest
 from tallyveil.release.tables import table_folder
@@ -76,8 +78,27 @@ def test_an_earlier_release_is_reported_evaluated_and_asked_for_districts(earlie
     assert refused.value.code == "tables-format"
     make_intervals(earlier, in_tables=False, workers=1)
     assert files == {path for path in earlier.rglob("*.parquet") if "tables" in path.parts}
-    assert json.loads((earlier / "intervals" / "manifest.json").read_text())["format"] == 2
+    assert json.loads((earlier / "intervals" / "_manifest.json").read_text())["format"] == 2
     assert write_report(earlier).read_text().count("uncertainty") == page.count("uncertainty")
     for one, other in zip(before.answers, district_answers(earlier, codes).answers, strict=True):
         assert (one.published, one.lower, one.upper) == (other.published, other.lower, other.upper)
         assert one.estimate == pytest.approx(other.estimate, abs=1e-9)
+
+
+def test_an_earlier_release_opened_from_python_says_what_to_do(earlier, tmp_path):
+    (earlier / "intervals" / "_manifest.json").rename(earlier / "intervals" / "manifest.json")
+    release = tallyveil.open(earlier)
+    town = pl.read_parquet(earlier / "geography.parquet")["Town"][0]
+    assert release.area(town).estimate(["total"]).answers[0].estimate is not None
+    counts = release.quantities({"all": release.area(town).count("total")})
+    assert counts.sum("all").lacking is None
+    assert release.measurements("Town", "total").height > 0
+    for read, advice in (
+        (lambda: release.table("Town", "total"), "`tallyveil estimate`"),
+        (lambda: release.interval("total", town), "--leave-tables"),
+        (release.add_intervals, "--leave-tables"),
+        (lambda: publish_csv(earlier, tmp_path / "csv"), "`tallyveil estimate`"),
+    ):
+        with pytest.raises(StoreError, match=advice) as refused:
+            read()
+        assert refused.value.code == "tables-format"

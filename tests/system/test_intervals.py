@@ -79,11 +79,11 @@ def test_every_published_count_gets_an_interval(run, command, tmp_path):
         for what in ("count", "estimate"):
             summed = blocks.filter(ward=ward).group_by("age", maintain_order=True).agg(pl.col(what).sum())
             np.testing.assert_allclose(summed[what], wards.filter(geocode=ward)[what], atol=1e-4)
-    manifest = json.loads((run / "intervals/manifest.json").read_text())
+    manifest = json.loads((run / "intervals/_manifest.json").read_text())
     assert manifest["bounds_used"] == ["barracks"]
     assert {item["area"] for item in manifest["compared"]} == {"Region", "Town", "Block", "ward", "regions"}
     assert all((run / item["path"]).stat().st_size == item["bytes"] for item in manifest["files"])
-    assert "privacy noise" in (run / "intervals/README.txt").read_text()
+    assert "privacy noise" in (run / "intervals/_README.txt").read_text()
     assert 'id="uncertainty"' in (run / "report.html").read_text()
 
 
@@ -135,7 +135,7 @@ def test_all_intervals_of_a_table_at_once(run, command, tmp_path):
     assert large.height > 20
     ends = large["estimate"] + quantile * large["standard_error"]
     assert large["upper"].to_list() == ends.floor().cast(pl.Int64).to_list()
-    assert json.loads((run / "intervals/manifest.json").read_text())["simultaneous"]
+    assert json.loads((run / "intervals/_manifest.json").read_text())["simultaneous"]
     assert "all intervals of a table contain their counts" in (run / "report.html").read_text()
     codes = pl.read_parquet(run / "geography.parquet").select(geocode="Block")[:9]
     codes.write_csv(tmp_path / "district.csv")

@@ -106,7 +106,7 @@ def test_tables_keep_their_rows_and_gain_intervals(run):
     stated = json.loads((run / "manifest.json").read_text())["body"]["intervals"]
     assert stated["level"] == 0.95
     assert stated["tables"] == ["age", "home", "total"]
-    assert stated["manifest_sha256"] == file_digest(run / "intervals/manifest.json")
+    assert stated["manifest_sha256"] == file_digest(run / "intervals/_manifest.json")
     assert not list(run.glob("*.partial"))
 
 
@@ -258,7 +258,7 @@ def test_a_run_makes_the_intervals_its_plan_asks_for(edit, tmp_path):
     run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
     first = contents(tmp_path / "out" / "tables")
     assert all(frame.columns == PLAIN + BESIDE for frame in tables(tmp_path / "out").values())
-    assert json.loads((tmp_path / "out/intervals/manifest.json").read_text())["level"] == 0.9
+    assert json.loads((tmp_path / "out/intervals/_manifest.json").read_text())["level"] == 0.9
     assert digests_hold(tmp_path / "out")
     # their time and memory are the run's
     stages = json.loads((tmp_path / "out/manifest.json").read_text())["performance"]
@@ -311,7 +311,7 @@ def test_laplace_noise_has_estimates_and_standard_errors(edit, tmp_path, command
     path = edit('[strategy]\nrho = "2"', '[strategy]\nepsilon = "2"')
     outcome = run_release(load_plan(path), tmp_path / "out", test_key=bytes(32))
     command("intervals", outcome.path, "-q")
-    manifest = json.loads((outcome.path / "intervals" / "manifest.json").read_text())
+    manifest = json.loads((outcome.path / "intervals" / "_manifest.json").read_text())
     assert manifest["kind"] == "none"
     assert "discrete Laplace" in manifest["covers"]
     table = pl.read_parquet(outcome.path / "intervals" / "geolevel=Block" / "query=age" / "*.parquet")
@@ -407,7 +407,7 @@ def test_planned_intervals_that_were_killed_are_finished_by_the_run(edit, tmp_pa
         patch.setattr("tallyveil.postprocess.intervals.exchange_tables", killed)
         with pytest.raises(Killed):
             run_release(plan, out, test_key=bytes(32), workers=1)
-    assert (out / "intervals" / "manifest.json").exists()
+    assert (out / "intervals" / "_manifest.json").exists()
     with pytest.raises(StoreError) as refused:
         read_manifest(out)
     assert refused.value.code == "folder-unfinished"

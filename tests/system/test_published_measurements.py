@@ -251,12 +251,25 @@ def recast(column: str, kind: pl.DataType) -> Callable[[Path], None]:
     return changed(BLOCKS, lambda frame: frame.with_columns(pl.col(column).cast(kind)))
 
 
+def linked(place: str) -> Callable[[Path], None]:
+    """Put a link in the place of a folder: what it leads to would not be read."""
+
+    def act(root: Path) -> None:
+        folder = next((root / BLOCKS).iterdir())
+        folder.rename(root / "kept")
+        folder.symlink_to(root / place)
+
+    return act
+
+
 HARMS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "no folder": ("layout-files", shutil.rmtree),
     "one folder too high": ("layout-files", one_folder_higher),
     "a foreign geolevel": ("layout-files", lambda root: (root / "Prim.parquet").mkdir()),
     "no constraints": ("layout-files", lambda root: shutil.rmtree(root / "Tract.parquet" / "Constraint")),
     "no Parquet": ("layout-files", lambda root: (root / BLOCKS / "notes.txt").write_text("x")),
+    "a link that leads nowhere": ("layout-files", linked("nowhere")),
+    "a link to a folder": ("layout-files", linked("kept")),
     "cut short": ("layout-files", cut_short),
     "no variance": ("layout-files", changed(BLOCKS, lambda frame: frame.drop("variance"))),
     "codes as numbers": ("layout-files", recast("geocode", pl.Int64())),
@@ -284,6 +297,7 @@ HARMS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "another sign": ("layout-rows", changed(BOUNDS, first_row(sign=">="))),
     "a negative total": ("layout-rows", changed(BOUNDS, first_row(value=[-1]))),
     "another total": ("layout-totals", changed(BOUNDS, first_row(value=[10**6]))),
+    "a huge total": ("layout-rows", changed(BOUNDS, first_row(value=[2**62]))),
 }
 
 
@@ -317,6 +331,15 @@ def test_an_import_keeps_to_its_folder(units, published, tmp_path):
         with pytest.raises(StoreError) as caught:
             imported(published, inside)
         assert caught.value.code in ("input-in-output", "folder-taken")
+
+
+def test_files_that_are_exchanged_meanwhile_are_not_imported(published, tmp_path):
+    """The manifest names the digest of what was opened."""
+    opened = open_published(published, PRODUCTS, None, None)
+    changed(BLOCKS, first_row(value=[5, 5]))(published)
+    with pytest.raises(StoreError, match="was changed while it was read"):
+        import_measurements(opened, tmp_path / "imported")
+    assert not (tmp_path / "imported" / "manifest.json").exists()
 
 
 def test_two_processes_cannot_share_a_folder(units, tmp_path, killed_at):

@@ -40,7 +40,7 @@ def test_no_file_and_no_message_speaks_of_people(households, command, tmp_path):
     assert "Errors in households" in said
     written = [path for path in sorted(out.rglob("*")) if path.is_file()]
     texts = [path for path in written if path.suffix in (".html", ".json", ".jsonl", ".txt")]
-    assert {path.name for path in texts} >= {"report.html", "manifest.json", "README.txt", "errors.json"}
+    assert {path.name for path in texts} >= {"report.html", "manifest.json", "_README.txt", "errors.json"}
     for path in texts:
         assert mentions(path.read_bytes()) == [], path
     for path in set(written) - set(texts):

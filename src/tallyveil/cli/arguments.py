@@ -16,7 +16,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Number of threads for estimation. Default: one for each core. The release does not depend on it.",
+        help="Number of threads. Default: one for each core. The release does not depend on it.",
     ),
 ]
 InsecureTestKey = Annotated[

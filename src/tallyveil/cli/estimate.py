@@ -43,4 +43,4 @@ def estimate(
 
     with observer_for(quiet, as_json) as observer:
         made = make(measurements, out, estimation=estimation, observer=observer, workers=workers)
-    finish_release(made, quiet, as_json)
+    finish_release(made, out, quiet, as_json)

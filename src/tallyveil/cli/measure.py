@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFilePath
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFilePath, Workers
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def measure(
     ],
     quiet: Quiet = False,
     as_json: AsJson = False,
+    workers: Workers = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
@@ -31,14 +32,16 @@ def measure(
     from tallyveil.face.making import measure as make
 
     with observer_for(quiet, as_json) as observer:
-        made = make(release_file, out, insecure_test_key=insecure_test_key, observer=observer)
+        made = make(
+            release_file, out, insecure_test_key=insecure_test_key, observer=observer, workers=workers
+        )
     if as_json:
-        say(json.dumps(_summary(made)))
+        say(json.dumps(_summary(made, out)))
     elif not quiet:
-        _show_summary(made)
+        _show_summary(made, out)
 
 
-def _summary(made: "Measurements") -> dict[str, Any]:
+def _summary(made: "Measurements", out: Path) -> dict[str, Any]:
     manifest = made.manifest
     return {
         "name": manifest.body["name"],
@@ -47,22 +50,22 @@ def _summary(made: "Measurements") -> dict[str, Any]:
         "warnings": list(manifest.warnings),
         "already_finished": made.already_finished,
         "privacy": manifest.privacy,
-        "out": str(made.path),
+        "out": str(out),
     }
 
 
-def _show_summary(made: "Measurements") -> None:
+def _show_summary(made: "Measurements", out: Path) -> None:
     from rich.table import Table
 
     from tallyveil.cli.show.finished import opened_summary
 
     manifest, again = made.manifest, made.already_finished
-    console = opened_summary(manifest, made.path, again, "these measurements", "new measurements")
+    console = opened_summary(manifest, out, again, "these measurements", "new measurements")
     table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
     table.add_row("privacy", manifest.privacy["statement"])
     for invariant in manifest.privacy["invariants"]:
         table.add_row("published exactly", invariant)
     size = sum(file.bytes for file in manifest.files) / 1e6
     table.add_row("files", f"{len(manifest.files)}, {size:.1f} MB")
-    table.add_row("next", f"tallyveil estimate {made.path} --out FOLDER")
+    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
     console.print(table)

@@ -40,4 +40,4 @@ def make_release(
 
     with observer_for(quiet, as_json) as observer:
         made = make(release, out, insecure_test_key=insecure_test_key, observer=observer, workers=workers)
-    finish_release(made, quiet, as_json)
+    finish_release(made, out, quiet, as_json)

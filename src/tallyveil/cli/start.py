@@ -25,6 +25,7 @@ RESUMED = (
     ("safetab", "run"),
     ("safetab", "households"),
     ("subspace", "release"),
+    ("measurements", "import"),
 )
 """Commands that go on with what they find in their folder."""
 

@@ -18,6 +18,7 @@ from tallyveil.storage.read import (
     require_numbers,
     require_text,
     scan_table,
+    whole_number,
 )
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.counts import TripletSum
@@ -87,7 +88,7 @@ def read_records(
 def _coded_places(geocode: str, count: str | None) -> list[pl.Expr]:
     """The geocode as text, and the count (null if it is not an integer)."""
     coded = [pl.col(geocode).cast(pl.String).alias(GEOCODE)]
-    return coded if count is None else [*coded, _whole_number(count).alias(WEIGHT)]
+    return coded if count is None else [*coded, whole_number(count).alias(WEIGHT)]
 
 
 def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collection[str]) -> list[pl.Expr]:
@@ -98,7 +99,7 @@ def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collectio
         if attribute.name in numbers:
             begins, levels = bins_of(ranges_of(attribute.levels, attribute.name))
             bins = (
-                _whole_number(column).cut([float(begin) for begin in begins], left_closed=True).to_physical()
+                whole_number(column).cut([float(begin) for begin in begins], left_closed=True).to_physical()
             )
             code = bins.replace_strict(range(len(levels)), levels, default=None, return_dtype=pl.UInt32)
         else:
@@ -110,13 +111,6 @@ def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collectio
             )
         coded.append(code.alias(_code_column(attribute.name)))
     return coded
-
-
-def _whole_number(column: str) -> pl.Expr:
-    """A column as integers. What is no integer becomes null and is refused later. A strict cast would quote it."""
-    whole = pl.col(column).cast(pl.Int64, strict=False)
-    exact = whole.cast(pl.Float64) == pl.col(column).cast(pl.Float64, strict=False)
-    return pl.when(exact).then(whole)
 
 
 def _code_column(attribute: str) -> str:

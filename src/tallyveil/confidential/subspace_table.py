@@ -12,7 +12,7 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
-from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table
+from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table, whole_number
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.restricted import draw_restricted
@@ -84,11 +84,8 @@ def read_confidential_table(
         for a in schema.attributes
     ]
     if count is not None:
-        whole = pl.col(count).cast(pl.Int64, strict=False)
-        exact = (whole.cast(pl.Float64) == pl.col(count).cast(pl.Float64, strict=False)) & (
-            whole.abs() <= LARGEST_COUNT
-        )
-        coded.append(pl.when(exact).then(whole).alias(_COUNT))
+        whole = whole_number(count)
+        coded.append(pl.when(whole.abs() <= LARGEST_COUNT).then(whole).alias(_COUNT))
     counts = np.zeros(schema.size, dtype=np.int64)
     bad_columns: set[str] = set()
     bad_counts = False

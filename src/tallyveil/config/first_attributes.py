@@ -46,14 +46,20 @@ def first_attributes(asked: AttributesAsked) -> tuple[FirstAttribute, ...]:
     Args:
         asked: What flags say.
     Raises:
-        ConfigError: the codebook or the sample is the confidential table, an attribute has no levels, or the files are
-            not as `read_codebook` and `read_levels` want them.
+        ConfigError: the codebook or the sample is the confidential table, `numbers` is given without a codebook, an
+            attribute has no levels, or the files are not as `read_codebook` and `read_levels` want them.
         SchemaError, StoreError: as `read_codebook` and `read_levels`.
     Privacy: the records are read only with `from_records`. Which values occur there then becomes public.
     """
     for flag, file in (("--codebook", asked.codebook), ("--sample", asked.sample)):
         if file is not None:
             refuse_records(file, asked.records, flag)
+    if asked.numbers and asked.codebook is None:
+        raise ConfigError(
+            "--numbers names attributes of a codebook, which is not given. Give --codebook FILE, or the ranges of each "
+            "column of numbers with --ranges or --bands, which need no --numbers.",
+            code="bad-flag",
+        )
     coded = () if asked.codebook is None else read_codebook(asked.codebook, asked.numbers)
     known = {one.name: one for one in (*coded, *numbered(asked.ranges))}
     names = _names(asked, known)

@@ -16,7 +16,7 @@ from tallyveil.config.load import plan_from_mapping
 from tallyveil.errors import ConfigError
 from tallyveil.plans.inputs import GeographyInput
 from tallyveil.storage.outputs import new_file
-from tallyveil.storage.paths import real
+from tallyveil.storage.paths import is_same_file
 from tallyveil.storage.read import (
     collect,
     require_counts,
@@ -87,9 +87,9 @@ def refuse_records(public: Path, records: Path, flag: str) -> None:
         records: The confidential table.
         flag: The flag.
     Raises:
-        ConfigError: both are the same file, possibly through links.
+        ConfigError: both are the same file, possibly through symbolic or hard links.
     """
-    if real(public) != real(records):
+    if not is_same_file(public, records):
         return
     raise ConfigError(
         f"{flag} names the records. Its file must be public, because what it says is published: a codebook and a "

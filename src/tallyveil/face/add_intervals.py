@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyveil.errors import ConfigError
-from tallyveil.face.given import names_given, number_given, workers_given
+from tallyveil.face.given import (
+    flag_given,
+    names_given,
+    number_given,
+    observer_given,
+    path_given,
+    workers_given,
+)
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.intervals import IntervalsOutcome
@@ -52,12 +59,13 @@ def add_intervals(
 
     level, workers = number_given(level, "level"), workers_given(workers)
     queries, families = names_given(queries, "queries"), names_given(families, "families")
+    simultaneous, told = flag_given(simultaneous, "simultaneous"), observer_given(observer)
     if families is not None and entities is None:
         raise ConfigError(
             "families names columns of a table of entities, which is not given. Give entities as well.",
             code="bad-argument",
         )
-    table = None if entities is None else read_entity_table(Path(entities), families)
+    table = None if entities is None else read_entity_table(path_given(entities, "entities"), families)
     # If the report cannot be made, this fails before anything else is written into the release.
     if not is_unfinished(release):
         write_report(release)
@@ -70,7 +78,7 @@ def add_intervals(
         simultaneous=simultaneous,
         with_bounds=with_bounds,
         in_tables=in_tables,
-        observer=observer,
+        observer=told,
         workers=workers,
     )
     write_report(release)

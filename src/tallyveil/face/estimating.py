@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.face.given import workers_given
+from tallyveil.face.given import observer_given, path_given, workers_given
 from tallyveil.face.opened import Opened
 from tallyveil.face.released import Release, finished
 
@@ -36,13 +36,13 @@ def estimate(
     from tallyveil.postprocess.estimate import estimate_release
     from tallyveil.postprocess.measured import open_measurements
 
-    threads = workers_given(workers)
-    path = measurements.path if isinstance(measurements, Opened) else Path(measurements)
-    opened = open_measurements(path)
+    threads, told, folder = workers_given(workers), observer_given(observer), path_given(out, "out")
+    given = measurements.path if isinstance(measurements, Opened) else measurements
+    opened = open_measurements(path_given(given, "measurements"))
     levels, drawn = None, bool(opened.terms.subspace)
     if isinstance(estimation, Mapping):
         levels = estimation_from_mapping(estimation, opened.plan, drawn=drawn)
     elif estimation is not None:
-        levels = load_estimation(Path(estimation), opened.plan, drawn=drawn)
-    outcome = estimate_release(opened, Path(out), levels, observer=observer, workers=threads)
+        levels = load_estimation(path_given(estimation, "estimation"), opened.plan, drawn=drawn)
+    outcome = estimate_release(opened, folder, levels, observer=told, workers=threads)
     return finished(outcome)

@@ -1,10 +1,16 @@
 """Checks of what people give from Python, where another type would be taken for something else."""
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 import polars as pl
 
-from tallyveil.errors import ConfigError, GeographyError
+from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.runs.observer import Observer
+
+Geocodes = Iterable[str] | pl.Series
+"""Geocodes of finest geounits."""
 
 
 def names_given(names: object, what: str) -> list[str] | None:
@@ -63,6 +69,100 @@ def workers_given(workers: object) -> int | None:
     return workers
 
 
+def path_given(path: object, what: str) -> Path:
+    """A path.
+
+    Raises:
+        ConfigError: it is something else, or a text that no path can be.
+        StoreError: it has bytes that are no UTF-8, which neither Parquet nor JSON can hold; the system does not look at
+            such a path; or it starts from a current folder that was removed.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ConfigError(
+            f"{what} is {path!r:.200}, wanted a path, as text or as a Path.", code="bad-argument"
+        )
+    if _has_bytes(text):
+        raise StoreError(
+            f"{what} is {text!a:.200}, which has bytes that are no UTF-8 text. Rename the file or the folder.",
+            code="path-not-text",
+        )
+    try:
+        fixed(Path(text)).exists()
+    except OSError as error:
+        raise StoreError(
+            f"{what} is {text!r:.200}, a path that the system refuses: {os.strerror(error.errno or 0)}. Correct it, or "
+            "the rights of the folders on it.",
+            code="path-refused",
+        ) from None
+    return Path(text)
+
+
+def fixed(path: Path) -> Path:
+    """The path from the root, which leads to the same place when the current folder changes.
+
+    Raises:
+        StoreError: the path starts from the current folder, and that was removed.
+    """
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise StoreError(
+            f"{path} starts from the current folder, which was removed. Change to a folder that exists.",
+            code="path-refused",
+        ) from None
+
+
+def name_given(name: object, what: str) -> str:
+    """The name of a geolevel or query.
+
+    Raises:
+        ConfigError: it is no text.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"{what} is {name!r:.200}, wanted a name as text.", code="bad-argument")
+    return name
+
+
+def flag_given(flag: object, what: str) -> bool:
+    """A truth value.
+
+    Raises:
+        ConfigError: it is something else. Any text, also "no", would be taken for yes.
+    """
+    if not isinstance(flag, bool):
+        raise ConfigError(f"{what} is {flag!r:.200}, wanted True or False.", code="bad-argument")
+    return flag
+
+
+def observer_given(observer: object) -> Observer | None:
+    """An observer; None stays None.
+
+    Raises:
+        ConfigError: it lacks a method of observers, which would end the run when the method is called.
+    """
+    if observer is None:
+        return None
+    if not isinstance(observer, Observer):
+        raise ConfigError(
+            f"observer is of type {type(observer).__name__}, which lacks a method of observers. Wanted stage_started, "
+            "advanced, stage_finished and warned.",
+            code="bad-argument",
+        )
+    return observer
+
+
+def count_given(count: object, what: str) -> int:
+    """A whole number.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise ConfigError(f"{what} is {count!r:.200}, wanted a whole number.", code="bad-argument")
+    return count
+
+
 def number_given(number: object, what: str) -> float:
     """A number.
 
@@ -78,11 +178,20 @@ def text_given(text: object, what: str) -> str:
     """A text.
 
     Raises:
-        ConfigError: it is something else. The message does not show it, because it may be secret.
+        ConfigError: it is something else, or holds bytes that are no text. The message does not show it, because it may
+            be secret.
     """
-    if not isinstance(text, str):
-        raise ConfigError(f"{what} is of type {type(text).__name__}, wanted text.", code="bad-argument")
+    if not isinstance(text, str) or _has_bytes(text):
+        kind = (
+            "text with bytes that are no UTF-8" if isinstance(text, str) else f"of type {type(text).__name__}"
+        )
+        raise ConfigError(f"{what} is {kind}, wanted text.", code="bad-argument")
     return text
+
+
+def _has_bytes(text: str) -> bool:
+    """Whether a text holds bytes that are no UTF-8, as Python reads them from names of files."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _series(geocodes: list[object]) -> pl.Series:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.face.given import text_given, workers_given
+from tallyveil.face.given import observer_given, path_given, text_given, workers_given
 from tallyveil.face.opened import Measurements
 from tallyveil.face.planned import Plan, ReleaseFile, plan
 from tallyveil.face.released import Release, finished
@@ -41,8 +41,9 @@ def run(
     """
     from tallyveil.execution.topdown.run import run_release
 
-    key, threads = _key(insecure_test_key), workers_given(workers)
-    outcome = run_release(plan(release).content, Path(out), test_key=key, observer=observer, workers=threads)
+    key, threads, told = _key(insecure_test_key), workers_given(workers), observer_given(observer)
+    folder = path_given(out, "out")
+    outcome = run_release(plan(release).content, folder, test_key=key, observer=told, workers=threads)
     return finished(outcome)
 
 
@@ -50,13 +51,14 @@ def measure(
     release: ReleaseFile | Plan,
     out: str | Path,
     *,
+    workers: int | None = None,
     insecure_test_key: str | None = None,
     observer: "Observer | None" = None,
 ) -> Measurements:
     """Draw and publish the noisy measurements of a release, and stop there.
 
     Args:
-        release, insecure_test_key, observer: As for `run`.
+        release, workers, insecure_test_key, observer: As for `run`.
         out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same release.
     Returns:
         The measurements, from which `estimate` makes the release without the records.
@@ -67,8 +69,10 @@ def measure(
     """
     from tallyveil.execution.topdown.run import measure_release
 
-    key = _key(insecure_test_key)
-    outcome = measure_release(plan(release).content, Path(out), test_key=key, observer=observer)
+    key, told, folder = _key(insecure_test_key), observer_given(observer), path_given(out, "out")
+    threads = workers_given(workers)
+    planned = plan(release).content
+    outcome = measure_release(planned, folder, test_key=key, observer=told, workers=threads)
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.face.given import fixed, name_given
 from tallyveil.face.products import write_page
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.printable import described
@@ -16,13 +17,13 @@ class Opened:
     """A finished folder.
 
     Attributes:
-        path: The folder.
+        path: The folder, as a path from the root: it stays this folder when the current folder changes.
         manifest: Content of its `manifest.json`.
         already_finished: Whether it was finished before the call that returned this object, which then did nothing.
     """
 
     def __init__(self, path: Path, manifest: Manifest, *, already_finished: bool = True) -> None:
-        self.path = path
+        self.path = fixed(path)
         self.manifest = manifest
         self.already_finished = already_finished
 
@@ -97,7 +98,8 @@ class WithMeasurements(Opened):
         """
         from tallyveil.postprocess.noisy_answers import noisy_answers
 
-        return noisy_answers(self.path, self.manifest, geolevel, query)
+        wanted = name_given(geolevel, "geolevel"), name_given(query, "query")
+        return noisy_answers(self.path, self.manifest, *wanted)
 
 
 class Measurements(WithMeasurements):

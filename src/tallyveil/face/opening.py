@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tallyveil.face.given import path_given
 from tallyveil.face.opened import Measurements, Opened
 from tallyveil.face.released import Release
 from tallyveil.release.finished import refuse_unfinished
@@ -18,9 +19,10 @@ def open_folder(folder: str | Path) -> Opened:
         A `Release` for a folder of the main product, `Measurements` for a folder of `measure`, and for other products
         an object with the manifest, the guarantee as plain data and the page.
     Raises:
+        ConfigError: the folder is no path.
         StoreError: the folder holds nothing finished, or was changed.
     """
-    path = Path(folder)
+    path = path_given(folder, "folder")
     refuse_unfinished(path)
     manifest = read_manifest(path, *ReleaseKind)
     if manifest.kind is ReleaseKind.TOPDOWN:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallyveil.config.load import load_plan, plan_from_mapping
 from tallyveil.errors import ConfigError
-from tallyveil.face.given import names_given
+from tallyveil.face.given import count_given, fixed, names_given, path_given
 from tallyveil.face.products import require_input
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.plans.release import ReleasePlan
@@ -92,7 +92,9 @@ class Plan:
         """
         from tallyveil.plans.resources import predict, sizes_of_blocks
 
-        return predict(self.content, sizes_of_blocks(len(self.geolevels), blocks, people))
+        n_people = None if people is None else count_given(people, "people")
+        sizes = sizes_of_blocks(len(self.geolevels), count_given(blocks, "blocks"), n_people)
+        return predict(self.content, sizes)
 
     def standard_deviations(
         self,
@@ -119,7 +121,7 @@ class Plan:
 
         from tallyveil.execution.topdown.planned_deviations import deviations_of
 
-        path = None if entities is None else Path(entities)
+        path = None if entities is None else path_given(entities, "entities")
         wanted, areas = names_given(queries, "queries"), names_given(families, "families")
         found = deviations_of(self.content, path, areas or [], wanted)
         return pl.DataFrame([item.summary() for item in found])
@@ -158,8 +160,10 @@ def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> 
         ConfigError: the file or mapping has unknown keys or wrong values, or describes another product.
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
+    # The paths in a plan lead to the same files when the current folder changes.
     if isinstance(release, Mapping):
-        return Plan(plan_from_mapping(release, Path() if folder is None else Path(folder)))
+        start = Path() if folder is None else path_given(folder, "folder")
+        return Plan(plan_from_mapping(release, fixed(start)))
     if folder is not None:
         raise ConfigError(
             "folder belongs to a release that is given as a mapping. The paths in a release file start from the file's "
@@ -168,6 +172,6 @@ def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> 
         )
     if isinstance(release, Plan):
         return release
-    path = Path(release)
+    path = fixed(path_given(release, "release"))
     require_input(path, ReleaseKind.TOPDOWN)
     return Plan(load_plan(path))

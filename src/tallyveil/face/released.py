@@ -1,6 +1,6 @@
 """Read a finished release of the main product: its tables, estimates, intervals, and districts of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.face.given import geocodes_given, names_given, number_given, workers_given
+from tallyveil.face.areas import Area, Count, area_given, counts_given
+from tallyveil.face.given import Geocodes, geocodes_given, name_given, number_given, workers_given
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
+from tallyveil.release.intervals_format_1 import refuse_format_1
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import require_unchanged, written_manifest
-from tallyveil.release.tables import table_folder
+from tallyveil.release.tables import table_name
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
@@ -23,10 +25,9 @@ from tallyveil.universe.answer_columns import summed_out
 if TYPE_CHECKING:
     from tallyveil.postprocess.district import District
     from tallyveil.postprocess.interval_model import FinishedRelease
+    from tallyveil.postprocess.quantities import Quantities
     from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
-
-Geocodes = Iterable[str] | pl.Series
 
 
 class Release(WithMeasurements):
@@ -64,9 +65,11 @@ class Release(WithMeasurements):
             ConfigError: the release has no such table.
             StoreError: the table is damaged, or the folder was removed.
         """
+        area, query = name_given(area, "area"), name_given(query, "query")
         self._read_again()
         refuse_earlier_tables(self.path, "Read their files directly")
-        parts = sorted(table_folder(self.path, area, query).glob("part-*.parquet"))
+        folder = table_name(area, query) + "/"
+        parts = [self.path / name for name in self.manifest.digests if name.startswith(folder)]
         if not parts:
             raise ConfigError(
                 f"{self.path} has no table of {query!r} for {area!r}. It has tables of "
@@ -94,6 +97,7 @@ class Release(WithMeasurements):
         """
         if not isinstance(area, str):
             raise GeographyError(f"an area is {area!r}, wanted a geocode as text, such as '44007'.")
+        query = name_given(query, "query")
         self._read_again()
         unnamed = summed_out(self._release.schema.query(query))
         frames = []
@@ -110,7 +114,20 @@ class Release(WithMeasurements):
             )
         return found
 
-    def district(self, geocodes: Geocodes) -> "Area":
+    def area(self, code: str, geolevel: str | None = None) -> Area:
+        """A geounit or an entity, whose counts can be estimated and compared.
+
+        Args:
+            code: Geocode of a geounit, or name of an entity.
+            geolevel: Its geolevel, or its family of entities; None if only one of these has the code.
+        Raises:
+            GeographyError: nothing has this code, or areas of several geolevels or families have it.
+        """
+        from tallyveil.postprocess.named_areas import finest_geocodes
+
+        return Area(self, finest_geocodes(self._release, code, geolevel))
+
+    def district(self, geocodes: Geocodes) -> Area:
         """Any set of finest geounits, whose counts can be estimated.
 
         Args:
@@ -122,10 +139,49 @@ class Release(WithMeasurements):
         """
         return Area(self, geocodes_given(geocodes))
 
+    def quantities(
+        self,
+        counts: Mapping[str, Count],
+        *,
+        level: float = 0.95,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> "Quantities":
+        """Chosen counts together, with the exact covariances of their estimates.
+
+        Sums, differences, shares, ratios and tests of equality follow from them. Estimates are sums of those in
+        `intervals/`, which `add_intervals` makes. Covariances follow from the plan.
+
+        Args:
+            counts: The counts that `Area.count` gives, by names of your choice.
+            level: Coverage of every interval.
+            with_bounds: Whether zeros of public bounds are used.
+            workers: Number of threads; None for one per core.
+        Raises:
+            ConfigError: no counts are given, or counts of another release, or the level is out of range.
+            SchemaError: there is no such query or label.
+        """
+        from tallyveil.postprocess.chosen_counts import ChosenCount, quantities_of
+        from tallyveil.universe.answer_columns import answer_of
+
+        self._read_again()
+        chosen = []
+        for name, count in counts_given(counts).items():
+            group = self._release.schema.query(count.query)
+            geocodes = area_given(count.area, self).geocodes
+            chosen.append(ChosenCount(name, geocodes, group, answer_of(group, count.labels)))
+        return quantities_of(
+            self.path,
+            chosen,
+            level=number_given(level, "level"),
+            with_bounds=with_bounds,
+            workers=workers_given(workers),
+        )
+
     def difference(
         self,
-        first: "Area | Geocodes",
-        second: "Area | Geocodes",
+        first: Area | Geocodes,
+        second: Area | Geocodes,
         *,
         queries: Sequence[str] | None = None,
         level: float = 0.95,
@@ -144,7 +200,7 @@ class Release(WithMeasurements):
             GeographyError: a geocode is unknown or given twice.
             ConfigError: as `Area.estimate`.
         """
-        return self._area(first).estimate(
+        return area_given(first, self).estimate(
             queries,
             minus=second,
             level=level,
@@ -192,22 +248,6 @@ class Release(WithMeasurements):
         )
         self._read_again()
 
-    def _area(self, given: "Area | Geocodes") -> "Area":
-        """An area of this release.
-
-        Raises:
-            GeographyError: it is no area and no list of geocodes.
-            ConfigError: it is an area of another release.
-        """
-        area = given if isinstance(given, Area) else self.district(given)
-        if area.release.path != self.path:
-            raise ConfigError(
-                f"an area is of {area.release.path}, but the counts are those of {self.path}. Give areas of one "
-                "release, or subtract the estimates of two releases yourself.",
-                code="bad-argument",
-            )
-        return area
-
     def _read_again(self) -> None:
         """Read the manifest again, because another process may have made intervals, or the folder may be gone.
 
@@ -234,6 +274,7 @@ class Release(WithMeasurements):
         folders = sorted((self.path / INTERVALS).glob(f"geolevel=*/{hive_folder('query', query)}"))
         parts = [unchanged_parts(self.path, sorted(folder.glob("part-*.parquet"))) for folder in folders]
         if not any(parts):
+            refuse_format_1(self.path / INTERVALS)
             raise StoreError(
                 f"{self.path} holds no intervals of {query!r}. Make them with add_intervals(), or with `tallyveil "
                 "intervals`.",
@@ -263,60 +304,3 @@ def finished(outcome: "Outcome") -> Release:
     if not (made.path / "report.html").exists():
         made.report()
     return made
-
-
-class Area:
-    """A set of finest geounits of a release, such as an electoral district; made by `Release.district`.
-
-    Attributes:
-        release: The release.
-        geocodes: Geocodes of the finest geounits.
-    """
-
-    def __init__(self, release: Release, geocodes: pl.Series) -> None:
-        self.release = release
-        self.geocodes = geocodes
-
-    def estimate(
-        self,
-        queries: Sequence[str] | None = None,
-        *,
-        minus: "Area | Geocodes | None" = None,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        with_bounds: bool = True,
-        workers: int | None = None,
-    ) -> "District":
-        """Published counts, unbiased estimates, exact standard errors and intervals of this area.
-
-        Standard errors follow from the plan. Estimates are sums of those in `intervals/`, which `add_intervals` makes.
-
-        Args:
-            queries: Queries; None for those of the release's tables.
-            minus: An area whose counts are subtracted, or geocodes of its finest geounits.
-            level: Coverage of the intervals.
-            simultaneous: Whether all intervals together have that coverage.
-            with_bounds: Whether the zeros of the release's public bounds are used.
-            workers: Number of threads; None for one per core.
-        Returns:
-            The answers; `to_frame()` makes a table of them. A query without intervals in the release has standard
-            errors alone.
-        Raises:
-            GeographyError: a geocode is unknown or given twice.
-            ConfigError: the level or the number of threads is out of range, or `minus` is of another release.
-        """
-        from tallyveil.postprocess.district import district_answers
-
-        return district_answers(
-            self.release.path,
-            self.geocodes,
-            minus=None if minus is None else self.release._area(minus).geocodes,
-            tables=names_given(queries, "queries"),
-            level=number_given(level, "level"),
-            simultaneous=simultaneous,
-            with_bounds=with_bounds,
-            workers=workers_given(workers),
-        )
-
-    def __repr__(self) -> str:
-        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}>"

@@ -18,6 +18,7 @@ Source: Feldman and Cousins 1998, Phys. Rev. D 57, 3873, section IV.B and table 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +68,7 @@ class UnifiedBelt:
         return np.where(np.isnan(x), np.nan, np.maximum(low, 0.0)), high
 
 
+@lru_cache(maxsize=16)
 def unified_belt(level: float) -> UnifiedBelt:
     """Tabulate the interval for a level. The ends are accurate to 1e-8 standard errors.
 

@@ -14,7 +14,7 @@ Folder names follow `tallyveil.storage.paths.file_name`, so the `*` of a query b
 are stored next to those of the queries, in `measurements/<geolevel>/integer-subspace.<query>.parquet`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -60,35 +60,42 @@ def drawn_path(root: Path, geolevel: str, query: str) -> Path:
     return inside(root, *drawn_name(geolevel, query).split("/"))
 
 
-def write_measurements(
+def n_parts(spine: Spine, geolevel: str, group: QueryGroup) -> int:
+    """Number of parts in which every noisy answer of a query at a geolevel is written."""
+    return -(-spine.n_geounits(spine.level_index(geolevel)) // _geounits_per_part(group))
+
+
+def write_measured_part(
     root: Path,
     source: MeasurementSource,
     spine: Spine,
     geolevel: str,
     group: QueryGroup,
+    part: int,
     metadata: Mapping[str, str],
-) -> Iterator[int]:
-    """Measure every geounit of a geolevel for one query group, and write the values part by part.
+) -> int:
+    """Measure the geounits of one part for one query group, and write their values. Parts may be written in any order.
 
-    Yields:
-        Number of values of each finished part.
+    Returns:
+        Number of values of the part.
     Raises:
-        StoreError: a part cannot be written.
+        StoreError: the part cannot be written.
     """
-    level = spine.level_index(geolevel)
-    answers = np.arange(group.size, dtype=np.int64)
-    at_once = max(1, VALUES_PER_PART // group.size)
-    for part, start in enumerate(range(0, spine.n_geounits(level), at_once)):
-        stop = min(start + at_once, spine.n_geounits(level))
-        measured = source.measure(geolevel, group.name, start, stop, answers)
-        kept = np.flatnonzero(np.isfinite(measured.variances))
-        rows = (
-            spine.geocodes[level].text.gather(start + kept),
-            measured.values[kept],
-            measured.variances[kept],
-        )
-        write_part(root, geolevel, group.name, part, rows, metadata)
-        yield (stop - start) * group.size
+    level, at_once = spine.level_index(geolevel), _geounits_per_part(group)
+    start, stop = part * at_once, min((part + 1) * at_once, spine.n_geounits(level))
+    measured = source.measure(geolevel, group.name, start, stop, np.arange(group.size, dtype=np.int64))
+    kept = np.flatnonzero(np.isfinite(measured.variances))
+    rows = (
+        spine.geocodes[level].text.gather(start + kept),
+        measured.values[kept],
+        measured.variances[kept],
+    )
+    write_part(root, geolevel, group.name, part, rows, metadata)
+    return (stop - start) * group.size
+
+
+def _geounits_per_part(group: QueryGroup) -> int:
+    return max(1, VALUES_PER_PART // group.size)
 
 
 def write_part(

@@ -46,11 +46,11 @@ class Rates:
         entry_bytes: A non-zero cell of a geolevel, true and estimated.
         bound_bytes: Lower and upper bound of one answer of one geounit.
         summing_bytes: A non-zero cell of the finest geolevel while a file of it is read.
-        measure_bytes: Noisy values held at once.
+        measure_bytes: Noisy values held at once, on two cores.
         geography, records, bounds, histogram, microdata, zeros, no_zeros, checks: Seconds to read a finest
             geounit; a cell or (in one row a person) a person; to compile a bound; to write a cell, a person, a row
             of a table with zeros, a row of one without; to check a cell or a row.
-        measure: Seconds of a noisy value, written.
+        measure, read: Seconds of a noisy value, on two cores: drawn and written; read for intervals.
         estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
             cores; at the finest geolevel, where families are easy.
         estimate_undetermined: More seconds of a pass, on two cores, of a cell of the parent's support in a geounit,
@@ -72,7 +72,7 @@ class Rates:
     entry_bytes: int = 16
     bound_bytes: int = 8
     summing_bytes: int = 28
-    measure_bytes: int = 300 * MIB
+    measure_bytes: int = 700 * MIB
     geography: float = 0.5e-6
     records: float = 0.2e-6
     bounds: float = 0.2e-6
@@ -81,11 +81,12 @@ class Rates:
     zeros: float = 0.12e-6
     no_zeros: float = 0.3e-6
     checks: float = 0.2e-6
-    measure: float = 40e-9
+    measure: float = 25e-9
+    read: float = 20e-9
     estimate: float = 3e-6
     estimate_finest: float = 2e-6
     estimate_undetermined: float = 1.8e-6
-    tree: float = 10e-9
+    tree: float = 7e-9
     tree_bytes: int = 4
     sweep_bytes: int = 200
     interval: float = 0.6e-6
@@ -335,7 +336,7 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
     stages.append(("checks", rates.checks * (2 * sum(work.entries)) + rates.zeros * rows))
     if work.intervals:
         made = rates.covariance * finest + rates.interval * work.intervals
-        stages.append(("intervals", made + rates.measure / 2 * sum(work.values)))
+        stages.append(("intervals", made + rates.read * sum(work.values)))
     return tuple(stages)
 
 

@@ -18,7 +18,7 @@ from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.intervals.model import Zeros
 from tallyveil.plans.constraints import Bounds
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.storage.read import read_table
+from tallyveil.storage.read import read_table, whole_number
 from tallyveil.universe.counts import row_ranges
 from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
 from tallyveil.universe.query_group import QueryGroup
@@ -224,10 +224,8 @@ def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Integers:
 
     Sums of bounds over geounits fit int64: a bound is at most 2**32, and a geography has fewer than 2**30 geounits.
     """
-    # Text that is not an integer becomes null, which would look like a missing bound; a fraction would be truncated.
-    whole = column.cast(pl.Int64, strict=False)
-    if column.dtype.is_float():
-        whole = whole.set((whole.cast(pl.Float64) != column).fill_null(value=False), None)
+    # What is not an integer becomes null, which would look like a missing bound.
+    whole = column.to_frame().select(whole_number(column.name)).to_series()
     if whole.null_count() != column.null_count() or not bool(
         whole.is_between(0, LARGEST_COUNT).fill_null(value=True).all()
     ):

@@ -14,17 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tallyveil.errors import StoreError
-from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_pairs
-from tallyveil.intervals import (
-    Answers,
-    TreeModel,
-    questions_of,
-    region_of,
-    region_variances,
-    tree_covariance,
-)
+from tallyveil.intervals import Answers, TreeModel, questions_of, region_of, region_variances, tree_covariance
 from tallyveil.intervals.interval import (
     NO_INTERVALS,
     IntervalKind,
@@ -33,21 +23,18 @@ from tallyveil.intervals.interval import (
     rounded_inward,
     sentence_of,
 )
-from tallyveil.postprocess.interval_areas import family_counts
-from tallyveil.postprocess.interval_model import FinishedRelease, open_release, release_model
-from tallyveil.postprocess.level import usable_cores
-from tallyveil.release import manifest_shapes as shapes
-from tallyveil.release.histograms import histogram_path, read_histogram
-from tallyveil.release.intervals import (
-    AGAIN,
-    INTERVALS,
-    INTERVALS_MANIFEST,
-    read_interval_answers,
+from tallyveil.postprocess.area_counts import (
+    NOT_DETERMINED,
+    area_family,
+    area_model,
+    counts_path,
+    published_counts,
+    why_no_estimates,
+    written_estimates,
 )
-from tallyveil.storage.json_files import read_shaped
+from tallyveil.postprocess.interval_model import open_release
+from tallyveil.postprocess.level import usable_cores
 from tallyveil.universe.query_group import QueryGroup
-
-_NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,27 +121,27 @@ def district_answers(
         with_bounds: Whether zeros of public bounds are used. If `intervals/` exists, the choice made there is used.
         workers: Number of threads; None for one per core.
     Raises:
-        StoreError: the folder holds no finished release, or lacks its bounds.
+        StoreError: the folder holds no finished release, lacks its bounds, or has a changed file.
         GeographyError: a geocode is unknown or given twice.
         ConfigError: the level is out of range.
     """
     release = open_release(root)
     threads = workers or usable_cores()
-    parts = [(1, _family(release, "district", geocodes))]
-    if minus is not None:
-        parts.append((-1, _family(release, "minus", minus)))
+    family = area_family(
+        release.spine, {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
+    )
+    signs = np.array([1, -1][: family.n_entities])
     groups = [release.schema.query(query) for query in dict.fromkeys(tables or release.plan["tables"])]
-    made = _made_intervals(release)
-    if made is not None:
-        with_bounds = not made["bounds_left_out"]
-    model = release_model(release, with_bounds=with_bounds)
+    made, model = area_model(release, with_bounds=with_bounds)
     refuse_level(level)
     covariance = tree_covariance(model, workers=threads)
-    regions = [region_of(release.spine, family.members) for _, family in parts]
+    regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
     region = regions[0] if minus is None else regions[0] - regions[1]
     variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
-    published = _published(release, parts, groups)
-    estimates = [None if made is None else _difference(release, parts, group) for group in groups]
+    counts = published_counts(release, family, groups)
+    published = None if counts is None else signs @ counts
+    written = [None if made is None else written_estimates(release, family, group) for group in groups]
+    estimates = [None if own is None else signs @ own for own in written]
     pairs = list(zip(groups, estimates, strict=True))
     values = np.concatenate([np.full(group.size, np.nan) if own is None else own for group, own in pairs])
     n_given = int((np.isfinite(values) & np.isfinite(variances[0])).sum())
@@ -162,9 +149,9 @@ def district_answers(
     asked = _Asked(model, "unified" if minus is None else "normal", level, together)
     answers: list[DistrictAnswer] = []
     place = 0
-    for group, written in pairs:
+    for group, known in pairs:
         own = slice(place, place + group.size)
-        lacking = _lacking(made is not None, written is not None, group.name)
+        lacking = why_no_estimates(made=made is not None, written=known is not None, query=group.name)
         answers += _lines(
             asked,
             group,
@@ -174,47 +161,15 @@ def district_answers(
             lacking,
         )
         place = own.stop
-    sizes = [len(family.members) for _, family in parts]
+    sizes = family.sizes.tolist()
     return District(
         sizes[0],
         None if minus is None else sizes[1],
         tuple(answers),
         level,
         covers=None if n_given == 0 else sentence_of(level, together) if model.gaussian else NO_INTERVALS,
-        unpublished=f"{_counts_path(release)} is not there" if published is None else None,
+        unpublished=f"{counts_path(release)} is not there" if published is None else None,
     )
-
-
-def _lacking(made: bool, written: bool, query: str) -> str | None:
-    """Why a query has no estimates; None if it has estimates."""
-    if written:
-        return None
-    if not made:
-        return (
-            "they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full measurements; "
-            "standard errors need neither"
-        )
-    return (
-        f"RUN/intervals has no table of '{query}'; `tallyveil intervals RUN --tables` makes it from full measurements "
-        "(name every query wanted: the new tables take the place of those there)"
-    )
-
-
-def _published(
-    release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], groups: Sequence[QueryGroup]
-) -> np.ndarray | None:
-    """Published answers of the first part minus those of the second; None if the counts are not in the folder."""
-    if not _counts_path(release).is_file():
-        return None
-    counts = read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
-    found: np.ndarray = np.sum(
-        [sign * family_counts(counts, family, groups)[0] for sign, family in parts], axis=0
-    )
-    return found
-
-
-def _counts_path(release: FinishedRelease) -> Path:
-    return histogram_path(release.root, release.spine.geolevels[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,53 +180,6 @@ class _Asked:
     kind: IntervalKind
     level: float
     together: int
-
-
-def _family(release: FinishedRelease, name: str, geocodes: pl.Series) -> EntityFamily:
-    return entities_from_pairs(
-        release.spine, name, geocodes, pl.Series([name]).new_from_index(0, len(geocodes))
-    )
-
-
-def _made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
-    path = release.root / INTERVALS / INTERVALS_MANIFEST
-    if not path.is_file():
-        return None
-    made: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
-    if made["run"] != release.manifest.run:
-        raise StoreError(
-            f"{path} belongs to run {made['run']}, but the release belongs to run {release.manifest.run}. Remove "
-            "that folder and make the intervals again.",
-            code="release-damaged",
-        )
-    return made
-
-
-def _difference(
-    release: FinishedRelease, parts: Sequence[tuple[int, EntityFamily]], group: QueryGroup
-) -> np.ndarray | None:
-    """Estimates of the first part minus those of the second; None if no estimates are written."""
-    sums = [(sign, _estimates(release, family, group)) for sign, family in parts]
-    found = [sign * estimates for sign, estimates in sums if estimates is not None]
-    return np.sum(found, axis=0) if len(found) == len(parts) else None
-
-
-def _estimates(release: FinishedRelease, family: EntityFamily, group: QueryGroup) -> np.ndarray | None:
-    """Sums of the estimates of the finest geounits; NaN if one is not determined; None if no estimates are written."""
-    finest = release.spine.geolevels[-1]
-    rows = read_interval_answers(release.root, finest, group)
-    if rows is None:
-        return None
-    codes = release.spine.geocodes[-1].text.gather(family.members)
-    inside = rows.filter(pl.col("geocode").is_in(codes.implode()))
-    sums = (
-        inside.group_by("answer")
-        .agg(pl.col("estimate").sum(), pl.col("estimate").null_count().alias("lacking"))
-        .collect()
-    )
-    by_answer = {row["answer"]: row for row in sums.iter_rows(named=True)}
-    rows_of = [by_answer[answer] for answer in range(group.size)]
-    return np.array([row["estimate"] if row["lacking"] == 0 else math.nan for row in rows_of])
 
 
 def _lines(
@@ -303,7 +211,7 @@ def _lines(
                 estimate=round(float(values[number]), 6) if estimated else None,
                 lower=int(low[number]) if given else None,
                 upper=int(high[number]) if given else None,
-                lacking=None if estimated else lacking or _NOT_DETERMINED,
+                lacking=None if estimated else lacking or NOT_DETERMINED,
             )
         )
     return lines

@@ -14,7 +14,12 @@ from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
-from tallyveil.measurements.store import measurement_name, write_measurements, write_support_measurements
+from tallyveil.measurements.store import (
+    measurement_name,
+    n_parts,
+    write_measured_part,
+    write_support_measurements,
+)
 from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
 from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
@@ -147,7 +152,11 @@ class Estimation:
                 run.stage(f"{self.writing} {geolevel} / {group.name}", [place], work)
 
     def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> dict[str, Any]:
-        for finished in write_measurements(run.path, self.source, self.spine, geolevel, group, run.tags):
+        def write(part: int) -> int:
+            return write_measured_part(run.path, self.source, self.spine, geolevel, group, part, run.tags)
+
+        parts = range(n_parts(self.spine, geolevel, group))
+        for _, finished in Threads(self.workers).completed(write, parts):
             self.observer.advanced(finished)
         return {}
 

@@ -131,7 +131,8 @@ class _Import:
         }
 
     def check(self, run: Run) -> list[str]:
-        """Read the public files back and compare them with what was written."""
+        """Look at the source once more, and compare the public files with what was written."""
+        self.published.files.require_unchanged()
         plan = self.published.plan
         spine, constraints = self.published.source.spine, self.published.constraints
         checks = [check_public_inputs(run.path, plan.to_mapping(), plan.schema, spine, constraints)]

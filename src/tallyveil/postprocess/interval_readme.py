@@ -7,7 +7,7 @@ from tallyveil.postprocess.interval_model import FinishedRelease
 def readme_of(
     release: FinishedRelease, model: TreeModel, level: float, covers: str, *, with_bounds: bool
 ) -> str:
-    """The text of `intervals/README.txt`.
+    """The text of `intervals/_README.txt`.
 
     Args:
         release: The release.

@@ -26,6 +26,8 @@ from tallyveil.intervals import (
     tree_covariance,
 )
 from tallyveil.intervals.interval import covers_of_tables, intervals_if_any, refuse_level
+from tallyveil.measurements.store import FOLDER as MEASUREMENTS
+from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.interval_areas import (
     Area,
     entity_families,
@@ -46,7 +48,8 @@ from tallyveil.postprocess.level import usable_cores
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
 from tallyveil.release.estimated import require_own_kind
-from tallyveil.release.histograms import read_histogram
+from tallyveil.release.geography import GEOGRAPHY
+from tallyveil.release.histograms import HISTOGRAM, read_histogram
 from tallyveil.release.interval_tables import (
     BESIDE,
     clear_other_tables,
@@ -61,11 +64,13 @@ from tallyveil.release.intervals import (
     Compared,
     IntervalTable,
     finish_intervals,
+    intervals_manifest,
     start_intervals,
 )
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import ListedFile, Manifest, stage_times
-from tallyveil.release.manifest_files import write_manifest, written_manifest
+from tallyveil.release.manifest_files import require_unchanged_files, write_manifest, written_manifest
+from tallyveil.release.tables import TABLES
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.claims import Claim, is_unfinished
@@ -77,6 +82,8 @@ from tallyveil.universe.query_group import QueryGroup
 from tallyveil.version import VERSION
 
 COMMAND = "intervals"
+READ = frozenset({GEOGRAPHY, BOUNDS, HISTOGRAM, MEASUREMENTS})
+"""Files and folders of a release from which intervals follow."""
 INTERVALS_FORMAT = 2
 
 
@@ -85,7 +92,7 @@ class IntervalsOutcome:
     """What was written.
 
     Attributes:
-        manifest: Content of `intervals/manifest.json`.
+        manifest: Content of `intervals/_manifest.json`.
         seconds: Time by stage, in order.
     """
 
@@ -123,8 +130,8 @@ def make_intervals(
         observer: Told of progress.
         workers: Threads; None for one a core. The files do not depend on it.
     Raises:
-        StoreError: the release is not finished, lacks measurements or bounds, another process makes intervals in it,
-            or it cannot be written to.
+        StoreError: the release is not finished, lacks measurements or bounds, or a file was changed; another process
+            makes intervals in it, or it cannot be written to.
         ConfigError: the level is out of range.
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
     Privacy: post-processing. Nothing is spent, because everything follows from published data.
@@ -133,6 +140,10 @@ def make_intervals(
     with Claim(root, COMMAND) as claim:
         release = open_release(root, in_run=in_run)
         refuse_partial_measurements(release)
+        if not in_run:  # the run has just looked at its files
+            # Where the same command was interrupted, it may have exchanged tables already.
+            tabulated = {TABLES} if in_tables and not claim.goes_on else set()
+            require_unchanged_files(root, release.manifest, READ | tabulated)
         if in_tables:
             refuse_earlier_tables(root, "Leave them as they are with --leave-tables")
         told = observer or SilentObserver()
@@ -183,7 +194,7 @@ class PlannedIntervals:
 
     def is_done(self, out: Path) -> bool:
         """Whether the folder holds the intervals, or the plan asks for none."""
-        there = (out / INTERVALS / INTERVALS_MANIFEST).is_file() and not is_unfinished(out)
+        there = intervals_manifest(out) is not None and not is_unfinished(out)
         return self.level is None or there
 
     def do(self, out: Path) -> None:

@@ -2,8 +2,8 @@
 
 Layout: files like those of `tables/`, in the same folders, `intervals/geolevel=<geolevel or family>/query=<query>/`,
 with four more columns: `estimate`, `standard_error`, `lower`, `upper`. They have one row for every geounit and answer,
-zeros included. Beside them are `README.txt` and `manifest.json`. Where the measurements do not determine an answer,
-estimate, standard error and upper end are null.
+zeros included. Beside them are `_README.txt` and `_manifest.json`: readers of folders leave out names that begin with
+an underscore. Where the measurements do not determine an answer, estimate, standard error and upper end are null.
 
 The folder is filled under another name and then renamed: it is complete or absent. The tables of the same counts get
 the same columns (`interval_tables`).
@@ -40,8 +40,10 @@ from tallyveil.universe.answer_columns import answer_expression, code_expression
 from tallyveil.universe.query_group import QueryGroup
 
 INTERVALS = "intervals"
-INTERVALS_MANIFEST = "manifest.json"
-README = "README.txt"
+INTERVALS_MANIFEST = "_manifest.json"
+EARLIER_MANIFEST = "manifest.json"
+"""Its name in folders that an earlier version wrote."""
+README = "_README.txt"
 AGAIN = "Remove that folder and make the intervals again with `tallyveil intervals`."
 ROWS_PER_PART = 1 << 21
 DECIMALS = 6
@@ -231,6 +233,14 @@ def finish_intervals(
     return manifest
 
 
+def intervals_manifest(root: Path) -> Path | None:
+    """The manifest of a release's intervals; None if it has none."""
+    for name in (INTERVALS_MANIFEST, EARLIER_MANIFEST):
+        if (root / INTERVALS / name).is_file():
+            return root / INTERVALS / name
+    return None
+
+
 def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
     """One table of intervals of a release, lazily: `geocode`, `count` and `BESIDE`.
 
@@ -277,7 +287,7 @@ def unchanged_parts(root: Path, parts: list[Path]) -> list[Path]:
     """
     if not parts:
         return parts
-    path = root / INTERVALS / INTERVALS_MANIFEST
+    path = intervals_manifest(root) or root / INTERVALS / INTERVALS_MANIFEST
     made = read_shaped(path, shapes.INTERVALS, AGAIN)
     listed = {file["path"]: file["sha256"] for file in made["files"]}
     for part in parts:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tallyveil.errors import StoreError
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.read import scan_parquet
 
@@ -23,3 +24,20 @@ def scan_format_1(folder: Path, geolevel: str, query: str) -> pl.LazyFrame | Non
     """
     parts = sorted(inside(folder, file_name(geolevel), file_name(query)).glob("part-*.parquet"))
     return scan_parquet(*parts).rename({"published": "count"}) if parts else None
+
+
+def refuse_format_1(folder: Path) -> None:
+    """Refuse intervals of format 1, where their rows are wanted as they stand.
+
+    Args:
+        folder: The folder of the intervals.
+    Raises:
+        StoreError: they have format 1.
+    """
+    if any(not path.parent.name.startswith("query=") for path in folder.rglob("*.parquet")):
+        raise StoreError(
+            f"the intervals in {folder} were written by an earlier version of Tallyveil, with one label for each "
+            f"answer. Make them again: `tallyveil intervals {folder.parent} --leave-tables` writes today's form and "
+            "spends nothing. Answers for districts need no new ones.",
+            code="tables-format",
+        )

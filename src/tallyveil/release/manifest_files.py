@@ -1,6 +1,6 @@
 """The one reader and the one writer of `manifest.json`, whatever the product."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -243,6 +243,21 @@ def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
             "changed after it was written; restore it from a copy of the release.",
             code="release-damaged",
         )
+
+
+def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[str]) -> None:
+    """Refuse a release of which a listed file is missing or changed: what follows from it would be wrong.
+
+    Args:
+        root: Release folder.
+        manifest: Of the release. Format 2 did not list every file.
+        places: The files and folders, directly in the release folder, that will be read.
+    Raises:
+        StoreError: a listed file in one of these places is missing, or is another one.
+    """
+    for name in manifest.digests:
+        if name.split("/", maxsplit=1)[0] in places:
+            require_unchanged(root, manifest, inside(root, *name.split("/")))
 
 
 def _undigested(content: JsonObject) -> JsonObject | str:

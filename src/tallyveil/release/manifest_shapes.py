@@ -264,7 +264,7 @@ INTERVALS: Final = {
     ],
     "files": [{"path": str, "sha256": str}],
 }
-"""Of `intervals/manifest.json`."""
+"""Of `intervals/_manifest.json`."""
 
 SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.TOPDOWN: COMMON | {"privacy": TOPDOWN_PRIVACY, "body": TOPDOWN_BODY},

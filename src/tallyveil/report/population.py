@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import StoreError
 from tallyveil.release.histograms import histogram_path
+from tallyveil.release.manifest_files import require_unchanged
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.storage.read import UNREADABLE, parquet_columns, scan_parquet
 
@@ -65,6 +66,7 @@ def attribute_names(files: ReleaseFiles) -> list[str]:
 
 def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
     path = histogram_path(files.root, geolevel)
+    require_unchanged(files.root, files.manifest, path)
     try:
         counts = scan_parquet(path).select("geocode", pl.col("count").cast(pl.Int64))
         totals = counts.group_by("geocode").agg(pl.col("count").sum()).select(pl.col("count").sort())

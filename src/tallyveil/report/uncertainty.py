@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tallyveil.errors import StoreError
 from tallyveil.release import manifest_shapes as shapes
-from tallyveil.release.intervals import AGAIN, DECIMALS, INTERVALS, INTERVALS_MANIFEST, read_interval_table
+from tallyveil.release.intervals import AGAIN, DECIMALS, INTERVALS, intervals_manifest, read_interval_table
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.interval_plot import Panel, interval_plot
 from tallyveil.report.release_files import ReleaseFiles
@@ -85,8 +85,8 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     Raises:
         StoreError: the intervals belong to another run, or cannot be read.
     """
-    path = files.root / INTERVALS / INTERVALS_MANIFEST
-    if not path.is_file():
+    path = intervals_manifest(files.root)
+    if path is None:
         return None
     manifest: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
     if manifest["run"] != files.manifest.run:

@@ -1,8 +1,9 @@
 """Progress of a run: the run tells an observer how far it has come, and the command line shows it."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Is told how far a run has come. Never told a count of people, nor anything else that is confidential."""
 

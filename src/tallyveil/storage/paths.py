@@ -66,6 +66,11 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, possibly through symbolic or hard links."""
+    return real(one) == real(other) or (one.is_file() and other.is_file() and one.samefile(other))
+
+
 def inside(root: Path, *parts: str) -> Path:
     """The path of a file or folder below `root`, after a check that it lies there.
 

@@ -269,6 +269,16 @@ def _may_hold_numbers(dtype: pl.DataType) -> bool:
     return dtype.is_numeric() or dtype == pl.String
 
 
+def whole_number(column: str) -> pl.Expr:
+    """A column of numbers or of text as integers; null where a value is none.
+
+    A cast alone would cut fractions off decimal numbers. A strict cast would quote the value in its error.
+    """
+    whole = pl.col(column).cast(pl.Int64, strict=False)
+    exact = whole.cast(pl.Float64) == pl.col(column).cast(pl.Float64, strict=False)
+    return pl.when(exact).then(whole)
+
+
 def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what: str) -> None:
     """Refuse columns of levels or codes whose values are not simple texts or numbers.
 

@@ -1,12 +1,16 @@
 """A column of text for each attribute, which says what an answer of a query counts; and the way back to the answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
+from tallyveil.errors import SchemaError
 from tallyveil.universe.query_group import Factor, QueryGroup
+
+LABELS_SHOWN = 12
+"""Labels that a message lists."""
 
 
 def label_columns(group: QueryGroup, answers: Integers) -> list[pl.Series]:
@@ -49,3 +53,31 @@ def code_expression(name: str, words: Sequence[str]) -> pl.Expr:
 def summed_out(group: QueryGroup) -> list[str]:
     """Attributes that a query sums out, whose columns are null."""
     return [factor.attribute for factor in group.factors if factor.name is None]
+
+
+def answer_of(group: QueryGroup, labels: Mapping[str, str]) -> int:
+    """The number of the answer that labels name.
+
+    Args:
+        group: The query.
+        labels: For each attribute that the query does not sum out, the label of a group.
+    Raises:
+        SchemaError: an attribute is missing or not in the query, or has no such label.
+    """
+    named = [factor for factor in group.factors if factor.name is not None]
+    wanted = [factor.attribute for factor in named]
+    if sorted(labels) != sorted(wanted):
+        raise SchemaError(
+            f"query {group.name!r} has labels of {', '.join(labels) or 'nothing'}, wanted one label of each of "
+            f"{', '.join(wanted) or 'nothing'}. Name the attributes as the columns of the tables are named."
+        )
+    answer = 0
+    for factor in named:
+        label = labels[factor.attribute]
+        if label not in factor.labels:
+            raise SchemaError(
+                f"query {group.name!r} has no label {label!r} of {factor.attribute!r}; it has "
+                f"{', '.join(factor.labels[:LABELS_SHOWN])}{', ...' * (factor.size > LABELS_SHOWN)}. Use one of these."
+            )
+        answer = answer * factor.size + factor.labels.index(label)
+    return answer

@@ -207,3 +207,21 @@ def test_more_levels_than_a_file_can_hold_are_refused(folder, command, flag):
     said = command("init", "people.parquet", *PLACES, "--rho", "1", flag, given, code=2)
     assert "more than 5,000 levels" in " ".join(said.split())
     assert not Path("release.toml").exists()
+
+
+@pytest.mark.parametrize("flag", ["--codebook", "--sample", "--geography"])
+def test_another_name_of_the_records_is_taken_for_no_public_table(folder, command, flag):
+    Path("public.parquet").hardlink_to("people.parquet")
+    places = ["--geography", "public.parquet", *PLACES[2:]] if flag == "--geography" else PLACES
+    levels = ["--codebook", "codebook.csv"] if flag == "--geography" else [flag, "public.parquet"]
+    said = command("init", "people.parquet", *places, "--rho", "1", *levels, code=2)
+    assert f"{flag} names the records" in " ".join(said.split())
+    assert not Path("release.toml").exists()
+
+
+def test_numbers_without_a_codebook_are_not_passed_over(folder, command):
+    """The levels of a sample would be taken for text."""
+    pl.DataFrame({"area": ["X"], "age": [7]}).write_csv("sample.csv")
+    for levels in (["--sample", "sample.csv"], ["--levels-from-records", "--attributes", "age"]):
+        said = command("init", "people.parquet", *PLACES, "--rho", "1", *levels, "--numbers", "age", code=2)
+        assert "attributes of a codebook, which is not given" in " ".join(said.split())

@@ -118,6 +118,8 @@ READY += "handler = signal.signal; signal.signal = lambda *a: (handler(*a), prin
         (["demo"], True),
         (["safetab", "households", "p", "d"], True),
         (["subspace", "release", "t"], True),
+        (["measurements", "import", "files"], True),
+        (["measurements", "export", "folder"], False),
         (["safetab", "validate"], False),
         (["subspace", "diagnose"], False),
         (["spine", "run"], False),

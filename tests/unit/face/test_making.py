@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
 from tallyveil.face.opened import Measurements
 
 KEY = "face"
@@ -172,6 +172,65 @@ def test_a_district_is_the_sum_of_its_blocks(release):
     assert "6 finest geounits" in repr(release.district(blocks[:6]))
 
 
+def test_counts_are_chosen_together(release, copied):
+    town = release.area("P01")
+    labels = {"age": "old", "home": "house"}
+    asked = {"all": town.count("total"), "old": town.count("age*home", labels)}
+    counts = release.quantities(asked, level=0.9)
+    assert counts.level == 0.9
+    assert counts.names == ("all", "old")
+    table = release.table("Town", "total").filter(geocode="P01")
+    assert counts.published[0] == table["count"][0]
+    assert counts.sum("all").estimate == pytest.approx(table["estimate"][0], abs=1e-4)
+    assert "'home': 'house'" in repr(asked["old"])
+    assert "all" in repr(counts)
+    assert "standard_error" in counts._repr_html_()
+    assert len(release.area("P01", "Town").geocodes) == len(town.geocodes)
+    for wrong in ({}, asked["all"], {"all": "total"}, {1: asked["all"]}):
+        with pytest.raises(ConfigError, match="counts"):
+            release.quantities(wrong)
+    with pytest.raises(ConfigError, match="areas of one release"):
+        copied.quantities(asked)
+    with pytest.raises(SchemaError, match="no label 'ancient'"):
+        release.quantities({"none": town.count("age", {"age": "ancient"})})
+
+
+def test_classes_of_reliability(release):
+    table = pl.DataFrame(
+        {
+            "estimate": [100.0, 100.0, 100.0, 0.0, -4.0, 0.0, None],
+            "standard_error": [16.5, 33.3, 33.4, 2.0, 1.0, 0.0, 3.0],
+        }
+    )
+    found = tallyveil.reliability(table)
+    assert found.columns == [*table.columns, "coefficient_of_variation", "reliability"]
+    assert found["coefficient_of_variation"].round(9).to_list() == [
+        0.165,
+        0.333,
+        0.334,
+        None,
+        None,
+        0.0,
+        None,
+    ]
+    last = "unacceptable"
+    assert found["reliability"].to_list() == ["acceptable", "marginal", last, last, last, "acceptable", None]
+    two = tallyveil.reliability(release.table("Town", "age"), thresholds=[0.12], classes=["a", "b"])
+    assert set(two["reliability"]) <= {"a", "b"}
+    for options in (
+        {"thresholds": []},
+        {"thresholds": [0.3, 0.1]},
+        {"thresholds": [0.0, 0.1]},
+        {"thresholds": ["0.1", "0.2"]},
+        {"classes": ["a"]},
+    ):
+        with pytest.raises(ConfigError, match="thresholds"):
+            tallyveil.reliability(table, **options)
+    for frame in (table.drop("estimate"), found):
+        with pytest.raises(ConfigError, match="column"):
+            tallyveil.reliability(frame)
+
+
 def test_measuring_and_estimating_apart(folder, release, tmp_path):
     measured = tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
     assert isinstance(measured, Measurements)
@@ -283,9 +342,10 @@ def test_a_number_of_threads_is_one_or_more(folder, release, tmp_path, workers):
 def test_what_is_no_number_or_no_text_is_refused(folder, release, tmp_path):
     with pytest.raises(ConfigError, match=r"level is '0\.9', wanted a number"):
         release.add_intervals(level="0.9")
-    with pytest.raises(ConfigError, match="insecure_test_key is of type bytes") as caught:
-        tallyveil.run(folder / "release.toml", tmp_path / "out", insecure_test_key=b"secret")
-    assert "secret" not in str(caught.value)
+    for key, kind in ((b"secret", "of type bytes"), ("secret\udcff", "text with bytes")):
+        with pytest.raises(ConfigError, match=f"insecure_test_key is {kind}") as caught:
+            tallyveil.run(folder / "release.toml", tmp_path / "out", insecure_test_key=key)
+        assert "secret" not in str(caught.value)
 
 
 def test_an_area_to_subtract_may_be_a_list(release):
@@ -293,3 +353,106 @@ def test_an_area_to_subtract_may_be_a_list(release):
     first = release.district(blocks[:6])
     by_list = first.estimate(["home"], minus=list(blocks[6:9]))
     assert by_list.to_frame().equals(first.estimate(["home"], minus=release.district(blocks[6:9])).to_frame())
+
+
+PATHS = [None, 5, b"x", [1], object(), "", "a\0b", "a\udcff", "long" * 100]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_no_path_is_refused(folder, release, tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    calls = {
+        "release": lambda: tallyveil.plan(path),
+        "folder": lambda: tallyveil.open(path),
+        "out": lambda: tallyveil.run(folder / "release.toml", path, insecure_test_key=KEY),
+        "measurements": lambda: tallyveil.estimate(path, "again"),
+    }
+    if path is not None:
+        calls["estimation"] = lambda: tallyveil.estimate(release, "again", estimation=path)
+        calls["entities"] = lambda: release.add_intervals(entities=path)
+    for name, call in calls.items():
+        with pytest.raises((ConfigError, StoreError), match=f"^{name} is ") as caught:
+            call()
+        codes = {"a\udcff": "path-not-text", "long" * 100: "path-refused"}
+        assert caught.value.code == (
+            codes.get(path, "bad-argument") if isinstance(path, str) else "bad-argument"
+        )
+    with pytest.raises((ConfigError, StoreError)):
+        tallyveil.measure(folder / "release.toml", path, insecure_test_key=KEY)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_is_the_files_that_the_manifest_lists(copied):
+    """A file beside them is not read, and one that is missing is no smaller table."""
+    table = copied.table("Town", "age")
+    (part,) = (copied.path / "tables" / "geolevel=Town" / "query=age").glob("part-*.parquet")
+    shutil.copy(part, part.with_name("part-00001.parquet"))
+    assert copied.table("Town", "age").equals(table)
+    part.unlink()
+    with pytest.raises(StoreError, match="FileNotFoundError"):
+        copied.table("Town", "age")
+    for area, query in (("x" * 5000, "age"), ("Town", "x" * 5000), ("../tables", "age")):
+        with pytest.raises(ConfigError, match="has no table of"):
+            copied.table(area, query)
+
+
+@pytest.mark.parametrize("name", [None, 5, ["total"], b"total"])
+def test_what_is_no_name_is_refused(release, name):
+    for read in (
+        lambda: release.table(name, "total"),
+        lambda: release.table("Town", name),
+        lambda: release.measurements(name, "total"),
+        lambda: release.measurements("Town", name),
+        lambda: release.interval(name, "P01"),
+    ):
+        with pytest.raises(ConfigError, match="wanted a name as text"):
+            read()
+
+
+def test_what_is_no_truth_value_no_count_and_no_observer_is_refused(folder, release, tmp_path):
+    area = release.district(release.table("Block", "total")["geocode"][:2])
+    for flags in ({"simultaneous": "no"}, {"with_bounds": 0}):
+        with pytest.raises(ConfigError, match="wanted True or False"):
+            area.estimate(**flags)
+    with pytest.raises(ConfigError, match="wanted True or False"):
+        release.add_intervals(simultaneous="no")
+    plan = tallyveil.plan(folder / "release.toml")
+    for sizes in (("many",), (2.5,), (10, True)):
+        with pytest.raises(ConfigError, match="wanted a whole number"):
+            plan.resources(*sizes)
+    for act in (tallyveil.run, tallyveil.measure):
+        with pytest.raises(ConfigError, match="lacks a method of observers"):
+            act(plan, tmp_path / "out", insecure_test_key=KEY, observer=print)
+    with pytest.raises(ConfigError, match="lacks a method of observers"):
+        tallyveil.estimate(release, tmp_path / "out", observer=print)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_current_folder_may_change(folder, release, tmp_path, monkeypatch):
+    """Plans and releases that were opened with a relative path stay what they are, also where another one lies."""
+    monkeypatch.chdir(folder)
+    opened, planned = reopened(Path("out")), tallyveil.plan("release.toml")
+    mapped = tallyveil.plan(tomllib.loads(Path("release.toml").read_text()))
+    blocks = opened.table("Block", "total")["geocode"]
+    area = opened.district(blocks[:2])
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder / "out", "out")
+    (part,) = Path("out", "tables", "geolevel=Town", "query=age").glob("*.parquet")
+    part.unlink()
+    assert opened.table("Town", "age").equals(release.table("Town", "age"))
+    assert opened.report() == folder / "out" / "report.html"
+    assert release.difference(area, blocks[2:4], queries=["total"]).n_finest == 2
+    assert planned.content == mapped.content == tallyveil.plan(folder / "release.toml").content
+    made = tallyveil.run(planned, "made", insecure_test_key=KEY)
+    assert made.table("Town", "age").equals(release.table("Town", "age").select("geocode", "age", "count"))
+
+
+def test_a_current_folder_that_was_removed_is_told(folder, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(StoreError, match="current folder, which was removed"):
+        tallyveil.plan("release.toml")
+    with pytest.raises(StoreError, match="current folder, which was removed"):
+        tallyveil.run(folder / "release.toml", "out", insecure_test_key=KEY)
+    assert tallyveil.open(folder / "out").kind == "topdown"

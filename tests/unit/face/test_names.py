@@ -19,6 +19,7 @@ PUBLIC = [
     "noise",
     "open",
     "plan",
+    "reliability",
     "run",
     "safetab",
     "spine",

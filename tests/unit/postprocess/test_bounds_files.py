@@ -62,6 +62,7 @@ def test_bounds_without_a_row_may_be_open(plan, spine, whole):
         ({"home": pl.lit("house"), "geocode": pl.lit("P0000")}, "bounds-twice"),
         ({"lower": pl.lit(-1)}, "bounds-value"),
         ({"lower": pl.lit(0.5)}, "bounds-value"),
+        ({"lower": pl.lit("0.5").cast(pl.Decimal(9, 2))}, "bounds-value"),
         ({"upper": pl.lit(float("nan"))}, "bounds-value"),
         ({"upper": pl.lit("2.5")}, "bounds-value"),
         ({"lower": pl.lit("few")}, "bounds-value"),

@@ -190,7 +190,7 @@ def test_an_unknown_query_or_an_impossible_level_is_refused(root, blocks):
 
 def test_parts_of_a_release_that_are_not_there(root, blocks):
     """Without counts there are errors and estimates; intervals of another run are refused."""
-    path, manifest = histogram_path(root, "Block"), root / "intervals" / "manifest.json"
+    path, manifest = histogram_path(root, "Block"), root / "intervals" / "_manifest.json"
     whole, moved = manifest.read_text(), path.with_suffix(".moved")
     path.rename(moved)
     try:

@@ -1,5 +1,7 @@
 """CSV files have the rows of the tables, whatever stands in them."""
 
+import json
+
 import polars as pl
 import pytest
 
@@ -8,6 +10,7 @@ from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.postprocess.intervals import make_intervals
 from tallyveil.release.csv_tables import publish_csv
+from tallyveil.storage.write import file_digest
 
 
 def stacked(root):
@@ -19,9 +22,18 @@ def test_csv_files_have_the_rows_of_the_tables(small_release, tmp_path, command)
     run_release(load_plan(small_release), root, test_key=bytes(32), workers=1)
     make_intervals(root, tables=["age"], workers=1)
     assert "9 files" in command("publish", "csv", root, "--out", out)
+    stated = json.loads((out / "publication.json").read_text())
+    assert stated["release"]["manifest_sha256"] == file_digest(root / "manifest.json")
+    assert not stated["protected"]
+    written = {file["path"]: file for file in stated["files"]}
+    assert {*written, "publication.json"} == {
+        path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()
+    }
+    assert all(file["sha256"] == file_digest(out / path) for path, file in written.items())
+    tables = [out / path for path, file in written.items() if "query" in file]
     expected = stacked(root)
     columns = ["geolevel", "query", *(name for name in expected.columns if name not in ("geolevel", "query"))]
-    found = pl.concat(pl.read_csv(path, schema_overrides=expected.schema) for path in out.rglob("*.csv"))
+    found = pl.concat(pl.read_csv(path, schema_overrides=expected.schema) for path in tables)
     assert found.columns == columns
     keys = ["geolevel", "query", "geocode", "age", "home"]
     assert found.sort(keys).equals(expected.select(columns).sort(keys))

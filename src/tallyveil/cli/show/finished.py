@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from tallyveil.release.manifest import Manifest
 
 
-def finish_release(made: "Release", quiet: bool, as_json: bool) -> None:
-    """Print the closing summary of a release."""
+def finish_release(made: "Release", out: Path, quiet: bool, as_json: bool) -> None:
+    """Print the closing summary of a release, whose folder is named as the user named it."""
     if as_json:
-        say(json.dumps(_summary(made.manifest, made.path, made.already_finished)))
+        say(json.dumps(_summary(made.manifest, out, made.already_finished)))
     elif not quiet:
-        _show_summary(made.manifest, made.path, made.already_finished)
+        _show_summary(made.manifest, out, made.already_finished)
 
 
 def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from tallyveil.plans.stated import stated_plan
 from tallyveil.release.areas import tabulated
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER, MANIFEST
-from tallyveil.release.geography import read_areas, read_geography
-from tallyveil.release.histograms import read_histogram
+from tallyveil.release.geography import GEOGRAPHY, read_areas, read_geography
+from tallyveil.release.histograms import HISTOGRAM, read_histogram
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.manifest_files import read_manifest, require_unchanged_files
 
 
 def evaluate_release(root: Path, truth: Path) -> Evaluation:
@@ -38,11 +38,12 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     Returns:
         The tables of `error_metrics` and `find_artefacts`. They are also written to `evaluation` in the release.
     Raises:
-        StoreError: the folder holds no finished release.
+        StoreError: the folder holds no finished release, or a file of it was changed.
         SchemaError, GeographyError, ConfigError: the records do not fit the release.
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM})
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan).estimating
     parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))

@@ -24,7 +24,7 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
 from tallyveil.postprocess.interval_model import invariants_by_geolevel
 from tallyveil.postprocess.lattice_measurements import drawn_queries
-from tallyveil.storage.paths import real
+from tallyveil.storage.paths import is_same_file
 
 FACTOR = 10.0
 """Factor on the precision of what is exact, or of what is unknown, to see whether a variance rests on it."""
@@ -120,7 +120,7 @@ def _refuse_plan(plan: ReleasePlan) -> None:
 def _refuse_records(plan: ReleasePlan, aims: Aims) -> None:
     """Refuse tables of the aims that are the confidential records."""
     for key, path in (("entities", aims.entities), ("live", aims.live)):
-        if path is not None and real(path) == real(plan.records.path):
+        if path is not None and is_same_file(path, plan.records.path):
             raise BudgetError(
                 f"`{key}` in the aims is {path}, the file of the confidential records. Shares that are chosen from "
                 "records would reveal something about them. Name a public table.",

@@ -75,7 +75,12 @@ def run_release(
 
 
 def measure_release(
-    plan: ReleasePlan, out: Path, *, test_key: bytes | None = None, observer: Observer | None = None
+    plan: ReleasePlan,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+    workers: int | None = None,
 ) -> Outcome:
     """Draw and write only the noisy measurements of a release, or resume such a run.
 
@@ -85,8 +90,7 @@ def measure_release(
         plan: Plan of the release. It must ask for all measurements.
         out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same plan and
             inputs.
-        test_key: As in `run_release`.
-        observer: Receives reports of progress.
+        test_key, observer, workers: As in `run_release`.
     Raises:
         ConfigError: the plan does not write all measurements, so no release could be estimated from them.
         TallyveilError: as `run_release`.
@@ -99,7 +103,7 @@ def measure_release(
             'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    product = TopDown(plan, workers=1, measuring_alone=True)
+    product = TopDown(plan, workers or usable_cores(), measuring_alone=True)
     outcome = run_product(product, out, test_key=test_key, observer=observer)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
     return outcome

@@ -10,10 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers, NarrowArray
-from tallyveil.errors import SchemaError, StoreError
+from tallyveil.errors import SchemaError
 from tallyveil.measurements.layouts.census_2020.names import ANSWERS
 from tallyveil.measurements.layouts.census_2020.settings import Settings, expected_variances, is_close
-from tallyveil.measurements.layouts.census_2020.source import SourceFiles
+from tallyveil.measurements.layouts.census_2020.source import SourceFiles, changed_file
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
 from tallyveil.measurements.store import VALUES_PER_PART, write_part
 from tallyveil.universe.counts import narrow
@@ -80,7 +80,7 @@ def copy_answers(
     for path, batch in files.batches(geolevel, ANSWERS):
         for (name,), rows in batch.group_by("query_name", maintain_order=True):
             if name not in named:
-                raise _changed(path)
+                raise changed_file(path)
             one = queries[named[str(name)]]
             yield _take(one, path, spine, level, rows)
             if one.waiting >= VALUES_PER_PART:
@@ -95,7 +95,7 @@ def _take(one: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.Dat
     """Check the rows of one query, and keep them until a part is full; returns the number of values."""
     geounits = spine.locate(level, frame["geocode"])
     if bool((geounits < 0).any()):
-        raise _changed(path)
+        raise changed_file(path)
     values = _values_of(one.group, path, frame)
     _require_variances(one, path, geounits, frame)
     _, place, times = np.unique(geounits, return_inverse=True, return_counts=True)
@@ -172,12 +172,4 @@ def _require_all(one: _Query, files: SourceFiles, spine: SourceSpine, level: int
 def _bad_row(path: Path, geocode: str, what: str) -> SchemaError:
     return SchemaError(
         f"{path}: the row of geounit {geocode!a:.60} {what}. Download the file again.", code="layout-rows"
-    )
-
-
-def _changed(path: Path) -> StoreError:
-    return StoreError(
-        f"{path} was changed while it was read. Do not change the files while they are imported, and run the command "
-        "again with another --out.",
-        code="layout-files",
     )

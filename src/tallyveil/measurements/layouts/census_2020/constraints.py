@@ -23,7 +23,7 @@ from tallyveil.measurements.layouts.census_2020.names import (
 )
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
-from tallyveil.storage.read import collect, require_counts, require_text, scan_table
+from tallyveil.storage.read import collect, require_counts, require_text, scan_table, whole_number
 from tallyveil.universe.limits import LARGEST_COUNT, NO_LIMIT
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -81,6 +81,11 @@ def read_bounds(files: SourceFiles, spine: SourceSpine, query: QueryGroup) -> tu
     finest = spine.spine.finest
     lower = _values(files, spine, finest, lower_name(query.name), AT_LEAST, query.size)
     upper = _values(files, spine, finest, upper_name(query.name), AT_MOST, query.size)
+    if bool((lower > LARGEST_COUNT).any()):
+        raise _bad(
+            f"{files.root} gives a block a lower bound on '{query.name}' above {LARGEST_COUNT:,}, more than any count. "
+            "Download the files again."
+        )
     if bool((lower > upper).any()):
         row = int(np.argmax((lower > upper).any(axis=1)))
         raise ConstraintError(
@@ -101,10 +106,16 @@ def read_totals(files: SourceFiles, spine: SourceSpine, level: int) -> Integers:
     """Exact totals of the geounits of a geolevel, from the constraints of the files; shape (n_geounits, 1).
 
     Raises:
-        SchemaError: a geounit has no total or has it twice.
+        SchemaError: a geounit has no total or has it twice, or totals are too large.
         StoreError: a file cannot be read.
     """
-    return _values(files, spine, level, TOTAL, EQUAL, 1)
+    totals = _values(files, spine, level, TOTAL, EQUAL, 1)
+    if bool((totals > LARGEST_COUNT).any()) or int(totals.sum()) > LARGEST_COUNT:
+        raise _bad(
+            f"the totals of {files.geolevels[level]} in {files.root} have a number above {LARGEST_COUNT:,}, or add up "
+            "to more than that. No population is so large. Download the files again."
+        )
+    return totals
 
 
 def require_root_total(files: SourceFiles, totals: Integers) -> None:
@@ -141,7 +152,7 @@ def read_totals_file(path: Path, codes: pl.Series, geolevel: str) -> Integers:
     frame = scan_table(path, ["geocode", "count"], "totals")
     require_text(frame, "geocode", path, "totals")
     require_counts(frame, "count", path, "totals")
-    table = collect(frame.with_columns(pl.col("count").cast(pl.Int64, strict=False)), path, "totals")
+    table = collect(frame.with_columns(whole_number("count")), path, "totals")
     counts = table["count"]
     if counts.null_count() or not bool(counts.is_between(0, LARGEST_COUNT).all()):
         raise _bad_totals(
@@ -161,7 +172,10 @@ def read_totals_file(path: Path, codes: pl.Series, geolevel: str) -> Integers:
         raise _bad_totals(
             f"{path} has {which}. Give every {geolevel} of the files one row, with its geocode and its exact count."
         )
-    return joined["count"].to_numpy().reshape(-1, 1).astype(np.int64)
+    totals: Integers = joined["count"].to_numpy().reshape(-1, 1).astype(np.int64)
+    if int(totals.sum()) > LARGEST_COUNT:
+        raise _bad_totals(f"the counts of {path} add up to more than {LARGEST_COUNT:,}. Correct them.")
+    return totals
 
 
 def lacking_totals(files: SourceFiles, geolevel: str) -> ConstraintError:

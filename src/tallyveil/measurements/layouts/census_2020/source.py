@@ -46,12 +46,14 @@ class SourceFiles:
         geolevels: Those that the folder has, root first.
         paths: The files of each geolevel and table, sorted.
         protected: False where a file says that its noise came from a test key.
+        stamps: Of each file its inode, its size and the time of its last change, before anything in it was read.
     """
 
     root: Path
     geolevels: tuple[str, ...]
     paths: Mapping[tuple[str, str], tuple[Path, ...]]
     protected: bool
+    stamps: Mapping[Path, tuple[int, int, int]]
 
     def scan(self, geolevel: str, table: str, columns: Sequence[str]) -> pl.LazyFrame:
         """Some columns of a table. Files may store them in different types of numbers."""
@@ -80,6 +82,16 @@ class SourceFiles:
             for batch in stream_parquet(wanted, path, _WHAT, ROWS_AT_ONCE):
                 yield path, batch
 
+    def require_unchanged(self) -> None:
+        """Refuse files that were changed since they were found: what was read from them is not what their digest names.
+
+        Raises:
+            StoreError: a file was changed, replaced or removed.
+        """
+        for path, stamp in self.stamps.items():
+            if not path.is_file() or _stamp(path) != stamp:
+                raise changed_file(path)
+
     def digest(self) -> str:
         """SHA-256 of the names and bytes of all files, in hexadecimal."""
         every = sorted(path for paths in self.paths.values() for path in paths)
@@ -96,12 +108,21 @@ def find_files(root: Path) -> SourceFiles:
     refuse_unfinished_folder(root)
     geolevels = _geolevels(root)
     paths = {(geolevel, table): _files(root, geolevel, table) for geolevel in geolevels for table in TABLES}
+    stamps = {path: _stamp(path) for found in paths.values() for path in found}
     protected = True
     for (_, table), found in paths.items():
         for path in found:
             protected &= _is_protected(path)
             _require_columns(path, table)
-    return SourceFiles(root, geolevels, paths, protected)
+    return SourceFiles(root, geolevels, paths, protected, stamps)
+
+
+def changed_file(path: Path) -> StoreError:
+    """The error for a file that is not what it was when it was opened."""
+    return _bad_files(
+        f"{path} was changed while it was read. Do not change the files while they are imported, and run the command "
+        "again with another --out."
+    )
 
 
 def _geolevels(root: Path) -> tuple[str, ...]:
@@ -135,10 +156,15 @@ def _files(root: Path, geolevel: str, table: str) -> tuple[Path, ...]:
     """
     folder = root.joinpath(*table_folder(geolevel, table))
     found = [
-        path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(("_", "."))
+        path
+        for path in sorted(folder.rglob("*"))
+        if (path.is_symlink() or not path.is_dir()) and not path.name.startswith(("_", "."))
     ]
-    if other := [path for path in found if path.suffix != _ENDING]:
-        raise _bad_files(f"{other[0]} is no Parquet file. Move it out of the folder of the table.")
+    if other := [path for path in found if path.suffix != _ENDING or not path.is_file()]:
+        raise _bad_files(
+            f"{other[0]} is no Parquet file. Move it out of the folder of the table. If it is a link, put in its place "
+            "what it leads to: links to folders are not followed."
+        )
     if not found and table == CONSTRAINTS:
         raise _bad_files(
             f"{folder} has no Parquet file. Download the table {table} of {geolevel}, which lists all geounits with "
@@ -184,6 +210,11 @@ def _is_kind(dtype: pl.DataType, kind: str) -> bool:
     if kind == "numbers":
         return dtype.is_numeric()
     return isinstance(dtype, pl.List | pl.Array) and dtype.inner.is_integer()
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _scan(path: Path, table: str, columns: Sequence[str]) -> pl.LazyFrame:

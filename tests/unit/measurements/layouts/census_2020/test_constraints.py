@@ -89,6 +89,11 @@ def first_of(geolevel, **values):
         (first_of("Block", value=[0, 0, 0, 0, 0, 0, 0, -1]), "layout-rows", "negative number"),
         (first_of("Block", sign="="), "layout-rows", "has the sign '='"),
         (first_of("Block", value=[0, 0, 0, 9, 0, 0, 0, 0]), "bounds-crossed", "above its upper bound"),
+        (
+            first_of("Block", value=[2**62] * 8),
+            "layout-rows",
+            "more than any count",
+        ),  # their sum is 0 in 64 bits
         (lambda name, rows: rows[1:] if name == "Block" else rows, "layout-rows", "not once"),
         (lambda name, rows: [*rows, rows[0]] if name == "Block" else rows, "layout-rows", "not once"),
         (first_of("Tract", value=[0, 0, 0, 3, 0, 0, 0, 0]), "layout-totals", "Blocks are missing"),
@@ -146,6 +151,9 @@ def test_totals_beside_the_files(tmp_path):
         (["44", "45"], [4, None], "no whole number"),
         (["44", "45"], [4, -1], "no whole number"),
         (["44", "45"], ["4", "many"], "no whole number"),
+        (["44", "45"], [4.0, 1.5], "no whole number"),
+        (["44", "45"], [4.0, float("nan")], "no whole number"),
+        (["44", "45"], [1, 2**32], "add up to more than"),
     ],
 )
 def test_totals_that_are_wrong(tmp_path, codes, counts, said):

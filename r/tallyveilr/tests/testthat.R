@@ -1,0 +1,4 @@
+library(testthat)
+library(tallyveilr)
+
+test_check("tallyveilr")

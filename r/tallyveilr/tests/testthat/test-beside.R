@@ -1,0 +1,56 @@
+test_that("names stand beside rows, in their order", {
+  release <- example_release()
+  rows <- release_table(release, "Town", "total")[6:1, ]
+  named <- with_names(rows, release, "Town")
+  expect_identical(named$geocode, rows$geocode)
+  expect_identical(named$name[named$geocode == "0101"], "Saint \"M\u00fc\", North")
+  expect_identical(named$name[named$geocode == "0203"], NA_character_)
+  expect_error(with_names(data.frame(geocode = 101), release, "Town"), "leading zeros", class = "tallyveil_bad_geocodes")
+  expect_error(with_names(data.frame(code = "0101"), release, "Town"), class = "tallyveil_bad_argument")
+})
+
+test_that("margins are quantiles times standard errors", {
+  rows <- data.frame(estimate = c(100, -1, 5), standard_error = c(2, 2, 0), lower = c(97, 0, 5))
+  found <- with_moe(rows, level = 0.95)
+  expect_equal(found$moe, 1.959963984540054 * c(2, 2, 0))
+  expect_identical(found$cv, c(0.02, NA, 0))
+  expect_error(with_moe(rows, level = 95), class = "tallyveil_bad_argument")
+  expect_error(with_moe(rows["estimate"]), "standard_error", class = "tallyveil_bad_argument")
+  laplace <- data.frame(estimate = 1, standard_error = 2, lower = NA_real_)
+  expect_error(with_moe(laplace), class = "tallyveil_not_normal")
+})
+
+test_that("the guarantee is that of the manifest", {
+  release <- example_release()
+  found <- release_guarantee(release)
+  expect_identical(found$statement, release$manifest$privacy$statement)
+  expect_true(found$protected)
+  expect_length(found$warnings, 0)
+  expect_output(print(found), "neighbours: one person's record changes its value")
+  expect_no_match(capture.output(print(found)), "NOT PRIVATE")
+})
+
+test_that("a release without protection says so", {
+  release <- example_release()
+  release$manifest$warnings <- list("Made with an insecure test key.")
+  expect_output(print(release), "NOT PRIVATE: Made with an insecure test key.")
+  expect_output(print(release_guarantee(release)), "NOT PRIVATE")
+})
+
+test_that("shapes are found by geocodes that are text", {
+  skip_if_not_installed("sf")
+  points <- sf::st_sfc(sf::st_point(c(2, 0)), sf::st_point(c(1, 0)), sf::st_point(c(9, 9)))
+  shapes <- sf::st_sf(GEOID = c("02", "01", "09"), geometry = points)
+  rows <- release_table(example_release(), "Region", "age")
+  map <- with_geometry(rows, shapes, code = "GEOID")
+  expect_s3_class(map, "sf")
+  expect_identical(sf::st_drop_geometry(map), rows)
+  expect_equal(sf::st_coordinates(map)[, "X"], as.numeric(rows$geocode), ignore_attr = TRUE)
+  shapes$GEOID <- c(2, 1, 9)
+  expect_error(with_geometry(rows, shapes, code = "GEOID"), "leading zeros", class = "tallyveil_bad_geocodes")
+  shapes$GEOID <- c("02", "09", "9")
+  expect_error(with_geometry(rows, shapes, code = "GEOID"), "no shape: 01", class = "tallyveil_bad_geocodes")
+  shapes$GEOID <- c("02", "01", "01")
+  expect_error(with_geometry(rows, shapes, code = "GEOID"), "one shape", class = "tallyveil_bad_geocodes")
+  expect_error(with_geometry(rows, rows), class = "tallyveil_bad_argument")
+})

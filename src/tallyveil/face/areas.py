@@ -1,0 +1,141 @@
+"""Areas of a release from Python, and the counts of theirs that are to be looked at together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from tallyveil.errors import ConfigError
+from tallyveil.face.given import (
+    Geocodes,
+    flag_given,
+    geocodes_given,
+    names_given,
+    number_given,
+    workers_given,
+)
+from tallyveil.face.opened import Opened
+
+if TYPE_CHECKING:
+    from tallyveil.postprocess.district import District
+
+
+class Area:
+    """A set of finest geounits of a release, such as a county or an electoral district.
+
+    Made by `Release.area` and `Release.district`.
+
+    Attributes:
+        release: The release.
+        geocodes: Geocodes of the finest geounits.
+    """
+
+    def __init__(self, release: Opened, geocodes: pl.Series) -> None:
+        self.release = release
+        self.geocodes = geocodes
+
+    def count(self, query: str, labels: Mapping[str, str] | None = None) -> "Count":
+        """One count of this area, for `Release.quantities`.
+
+        Args:
+            query: A query, measured or not.
+            labels: The label of every attribute in the query, as in the columns of the tables; None for `total`.
+        """
+        return Count(self, query, dict(labels or {}))
+
+    def estimate(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        minus: "Area | Geocodes | None" = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> "District":
+        """Published counts, unbiased estimates, exact standard errors and intervals of this area.
+
+        Standard errors follow from the plan. Estimates are sums of those in `intervals/`, which `add_intervals` makes.
+
+        Args:
+            queries: Queries; None for those of the release's tables.
+            minus: An area whose counts are subtracted, or geocodes of its finest geounits.
+            level: Coverage of the intervals.
+            simultaneous: Whether all intervals together have that coverage.
+            with_bounds: Whether zeros of public bounds are used.
+            workers: Number of threads; None for one per core.
+        Returns:
+            The answers; `to_frame()` makes a table of them.
+        Raises:
+            GeographyError: a geocode is unknown or given twice.
+            ConfigError: the level or the number of threads is out of range, or `minus` is of another release.
+        """
+        from tallyveil.postprocess.district import district_answers
+
+        return district_answers(
+            self.release.path,
+            self.geocodes,
+            minus=None if minus is None else area_given(minus, self.release).geocodes,
+            tables=names_given(queries, "queries"),
+            level=number_given(level, "level"),
+            simultaneous=flag_given(simultaneous, "simultaneous"),
+            with_bounds=flag_given(with_bounds, "with_bounds"),
+            workers=workers_given(workers),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One count of an area; made by `Area.count`.
+
+    Attributes:
+        area: The area.
+        query: The query.
+        labels: The label of every attribute in the query.
+    """
+
+    area: Area
+    query: str
+    labels: dict[str, str]
+
+
+def area_given(given: Area | Geocodes, release: Opened) -> Area:
+    """An area of a release.
+
+    Raises:
+        GeographyError: it is no area and no list of geocodes.
+        ConfigError: it is an area of another release.
+    """
+    area = given if isinstance(given, Area) else Area(release, geocodes_given(given))
+    if area.release.path != release.path:
+        raise ConfigError(
+            f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one "
+            "release, or subtract the estimates of two releases yourself.",
+            code="bad-argument",
+        )
+    return area
+
+
+def counts_given(counts: object) -> dict[str, Count]:
+    """Counts by name.
+
+    Raises:
+        ConfigError: there are none, or it is something else.
+    """
+    if not isinstance(counts, Mapping) or not counts:
+        raise ConfigError(
+            f"counts is {counts!r}, wanted a mapping from names to counts, such as "
+            '{"all": release.area("44007").count("total")}.',
+            code="bad-argument",
+        )
+    for name, count in counts.items():
+        if not isinstance(name, str) or not isinstance(count, Count):
+            raise ConfigError(
+                f"counts holds {name!r}: {count!r}, wanted names as text and counts as Area.count gives them.",
+                code="bad-argument",
+            )
+    return dict(counts)
