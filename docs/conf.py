@@ -37,12 +37,14 @@ TYPES = {
 """Types of JSON Schema, in words."""
 
 RETURNED = (
-    "tallyveil.face.released.Area",
+    "tallyveil.face.areas.Area",
+    "tallyveil.face.areas.Count",
     "tallyveil.face.opened.Measurements",
     "tallyveil.face.opened.Opened",
     "tallyveil.face.stated.StatedGuarantee",
     "tallyveil.plans.resources.Resources",
     "tallyveil.postprocess.district.District",
+    "tallyveil.postprocess.quantities.Quantities",
 )
 """Classes that no public module lists, whose objects public functions return."""
 
