@@ -61,7 +61,7 @@ html_css_files = ["site.css"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"
-nb_execution_timeout = 300
+nb_execution_timeout = 900  # seconds for each cell
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
