@@ -63,8 +63,10 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
-# The site is docs/_build/html/index.html. Its notebooks are executed; a warning or a broken link is an error.
+# The site is docs/_build/html/index.html. Its notebooks are executed; a warning or a broken link is an error. Kernels are
+# compiled first, because a cell of a notebook has a time limit.
 docs: $(VENV)/.installed-docs
+	$(BIN)/tallyveil warm-up
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 

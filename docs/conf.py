@@ -37,12 +37,14 @@ TYPES = {
 """Types of JSON Schema, in words."""
 
 RETURNED = (
-    "tallyveil.face.released.Area",
+    "tallyveil.face.areas.Area",
+    "tallyveil.face.areas.Count",
     "tallyveil.face.opened.Measurements",
     "tallyveil.face.opened.Opened",
     "tallyveil.face.stated.StatedGuarantee",
     "tallyveil.plans.resources.Resources",
     "tallyveil.postprocess.district.District",
+    "tallyveil.postprocess.quantities.Quantities",
 )
 """Classes that no public module lists, whose objects public functions return."""
 
@@ -59,7 +61,7 @@ html_css_files = ["site.css"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"
-nb_execution_timeout = 300
+nb_execution_timeout = 900  # seconds for each cell
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 

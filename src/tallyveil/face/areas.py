@@ -41,6 +41,8 @@ class Area:
         Args:
             query: A query, measured or not.
             labels: The label of every attribute in the query, as in the columns of the tables; None for `total`.
+        Returns:
+            The count. The query and the labels are looked up by `Release.quantities`.
         """
         return Count(self, query, dict(labels or {}))
 
@@ -63,10 +65,11 @@ class Area:
             minus: An area whose counts are subtracted, or geocodes of its finest geounits.
             level: Coverage of the intervals.
             simultaneous: Whether all intervals together have that coverage.
-            with_bounds: Whether zeros of public bounds are used.
+            with_bounds: Whether the zeros of the release's public bounds are used.
             workers: Number of threads; None for one per core.
         Returns:
-            The answers; `to_frame()` makes a table of them.
+            The answers; `to_frame()` makes a table of them. A query without intervals in the release has standard
+            errors alone.
         Raises:
             GeographyError: a geocode is unknown or given twice.
             ConfigError: the level or the number of threads is out of range, or `minus` is of another release.

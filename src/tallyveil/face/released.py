@@ -122,6 +122,8 @@ class Release(WithMeasurements):
         Args:
             code: Geocode of a geounit, or name of an entity.
             geolevel: Its geolevel, or its family of entities; None if only one of these has the code.
+        Returns:
+            The area.
         Raises:
             GeographyError: nothing has this code, or areas of several geolevels or families have it.
         """
@@ -157,8 +159,10 @@ class Release(WithMeasurements):
         Args:
             counts: The counts that `Area.count` gives, by names of your choice.
             level: Coverage of every interval.
-            with_bounds: Whether zeros of public bounds are used.
+            with_bounds: Whether the zeros of the release's public bounds are used.
             workers: Number of threads; None for one per core.
+        Returns:
+            The counts, and methods for what follows from them.
         Raises:
             ConfigError: no counts are given, or counts of another release, or the level is out of range.
             SchemaError: there is no such query or label.

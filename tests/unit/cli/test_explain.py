@@ -35,3 +35,8 @@ def test_a_code_that_is_none():
     assert isinstance(said.exception, ConfigError)
     with pytest.raises(ConfigError, match="Did you mean not-toml"):
         raise said.exception
+
+
+def test_an_error_in_python_names_the_command():
+    assert ConfigError("wrong", code="not-toml").__notes__ == ["More: tallyveil explain not-toml"]
+    assert str(ConfigError("wrong")) == "wrong"

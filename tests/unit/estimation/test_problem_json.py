@@ -61,8 +61,9 @@ def test_an_unsolved_family_is_kept(tmp_path, monkeypatch):
     assert raised.value.code == "family-unsolved"
     kept = problem_from_mapping(json.loads((tmp_path / "Town" / "p.json").read_text()))
     assert kept.children == ("a", "b")
-    with pytest.raises(SolverError, match=r"^not certified$"):
+    with pytest.raises(SolverError) as raised:
         unsolved.estimate_or_keep(family(False), None)
+    assert str(raised.value) == "not certified"
 
 
 def test_a_hostile_geocode_keeps_its_family_in_the_folder(tmp_path, monkeypatch):
