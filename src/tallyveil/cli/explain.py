@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.arguments import AsJson, give
 
 
 def explain(
     code: Annotated[
         str, typer.Argument(help="The word in brackets after `error` in a message.", metavar="CODE")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Say what an error means, how to see it, and how to mend it."""
     from tallyveil.errors import ConfigError
@@ -27,7 +28,8 @@ def explain(
             "[not-toml]'.",
             code="bad-flag",
         )
-    say(f"error [{code}]\n\n{found[code]}")
+    said = {"code": code, "explanation": found[code]}
+    give(said, [f"error [{code}]\n\n{found[code]}"], quiet=False, as_json=as_json)
 
 
 def explanations() -> dict[str, str]:
