@@ -13,21 +13,16 @@ if TYPE_CHECKING:
 
     from tallyveil.evaluation import Evaluation
 
-from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet
 from tallyveil.cli.show.parameters import show_parameters
 
 
 def evaluate(
-    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    release: FinishedRelease,
     truth: Annotated[
         Path, typer.Option("--truth", help="File of the true records that the release was made from.")
     ],
-    not_private: Annotated[
-        bool,
-        typer.Option(
-            "--i-understand-this-is-not-private", help="Required, because the results reveal true counts."
-        ),
-    ] = False,
+    not_private: NotPrivate = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
