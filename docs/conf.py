@@ -22,6 +22,16 @@ PUBLIC = (
     "tallyveil.subspace",
     "tallyveil.safetab",
 )
+RETURNED = (
+    "face.areas.Area",
+    "face.areas.Count",
+    "postprocess.district.District",
+    "postprocess.district.DistrictAnswer",
+    "postprocess.quantities.Quantities",
+    "postprocess.derived.Derived",
+    "postprocess.derived.Equality",
+)
+"""Classes of which a release makes objects. Their methods and attributes are public, and where they stand is not."""
 
 project = "Tallyveil"
 release = version = tallyveil.__version__
@@ -84,7 +94,9 @@ def api() -> str:
     options = "   :members:\n   :imported-members:\n   :inherited-members:\n   :no-index:\n"
     sections = [f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n{options}```\n" for name in PUBLIC]
     head = "# Python names\n\nAll public names ([what that means](../python.md#what-is-public-and-how-it-changes)).\n"
-    return "\n".join([head, *sections])
+    classes = "\n".join(f".. autoclass:: tallyveil.{name}\n   :members:\n   :no-index:\n" for name in RETURNED)
+    made = f"## Made by a release\n\n```{{eval-rst}}\n{classes}```\n"
+    return "\n".join([head, *sections, made])
 
 
 def commands() -> str:
