@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 from numba.core.dispatcher import Dispatcher
+from tests.windows import behave_like_windows
 
 from tallyveil.cli.main import main
 
@@ -197,6 +198,12 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the public data sets in {SHARED}")
     return SHARED
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files behave as on Windows."""
+    behave_like_windows(monkeypatch)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ keeps its meaning. In a page, every character that HTML gives a meaning is repla
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from unicodedata import category
 
@@ -17,6 +17,7 @@ These are control characters, format characters (for example those that reverse 
 surrogates, private and unassigned characters, and the separators of lines and paragraphs.
 """
 
+_CELL = "vertical-align:top;padding:0.1em 1em 0.1em 0"
 _PLAIN = re.compile(r"[\n\t -~]*")
 
 
@@ -27,21 +28,58 @@ def shown(text: str) -> str:
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)
 
 
-def described(title: str, lines: Iterable[tuple[str, str]]) -> str:
-    """HTML of a heading and a table with a name and a text in each row. Notebooks show it for an object.
+def described(title: str, lines: Iterable[tuple[str, str]], lead: str = "") -> str:
+    """HTML of a heading, a sentence, and a table with a name and a text in each row. Notebooks show it for an object.
 
-    Everything is escaped.
+    Everything is escaped. Colours are those of the notebook.
 
     Args:
         title: The heading.
         lines: Name and text of each row.
+        lead: What the object is, in a sentence; "" for none.
     """
-    rows = "".join(
-        f"<tr><th style='text-align:left;vertical-align:top'>{escape(name)}</th>"
-        f"<td style='text-align:left'>{escape(text)}</td></tr>"
-        for name, text in lines
+    rows = "".join(f"<tr>{_heading(name, 'row')}{_cell(text)}</tr>" for name, text in lines)
+    return _box(title, lead, rows)
+
+
+def tabulated(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], lead: str = "", *, n_names: int = 1
+) -> str:
+    """HTML of a heading, a sentence, and a table with a heading for each column; else as `described`.
+
+    Args:
+        title: The heading.
+        headings: One for each column.
+        rows: Texts of each row.
+        lead: What the object is, in a sentence; "" for none.
+        n_names: How many columns have names. The others have numbers, which stand to the right.
+    """
+    sides = ["left"] * n_names + ["right"] * (len(headings) - n_names)
+    head = "".join(_heading(text, "col", side) for text, side in zip(headings, sides, strict=True))
+    body = "".join(
+        f"<tr>{_heading(row[0], 'row')}{''.join(map(_cell, row[1:], sides[1:]))}</tr>" for row in rows
     )
-    return f"<div><strong>{escape(title)}</strong><table>{rows}</table></div>"
+    return _box(title, lead, f"<tr>{head}</tr>{body}")
+
+
+def _box(title: str, lead: str, rows: str) -> str:
+    sentence = f"<p style='margin:0.3em 0'>{_safe(lead)}</p>" if lead else ""
+    return (
+        f"<div style='max-width:60em;overflow-x:auto'><strong>{_safe(title)}</strong>{sentence}"
+        f"<table>{rows}</table></div>"
+    )
+
+
+def _heading(text: str, scope: str, side: str = "left") -> str:
+    return f"<th scope='{scope}' style='text-align:{side};{_CELL}'>{_safe(text)}</th>"
+
+
+def _cell(text: str, side: str = "left") -> str:
+    return f"<td style='text-align:{side};{_CELL}'>{_safe(text)}</td>"
+
+
+def _safe(text: str) -> str:
+    return escape(shown(text))
 
 
 def _escape(character: str) -> str:

@@ -132,6 +132,26 @@ def test_help_is_quick_to_import():
         assert f"'{heavy}'" not in loaded
 
 
+OF_SYSTEMS = {
+    "fcntl", "msvcrt", "resource", "psutil", "filelock", "geteuid", "getuid", "fchmod", "chmod", "sched_getaffinity",
+    "O_NOFOLLOW", "O_DIRECTORY", "O_BINARY", "pathconf", "sysconf", "uname", "platform", "fork", "pread", "pwrite",
+}  # fmt: skip
+
+
+def test_one_module_asks_which_system_it_runs_on():
+    """What differs between Linux, macOS and Windows is in `storage/system.py`."""
+    asking = set()
+    for where, tree in trees().items():
+        names = imported(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("os", "sys"):
+                names.add("platform" if ast.unparse(node) == "os.name" else node.attr)
+        if names & OF_SYSTEMS:
+            asking.add(where)
+    # The manifest states the version of Python, which the module `platform` knows.
+    assert asking == {"storage/system.py", "release/manifest.py"}
+
+
 ARRAY_TYPE = re.compile(r"^\s*\w+(: TypeAlias)? = (npt\.)?NDArray\[", re.MULTILINE)
 
 

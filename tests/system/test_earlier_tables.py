@@ -88,6 +88,7 @@ def test_an_earlier_release_is_reported_evaluated_and_asked_for_districts(earlie
 def test_an_earlier_release_opened_from_python_says_what_to_do(earlier, tmp_path):
     (earlier / "intervals" / "_manifest.json").rename(earlier / "intervals" / "manifest.json")
     release = tallyveil.open(earlier)
+    assert isinstance(release, tallyveil.Release)
     town = pl.read_parquet(earlier / "geography.parquet")["Town"][0]
     assert release.area(town).estimate(["total"]).answers[0].estimate is not None
     counts = release.quantities({"all": release.area(town).count("total")})

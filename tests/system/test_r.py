@@ -195,13 +195,13 @@ def test_the_example_of_the_package_is_a_release_of_today():
     assert all((example / file.path).is_file() for file in release.manifest.files)
 
 
-def test_the_guide(installed, library, edit, small_release, tmp_path):
+def test_the_guide(installed, library, edit, small_release, tmp_path, command):
     """The journey of somebody who uses a release from R: the examples of the page, one after the other."""
     guide = (PROJECT / "docs" / "r.md").read_text(encoding="utf-8")
     examples = re.findall(r"```r\n(.*?)```", guide, re.DOTALL)
     assert len(examples) == 9
     with_arrow = re.findall(r"```{code-block} r\n(.*?)```", guide, re.DOTALL)
-    assert len(with_arrow) == 1
+    assert len(with_arrow) == 2
     examples += with_arrow if {"arrow", "dplyr"} <= installed else []
     edit("[geography]\n", '[geography]\nnames = "names.csv"\n')
     names = {"geolevel": ["Town"], "geocode": ["P01"], "name": ["Sand"]}
@@ -209,6 +209,7 @@ def test_the_guide(installed, library, edit, small_release, tmp_path):
     release = tallyveil.run(small_release, tmp_path / "release")
     release.add_intervals()
     publish_csv(tmp_path / "release", tmp_path / "csv")
+    command("measurements", "export", tmp_path / "release", "--layout", "tidy", "--out", tmp_path / "tidy")
     (tmp_path / "guide.R").write_text("options(warn = 2)\n" + "\n".join(examples), encoding="utf-8")
     text = said(tmp_path, "Rscript", "guide.R", library=library)
     assert f"<Tallyveil release small, run {release.manifest.run}>" in text

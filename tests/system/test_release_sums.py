@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import tallyveil
 import tallyveil.postprocess.estimation as running
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError, GeographyError, SolverError
@@ -196,6 +197,36 @@ def test_intervals_do_without_what_a_sum_tells_of_its_parts(release, tmp_path):
     assert exact == {name: ["total"] if name == "Nation" else [] for name in plan.geolevels}
     make_intervals(out)
     assert list((out / "intervals").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("release", ["roots"], indirect=True)
+def test_the_total_of_one_region_in_two_parts_is_exact(release, tmp_path):
+    """Both roots of the spine are parts of one region, whose total is an invariant."""
+    for name in ("people", "geography", "entities", "regions", "barracks"):
+        path = release.parent / f"{name}.parquet"
+        pl.read_parquet(path).filter(pl.col("geocode").str.starts_with("P")).write_parquet(path)
+    plan = load_plan(release)
+    out = run_release(plan, tmp_path / "out", test_key=KEY).path
+    assert open_release(out).spine.n_geounits(0) == 2
+    assert release_model(open_release(out)).above == (plan.query("total"),)
+    assert plan_model(plan, read_hierarchies(plan)).above == (plan.query("total"),)
+    make_intervals(out)
+    blocks = pl.read_parquet(out / "intervals/geolevel=Block/query=total/*.parquet")
+    (region,) = pl.read_parquet(out / "intervals/geolevel=Region/query=total/*.parquet").to_dicts()
+    assert region["geocode"] == "P"
+    assert region["standard_error"] == 0
+    assert region["estimate"] == region["lower"] == region["upper"] == region["count"]
+    assert blocks["estimate"].sum() == pytest.approx(region["count"], abs=1e-3)
+    assert blocks["standard_error"].max() > 1
+    opened = tallyveil.open(out)
+    assert isinstance(opened, tallyveil.Release)
+    places = {"region": opened.area("P"), "reserve": opened.area("r", "reserve")}
+    counts = opened.quantities({name: area.count("total") for name, area in places.items()})
+    assert counts.published[0] == region["count"]
+    share = counts.share("reserve", "region")
+    error = counts.sum("reserve").standard_error / region["count"]  # the whole is exact
+    assert share.standard_error == pytest.approx(error)
+    assert share.lower < share.published < share.upper
 
 
 @pytest.mark.parametrize("shape", ["none inside", "one block inside", "whole regions"])

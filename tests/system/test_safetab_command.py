@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.pages import require_readable
 
 import tallyveil.safetab.files as formats
 import tallyveil.storage.write as writing
@@ -122,7 +123,9 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     assert summary["sizes"]["US"]["t1_rows"] > 50
     page = (out / "report.html").read_text()
     assert "NOT PRIVATE" not in page
-    assert "Error by size of the group" in page
+    assert "How sure each count is" in page
+    assert "A first noisy total of the group decided how much detail each group gets." in page
+    require_readable(out / "report.html")
     assert summary["privacy"] == list(json.loads((out / "manifest.json").read_text())["privacy"].values())
     assert "already holds" in command("run", params, data, "--out", out)[1]
     code, said, _ = command("validate", params, data, "--out", out)
@@ -148,6 +151,7 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     assert "NOT PRIVATE" in manifest["warnings"][0]
     assert manifest["declassified"][0]["line"] == 2
     assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
+    require_readable(out / "evaluation" / "report.html")
     for path in (out / "evaluation").glob("*.parquet"):
         assert pl.read_parquet_metadata(path)["tallyveil.protected"] == "false"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.pages import require_readable
 
 from tallyveil.accounting import rho_of
 from tallyveil.cli.main import main
@@ -245,6 +246,8 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypa
     assert command(monkeypatch, capsys, "households", params, data, "--out", out, "-q")[0] == 0
     page = (out / "report.html").read_text()
     assert "SafeTab-H" in page
+    assert "A published count of people decided how much detail each group gets." in page
+    require_readable(out / "report.html")
     assert "NOT PRIVATE" not in page
     expected = json.loads((out / "expected.json").read_text())
     fine = next(one for one in expected if one["detail"] == "T03004")
@@ -266,6 +269,7 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypa
     kinds = [json.loads(line)["kind"] for line in (out / "ledger.jsonl").read_text().splitlines()]
     assert kinds == ["declaration", "spend", "declassify", "declassify"]
     assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
+    require_readable(out / "evaluation" / "report.html")
     truth = slow_tables(toy, households, rows)
     for table in ("t3", "t4"):
         found = {}

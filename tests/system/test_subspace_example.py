@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.pages import require_readable
 
 from tallyveil.cli.main import main
 
@@ -49,6 +50,8 @@ def test_the_readme_runs(tallyveil, tmp_path):
     assert "epsilon <= 1 between tables at l1 distance 4 or less" in page
     assert "Each margin was measured on 1,000 draws of noise with a public key" in page
     assert "Alpha Very High" in page
+    assert "These sums are published exactly, without noise: children of a county: Alpha" in page
+    require_readable(out / "report.html")
     (out / "report.html").unlink()
     tallyveil("report", out, "-q")
     assert words(out / "report.html") == page
@@ -60,6 +63,7 @@ def test_the_readme_runs(tallyveil, tmp_path):
     assert errors["errors"][0]["cells"] == 16
     assert errors["errors"][0]["bias"] == 0  # the total is exact
     assert "NOT PRIVATE" in words(out / "evaluation" / "report.html")
+    require_readable(out / "evaluation" / "report.html")
     assert "NOT PRIVATE" in words(out / "report.html")
     assert "declassify" in (out / "ledger.jsonl").read_text()
 

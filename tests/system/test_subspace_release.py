@@ -75,7 +75,7 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
     report = unescape(re.sub(r"<[^>]+>|\s+", " ", (tmp_path / "out" / "report.html").read_text()))
     report = " ".join(report.split())
     assert "Counts drawn under the invariants" in report
-    assert "total at Town Drawn 8 counts, of which the invariants leave 6 free" in report
+    assert "all people at Town Drawn 8 counts, of which the invariants leave 6 free" in report
     assert "Law of the noise generalised Gaussian, variance 4, on" in report
     assert "total of Region P; total of Region Q" in report
     assert "from 10,000 other draws of the same law" in report

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.printable import shown
+from tallyveil.printable import described, shown, tabulated
 
 
 @given(st.text(st.characters(exclude_categories=[])))
@@ -43,3 +43,27 @@ def test_json_stays_the_json_it_was(text):
 )
 def test_examples(text, plain):
     assert shown(text) == plain
+
+
+HOSTILE = "<b onclick='x'>&\u202e\""
+
+
+def test_what_notebooks_show_is_escaped_everywhere():
+    name = r"&lt;b onclick=&#x27;x&#x27;&gt;&amp;\u202e&quot;"
+    page = described(HOSTILE, [(HOSTILE, HOSTILE)], HOSTILE)
+    table = tabulated(HOSTILE, [HOSTILE, HOSTILE], [(HOSTILE, HOSTILE)], HOSTILE)
+    for text, times in ((page, 4), (table, 6)):
+        assert text.count(name) == times
+        assert "<b" not in text
+        assert "\u202e" not in text
+
+
+def test_a_table_has_names_to_the_left_and_numbers_to_the_right():
+    table = tabulated("Noise", ["geolevel", "query", "margin"], [("State", "total", "± 3")], n_names=2)
+    assert [cell for cell in ("left", "right") if f"<th scope='col' style='text-align:{cell}" in table] == [
+        "left",
+        "right",
+    ]
+    assert "<td style='text-align:left" in table
+    assert "text-align:right;vertical-align:top;padding:0.1em 1em 0.1em 0'>± 3</td>" in table
+    assert "<p" not in table

@@ -8,7 +8,8 @@ listed_files <- function(root, manifest) {
   if (!package %in% listed$path) {
     refuse(
       "tables-format", root, " has no datapackage.json: an earlier version of Tallyveil made it, and its tables have ",
-      "another form. Read its files with a reader of Parquet."
+      "another form. Read its files directly, or have the same release made with tables of today's form from its ",
+      "measurements: `tallyveil estimate` spends nothing."
     )
   }
   path <- require_unchanged(root, listed[listed$path == package, ])

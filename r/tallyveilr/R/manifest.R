@@ -43,6 +43,12 @@ refuse_other_manifests <- function(manifest, root) {
       "Open it from Python with `tallyveil.open`, which reads older formats."
     )
   }
+  if (identical(manifest$kind, "topdown-measurements")) {
+    refuse(
+      "measured-only", root, " holds measurements without a release. Have a release made of them with `tallyveil ",
+      "estimate`, or write them as rows with `tallyveil measurements export --layout tidy`, which `arrow` reads."
+    )
+  }
   if (!identical(manifest$kind, "topdown")) {
     refuse(
       "no-release", root, " holds a folder of kind ", deparse1(manifest$kind), "; this package reads releases of ",

@@ -222,7 +222,8 @@ class Guarantee:
         return f"<Guarantee{lines}>"
 
     def _repr_html_(self) -> str:
-        return described("Guarantee", lines_of(self))
+        lead = "epsilon(delta), delta(epsilon), beta(alpha), mu() and advantage() compute bounds of it from both sides."
+        return described("Guarantee", lines_of(self), lead)
 
     def _laws(self) -> Iterator[tuple[tuple[LossFactor, ...], LossEngine]]:
         return zip(self.alternatives, self.computed_by, strict=True)

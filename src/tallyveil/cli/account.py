@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.account_inputs import calibrated, conversion_of, exact_of, guarantee_of
+from tallyveil.cli.arguments import DELTA, EPSILON, NEIGHBOURS, RHO, AsJson, ReleaseFilePath
 from tallyveil.cli.show.account import about, exact_epsilon, print_answer, upper_bound
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -58,8 +59,8 @@ Relation = Annotated[
     str,
     typer.Option(
         "--neighbours",
-        help="unbounded: one record is added or removed. bounded: one changes its value, which moves two answers "
-        "of every query. A release file and a product state their own.",
+        help=f"{NEIGHBOURS} A change of value moves two answers of every query. A release file and a product state "
+        "their own.",
     ),
 ]
 Proved = Annotated[
@@ -74,13 +75,12 @@ Width = Annotated[
         "not given. A smaller width takes longer.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE", help="Draw the curve to this file (.svg, .png or .pdf)."),
 ]
-Delta = Annotated[str, typer.Option("--delta", help="Delta, an exact number such as 1e-10.")]
-Epsilon = Annotated[str, typer.Option("--epsilon", help="Epsilon, an exact number such as 0.5.")]
+Delta = Annotated[str, typer.Option("--delta", help=DELTA)]
+Epsilon = Annotated[str, typer.Option("--epsilon", help=EPSILON)]
 Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Number of points of the curve.")]
 
 
@@ -190,9 +190,7 @@ def tradeoff(
 def calibrate(
     *,
     delta: Delta,
-    epsilon: Annotated[
-        str | None, typer.Option("--epsilon", help="The target: an exact number, such as 0.5.")
-    ] = None,
+    epsilon: Annotated[str | None, typer.Option("--epsilon", help=f"{EPSILON} The target.")] = None,
     curve: Annotated[
         str | None,
         typer.Option(
@@ -204,7 +202,9 @@ def calibrate(
     ] = None,
     rho: Annotated[
         str | None,
-        typer.Option("--rho", help="The rho of that curve; without it, the rho of the noise that was given."),
+        typer.Option(
+            "--rho", help=f"{RHO} The rho of that curve; without it, the rho of the noise that was given."
+        ),
     ] = None,
     gaussian: Gaussian = None,
     laplace: Laplace = None,
@@ -235,7 +235,7 @@ def calibrate(
 
 @account.command()
 def savings(
-    plan: Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")],
+    plan: ReleaseFilePath,
     delta: Delta = "1e-10",
     conversion: Annotated[
         str,

@@ -1,16 +1,57 @@
-"""Arguments and flags that several commands share."""
+"""Arguments and flags that several commands share, and how commands print what they have made.
 
+One grammar holds for all commands: a flag of one name has one type, one metavar and one meaning. Its help begins with
+the same sentence everywhere, and a command may add what it does with it. A test holds this.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from tallyveil.cli.terminal import say
+
+DELTA = "Delta, an exact number such as 1e-10."
+ENTITIES = (
+    "Public table of off-spine entities: a column geocode, and one column for each family (Parquet or CSV)."
+)
+EPSILON = "Epsilon, an exact number such as 0.5."
+FAMILIES = "Families of entities."
+GEOGRAPHY = "Public table of all finest geounits, also the empty ones."
+GEOLEVELS = "Geolevels from the root down, separated by commas."
+NEIGHBOURS = "bounded: a record changes its value. unbounded: one is added or removed."
+RHO = "Rho, an exact number such as 1/2."
+SCHEMA = "Schema preset, such as pl94-persons."
+STRATEGY = "Strategy preset, or release file, with the queries and the shares of the budget."
+
+
+class PlotFormat(StrEnum):
+    """File formats of plots."""
+
+    SVG = "svg"
+    PNG = "png"
+
+
 ReleaseFilePath = Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")]
+FinishedRelease = Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")]
 Out = Annotated[
-    Path, typer.Option("--out", help="Folder of the release: new, empty, or with an unfinished run.")
+    Path,
+    typer.Option(
+        "--out", metavar="FOLDER", help="Folder of the release: new, empty, or with an unfinished run."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Log JSON lines, and print the summary as JSON.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON. Progress is logged as JSON lines.")
+]
+NotPrivate = Annotated[
+    bool,
+    typer.Option("--i-understand-this-is-not-private", help="Required where the results reveal true counts."),
+]
+Plots = Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -32,3 +73,25 @@ InsecureTestKey = Annotated[
 def split_names(text: str) -> list[str]:
     """The names in the value of a flag, which are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def give(record: Mapping[str, Any], lines: Iterable[str], *, quiet: bool, as_json: bool) -> None:
+    """Print what a command has made.
+
+    Args:
+        record: The result, for programs.
+        lines: The same for readers.
+        quiet: Whether nothing is printed.
+        as_json: Whether the result is printed as JSON, also if `quiet` is given.
+    """
+    if as_json:
+        say(json.dumps(record))
+    elif not quiet:
+        for line in lines:
+            say(line)
+
+
+def give_files(paths: Sequence[Path], *, quiet: bool, as_json: bool) -> None:
+    """Print the paths of the files that a command has written; `quiet` and `as_json` as for `give`."""
+    names = [str(path) for path in paths]
+    give({"files": names}, names, quiet=quiet, as_json=as_json)

@@ -12,10 +12,10 @@ from tallyveil.cli.terminal import say
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the population and its release.")] = Path(
-        "demo-release"
-    ),
-    blocks: Annotated[int, typer.Option("--blocks", min=1, help="How many blocks.")] = 1000,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Folder for the population and its release.")
+    ] = Path("demo-release"),
+    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Number of finest geounits.")] = 1000,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.arguments import AsJson, give
 
 _BUILT = ("_build", "generated")
 
@@ -15,6 +15,8 @@ def docs(
     page: Annotated[
         str, typer.Argument(help="A page, such as outputs or start/tutorial.", metavar="PAGE")
     ] = "index",
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Print the path of a page of the documentation, a Markdown file. The first page is index."""
     from tallyveil.errors import ConfigError
@@ -29,7 +31,7 @@ def docs(
             "without .md, such as start/tutorial.",
             code="bad-flag",
         )
-    say(str(pages[page]))
+    give({"page": str(pages[page])}, [str(pages[page])], quiet=False, as_json=as_json)
 
 
 def docs_folder() -> Path:

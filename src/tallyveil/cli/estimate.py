@@ -18,7 +18,10 @@ def estimate(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the release; new, empty, or an unfinished estimate.")
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the release; new, empty, or an unfinished estimate."
+        ),
     ],
     estimation: Annotated[
         Path | None,

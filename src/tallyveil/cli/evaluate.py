@@ -13,21 +13,16 @@ if TYPE_CHECKING:
 
     from tallyveil.evaluation import Evaluation
 
-from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet
 from tallyveil.cli.show.parameters import show_parameters
 
 
 def evaluate(
-    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    release: FinishedRelease,
     truth: Annotated[
         Path, typer.Option("--truth", help="File of the true records that the release was made from.")
     ],
-    not_private: Annotated[
-        bool,
-        typer.Option(
-            "--i-understand-this-is-not-private", help="Required, because the results reveal true counts."
-        ),
-    ] = False,
+    not_private: NotPrivate = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -111,12 +106,13 @@ def _artefacts(evaluation: "Evaluation") -> Any:
     from rich.table import Table
 
     from tallyveil.report.artefact_lines import artefact_lines
+    from tallyveil.report.titles import Titles
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column(f"{evaluation.finest} geounits", overflow="fold")
     for heading in ("truly", "published", f"{evaluation.unit.many} in them"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for line in artefact_lines(evaluation.artefacts, evaluation.finest, evaluation.unit):
+    for line in artefact_lines(evaluation.artefacts, evaluation.finest, Titles(evaluation.unit, {})):
         table.add_row(line.title, line.true, line.published, line.records)
     return table
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tallyveil.cli.arguments import AsJson, give
 from tallyveil.cli.docs import docs_folder
-from tallyveil.cli.terminal import say
 
 ERRORS = "errors.md"
 """The page that has a section for every error."""
@@ -17,6 +17,7 @@ def explain(
     code: Annotated[
         str, typer.Argument(help="The word in brackets after `error` in a message.", metavar="CODE")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Say what an error means, how to see it, and how to mend it."""
     from tallyveil.errors import ConfigError
@@ -30,7 +31,10 @@ def explain(
             "[not-toml]'.",
             code="bad-flag",
         )
-    say(f"error [{code}]\n\n{found[code]}\n\nThis is section {code} of {docs_folder() / ERRORS}.")
+    page = docs_folder() / ERRORS
+    record = {"code": code, "explanation": found[code], "page": str(page)}
+    lines = [f"error [{code}]\n\n{found[code]}\n\nThis is section {code} of {page}."]
+    give(record, lines, quiet=False, as_json=as_json)
 
 
 def explanations() -> dict[str, str]:

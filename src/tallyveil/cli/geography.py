@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.arguments import AsJson, Quiet
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -26,7 +26,9 @@ def options() -> None:
 @geography.command(name="import")
 def import_files(
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the tables and the report.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Folder of the tables and the report.")
+    ],
     baf: Annotated[
         list[Path] | None,
         typer.Option(
@@ -66,7 +68,7 @@ def import_files(
         ),
     ] = None,
     quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Import blocks and areas from files of the United States Census Bureau.
 

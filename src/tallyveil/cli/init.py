@@ -3,11 +3,22 @@
 import sys
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import Quiet, split_names
+from tallyveil.cli.arguments import (
+    EPSILON,
+    GEOGRAPHY,
+    GEOLEVELS,
+    NEIGHBOURS,
+    RHO,
+    AsJson,
+    Quiet,
+    give,
+    give_files,
+    split_names,
+)
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -22,12 +33,12 @@ def init(
         typer.Argument(help="Confidential table of records (Parquet or CSV).", metavar="RECORDS"),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option("--out", help="The release file to write.")] = Path("release.toml"),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="File to write: the release file.")
+    ] = Path("release.toml"),
     geography: Annotated[
         Path | None,
-        typer.Option(
-            "--geography", metavar="FILE", help="Public table of all finest geounits, also the empty ones."
-        ),
+        typer.Option("--geography", metavar="FILE", help=GEOGRAPHY),
     ] = None,
     geocode: Annotated[
         str | None,
@@ -37,8 +48,8 @@ def init(
         str | None,
         typer.Option(
             "--geolevels",
-            metavar="NAME=...,NAME",
-            help="Geolevels from the root down. Each but the finest has the length of its prefix of the geocode "
+            metavar="NAME,...",
+            help=f"{GEOLEVELS} Each but the finest has the length of its prefix of the geocode "
             "(Region=1,Town=3,Block), or its column of the geography (Region=region,Town=town,Block).",
         ),
     ] = None,
@@ -98,16 +109,14 @@ def init(
         typer.Option("--count", metavar="COLUMN", help="Column of counts. Default: each row is one record."),
     ] = None,
     rho: Annotated[
-        str | None, typer.Option("--rho", help="Budget with discrete Gaussian noise, such as 1/2.")
+        str | None, typer.Option("--rho", help=f"{RHO} The budget, with discrete Gaussian noise.")
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option("--epsilon", help="Budget with discrete Laplace noise, such as 2.")
+        str | None, typer.Option("--epsilon", help=f"{EPSILON} The budget, with discrete Laplace noise.")
     ] = None,
     neighbours: Annotated[
         str,
-        typer.Option(
-            "--neighbours", help="bounded: a record changes its value; unbounded: one is added or removed."
-        ),
+        typer.Option("--neighbours", help=NEIGHBOURS),
     ] = "bounded",
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the release. Default: the name of RECORDS.")
@@ -128,6 +137,7 @@ def init(
         ),
     ] = None,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a first release file, which plans and runs as it is.
 
@@ -141,7 +151,7 @@ def init(
     from tallyveil.execution.topdown.inputs import read_spine
 
     if example is not None:
-        _write_example(example, quiet)
+        _write_example(example, quiet=quiet, as_json=as_json)
         return
     table = _records(records)
     _refuse_several_sources(codebook, sample, levels_from_records)
@@ -180,8 +190,8 @@ def init(
         out=out,
     )
     make_first(asked, read_spine)
-    if not quiet:
-        _say_written(asked, levels_from_records)
+    record, lines = _written(asked, from_records=levels_from_records)
+    give(record, lines, quiet=quiet, as_json=as_json)
 
 
 def _records(records: Path | None) -> Path:
@@ -209,13 +219,17 @@ def _refuse_several_sources(codebook: Path | None, sample: Path | None, from_rec
         )
 
 
-def _say_written(asked: "Asked", from_records: bool) -> None:
-    """Say what the file has, and what to do next."""
+def _written(asked: "Asked", *, from_records: bool) -> tuple[dict[str, Any], list[str]]:
+    """What the file has and what to do next, as plain data and in lines."""
     names = [one.name for one in asked.attributes]
-    say(f"{asked.out} is written. It measures {len(names)} attributes: {', '.join(names)}.")
+    lines = [f"{asked.out} is written. It measures {len(names)} attributes: {', '.join(names)}."]
     if from_records:
-        say("Its levels were taken from the records: which values occur there is public once the file is.")
-    say(f"Next: tallyveil plan {asked.out}")
+        lines.append(
+            "Its levels were taken from the records: which values occur there is public once the file is."
+        )
+    lines.append(f"Next: tallyveil plan {asked.out}")
+    record = {"release_file": str(asked.out), "attributes": names, "levels_from_records": from_records}
+    return record, lines
 
 
 def _asked(value: str | None, flag: str, question: str) -> str:
@@ -259,7 +273,7 @@ def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
     return found
 
 
-def _write_example(folder: Path, quiet: bool) -> None:
+def _write_example(folder: Path, *, quiet: bool, as_json: bool) -> None:
     from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
 
@@ -267,7 +281,9 @@ def _write_example(folder: Path, quiet: bool) -> None:
     with new_folder(folder, "init", "a made-up example", EXAMPLE):
         for name in EXAMPLE:
             write_text(folder / name, (source / name).read_text(encoding="utf-8"))
-    if not quiet:
+    if as_json:
+        give_files([folder / name for name in EXAMPLE], quiet=quiet, as_json=True)
+    elif not quiet:
         say(f"Made-up records, areas and a codebook are in {folder}. Nobody in them is real. To go on:")
         say(
             f"tallyveil init {folder}/persons.csv --geography {folder}/areas.csv --geocode area "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, Quiet, Workers, split_names
+from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, FinishedRelease, Quiet, Workers, split_names
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ LINES_SHOWN = 40
 
 
 def intervals(
-    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    release: FinishedRelease,
     *,
     tables: Annotated[
         str | None,
@@ -29,16 +29,15 @@ def intervals(
         typer.Option(
             "--entities",
             metavar="FILE",
-            help="Make intervals for entities, too. FILE is a table with the column geocode and one column for each "
-            "family (Parquet or CSV).",
+            help=f"{ENTITIES} Make intervals for them, too.",
         ),
     ] = None,
     families: Annotated[
         str | None,
         typer.Option(
             "--families",
-            metavar="COLUMN,...",
-            help="Columns of --entities. Default: all columns of text.",
+            metavar="FAMILY,...",
+            help=f"{FAMILIES} They are columns of --entities. Default: all columns of text.",
         ),
     ] = None,
     level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,

@@ -81,16 +81,22 @@ app.add_typer(measurements)
 
 def _version(value: bool) -> None:
     if value:
+        from tallyveil.cli.commit import commit
         from tallyveil.version import VERSION
 
-        say(f"tallyveil {VERSION}")
+        built_from = commit()
+        say(f"tallyveil {VERSION}" if built_from is None else f"tallyveil {VERSION} (commit {built_from})")
         raise typer.Exit
 
 
 @app.callback()
 def options(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        False,
+        "--version",
+        callback=_version,
+        is_eager=True,
+        help="Show the version and the commit, and exit.",
     ),
 ) -> None:
     """Publish hierarchical counts of people with differential privacy.

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def measure(
     release_file: ReleaseFilePath,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the measurements; new, empty, or an unfinished run.")
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the measurements; new, empty, or an unfinished run."
+        ),
     ],
     quiet: Quiet = False,
     as_json: AsJson = False,

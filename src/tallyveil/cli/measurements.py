@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.arguments import ENTITIES, AsJson, Quiet, give
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 from tallyveil.measurements.layouts.layout import Layout
@@ -38,7 +38,10 @@ def import_files(
     ],
     layout: LayoutOfFiles,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the measurements; new, empty, or an unfinished import.")
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the measurements; new, empty, or an unfinished import."
+        ),
     ],
     totals: Annotated[
         Path | None,
@@ -53,8 +56,7 @@ def import_files(
         typer.Option(
             "--entities",
             metavar="FILE",
-            help="Table of blocks and areas, as `tallyveil geography import` makes it. Releases then have tables of "
-            "these areas.",
+            help=f"{ENTITIES} `tallyveil geography import` makes one. Releases then have tables of these areas.",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -96,8 +98,9 @@ def export_files(
         ),
     ],
     layout: LayoutOfFiles,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the files; new or empty.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")],
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write noisy measurements in another layout.
 
@@ -109,10 +112,11 @@ def export_files(
     from tallyveil.postprocess.measured import open_measurements
 
     opened = open_measurements(measured)
-    with observer_for(quiet, False) as observer:
+    with observer_for(quiet, as_json) as observer:
         export_measurements(opened, out, layout, observer=observer)
-    if not quiet:
-        say(f"measurements of run {opened.manifest.spender} in the layout {layout.value} in {out}")
+    run = opened.manifest.spender
+    line = f"measurements of run {run} in the layout {layout.value} in {out}"
+    give({"run": run, "layout": layout.value, "out": str(out)}, [line], quiet=quiet, as_json=as_json)
 
 
 def _summary(outcome: "Outcome") -> dict[str, Any]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from tallyveil.cli.terminal import say
 
 
-def optimise(release_file: Path, aims_file: Path, out: Path | None, *, as_json: bool) -> None:
+def optimise(release_file: Path, aims_file: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:
     """Find the shares that a file of aims asks for.
 
     Args:
         release_file: The release file.
         aims_file: The file of aims.
         out: File for the resulting tables, or None.
+        quiet: Whether nothing is printed.
         as_json: Whether the result is printed as JSON.
     """
     from tallyveil.cli.show.optimal_shares import optimal_record, show_optimal
@@ -32,6 +33,7 @@ def optimise(release_file: Path, aims_file: Path, out: Path | None, *, as_json: 
             write_text(out, strategy_tables(found.strategy, loaded.to_mapping()["estimation"]) + "\n")
     if as_json:
         say(json.dumps(optimal_record(found), indent=2))
+    if as_json or quiet:
         return
     show_optimal(found, loaded.schema.unit.many)
     if aims.model.value == "topdown" and any(item.values == "tree" for _, item in loaded.estimation):

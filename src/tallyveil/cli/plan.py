@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import split_names
+from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet, split_names
 from tallyveil.cli.optimise import optimise
 from tallyveil.cli.show.area_changes import show_changes
 from tallyveil.cli.show.plan_advice import show_advice
@@ -27,14 +27,15 @@ def plan(
         Path | None, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
     schema: Annotated[
         bool, typer.Option("--json-schema", help="Print the JSON Schema of a release file.")
     ] = False,
     blocks: Annotated[
         int | None,
         typer.Option(
-            "--blocks", min=1, help="Predict memory, time and disk for this number of finest geounits."
+            "--blocks", min=1, help="Number of finest geounits. Predict memory, time and disk for it."
         ),
     ] = None,
     people: Annotated[
@@ -42,7 +43,7 @@ def plan(
         typer.Option(
             "--people",
             min=0,
-            help="Number of records in the prediction. Default: 40 for each finest geounit.",
+            help="Number of people. Default: 40 for each finest geounit.",
         ),
     ] = None,
     geography: Annotated[
@@ -54,8 +55,8 @@ def plan(
         typer.Option(
             "--families",
             metavar="FAMILY,...",
-            help="Show exact standard deviations for every geolevel and for the entities of these families. Families "
-            "are columns of --entities, or families of the release file's [spine].",
+            help=f"{FAMILIES} They are columns of --entities, or families of the release file's [spine]. Show exact "
+            "standard deviations for them and for every geolevel.",
         ),
     ] = None,
     entities: Annotated[
@@ -63,7 +64,7 @@ def plan(
         typer.Option(
             "--entities",
             metavar="FILE",
-            help="Public table of the finest geounits, with geocode and one column for each family (Parquet or CSV).",
+            help=ENTITIES,
         ),
     ] = None,
     queries: Annotated[
@@ -86,7 +87,7 @@ def plan(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="With --optimise: write the new tables [strategy] and [estimation] to this TOML file.",
+            help="File to write: with --optimise, the new tables [strategy] and [estimation] (TOML).",
         ),
     ] = None,
 ) -> None:
@@ -118,7 +119,7 @@ def plan(
     )
     loaded = make(release_file).content
     if aims is not None:
-        optimise(release_file, aims, out, as_json=as_json)
+        optimise(release_file, aims, out, quiet=quiet, as_json=as_json)
         return
     if families is not None and entities is None and loaded.spine is None:
         raise ConfigError(
@@ -145,6 +146,7 @@ def plan(
             record["deviations"] = deviations_record(deviations)
         record |= changes_record(changes)
         say(json.dumps(record, indent=2))
+    if as_json or quiet:
         return
     _show(loaded, allocation, opened=geography or deviations is not None)
     show_changes(changes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -31,7 +31,7 @@ def pl94(
     persons: Annotated[
         Path, typer.Argument(help="Folder of a finished release of persons.", metavar="PERSONS")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the tables; new or empty.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the tables; new or empty.")],
     units: Annotated[
         Path | None,
         typer.Argument(
@@ -40,7 +40,7 @@ def pl94(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")] = False,
     quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the content of publication.json.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Publish the redistricting tables (P.L. 94-171): P1 to P5 and, with UNITS, H1.
 
@@ -58,16 +58,19 @@ def pl94(
 
 @publish.command("csv")
 def tables_as_csv(
-    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the CSV files; new or empty.")],
+    release: FinishedRelease,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Folder of the CSV files; new or empty.")
+    ],
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write every table of a release as a CSV file, with the same columns and rows."""
     from tallyveil.release.csv_tables import publish_csv
 
     written = publish_csv(release, out)
-    if not quiet:
-        say(f"tables as CSV: {len(written)} files in {out}")
+    record = {"files": [str(path) for path in written], "out": str(out)}
+    give(record, [f"tables as CSV: {len(written)} files in {out}"], quiet=quiet, as_json=as_json)
 
 
 def _show(found: "Publication", out: Path) -> None:

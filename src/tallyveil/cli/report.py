@@ -1,21 +1,15 @@
 """`tallyveil report`: write the report of a finished release again."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from tallyveil.cli.arguments import Quiet
-from tallyveil.cli.terminal import say
+from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give
 
 
 def report(
-    release: Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")],
+    release: FinishedRelease,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write report.html of any release again, from the published files alone."""
     from tallyveil.face.products import write_page
 
-    page = write_page(release)
-    if not quiet:
-        say(str(page))
+    page = str(write_page(release))
+    give({"page": page}, [page], quiet=quiet, as_json=as_json)

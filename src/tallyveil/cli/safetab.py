@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.arguments import DELTA, AsJson, InsecureTestKey, NotPrivate, Quiet
 from tallyveil.cli.safetab_calibrate import calibrate
 from tallyveil.cli.safetab_files import consistent, general_form, long_form
 from tallyveil.cli.safetab_groups import (
@@ -50,7 +50,10 @@ DataOrRecords = Annotated[
     ),
 ]
 Out = Annotated[
-    Path, typer.Option("--out", help="Folder of the tables: new, empty, or with an unfinished run.")
+    Path,
+    typer.Option(
+        "--out", metavar="FOLDER", help="Folder of the tables: new, empty, or with an unfinished run."
+    ),
 ]
 NoNoise = Annotated[
     bool,
@@ -59,10 +62,8 @@ NoNoise = Annotated[
         help="Tabulate the true counts, to verify an implementation. Needs --i-understand-this-is-not-private.",
     ),
 ]
-NotPrivate = Annotated[
-    bool, typer.Option("--i-understand-this-is-not-private", help="Required with --no-noise.")
-]
-DELTA = "1e-10"
+T1 = "Folder of the SafeTab run that made T1."
+USUAL_DELTA = "1e-10"
 
 
 @safetab.command()
@@ -75,25 +76,31 @@ def plan(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder in which the plan is written, as safetab-plan.json.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder in which the plan is written, as safetab-plan.json."
+        ),
     ] = None,
     delta: Annotated[
         str | None,
-        typer.Option("--delta", help=f"Delta at which epsilon is stated, {DELTA} if not given."),
+        typer.Option("--delta", help=f"{DELTA} Epsilon is stated at it. Default: {USUAL_DELTA}."),
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the privacy guarantee and the expected errors of a run, before any record is opened."""
     if params.suffix == FILE_SUFFIX:
         refuse_census_options({"DATA": data is not None, "--delta": delta is not None})
-        plan_of_groups(params, out, as_json=as_json)
+        plan_of_groups(params, out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.show.safetab import show_plan
     from tallyveil.safetab.plan import read_plan
     from tallyveil.safetab.plan_record import plan_record
 
     read = read_plan(params)
-    give_plan(plan_record(read, _exact(delta or DELTA), data), out, show_plan, as_json=as_json)
+    give_plan(
+        plan_record(read, _exact(delta or USUAL_DELTA), data), out, show_plan, quiet=quiet, as_json=as_json
+    )
 
 
 @safetab.command()
@@ -101,7 +108,8 @@ def validate(
     params: ParamsOrFile,
     data: DataOrRecords,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of a run whose tables are checked as well.")
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Folder of a run whose tables are checked as well."),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -194,13 +202,8 @@ def evaluate(
     params: ParamsOrFile,
     data: DataOrRecords,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the finished run.")],
-    not_private: Annotated[
-        bool,
-        typer.Option(
-            "--i-understand-this-is-not-private", help="Required, because the results reveal true counts."
-        ),
-    ] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the finished run.")],
+    not_private: NotPrivate = False,
     runs: Annotated[
         int,
         typer.Option(
@@ -211,9 +214,7 @@ def evaluate(
     ] = 1,
     published: Annotated[
         Path | None,
-        typer.Option(
-            "--t1", metavar="RUN", help="For tables of households: folder of the SafeTab run that made T1."
-        ),
+        typer.Option("--t1", metavar="RUN", help=f"{T1} For tables of households."),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -266,7 +267,7 @@ def households(
     out: Out,
     published: Annotated[
         Path | None,
-        typer.Option("--t1", metavar="RUN", help="Take T1 from this SafeTab run, not from pop-group-totals."),
+        typer.Option("--t1", metavar="RUN", help=f"{T1} It takes the place of pop-group-totals."),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,

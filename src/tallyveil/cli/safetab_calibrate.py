@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.arguments import DELTA, EPSILON, AsJson, Quiet
 from tallyveil.cli.safetab_groups import FILE_SUFFIX
 from tallyveil.cli.terminal import say
 
@@ -24,7 +24,7 @@ def calibrate(
         Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
     ],
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the new parameters.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the new parameters.")],
     margins: Annotated[
         str | None,
         typer.Option(
@@ -35,9 +35,7 @@ def calibrate(
     ] = None,
     epsilon: Annotated[
         str | None,
-        typer.Option(
-            "--epsilon", metavar="NUMBER", help="Scale all budgets to at most this epsilon at delta."
-        ),
+        typer.Option("--epsilon", help=f"{EPSILON} Scale all budgets to at most this epsilon at delta."),
     ] = None,
     formula: Annotated[
         Margins,
@@ -46,7 +44,7 @@ def calibrate(
             help="exact: the least budget with 95 % coverage. printed: the formulas of the paper, corrected.",
         ),
     ] = Margins.EXACT,
-    delta: Annotated[str, typer.Option("--delta", help="Delta at which epsilon is stated.")] = "1e-10",
+    delta: Annotated[str, typer.Option("--delta", help=f"{DELTA} Epsilon is stated at it.")] = "1e-10",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import Quiet
-from tallyveil.cli.terminal import say
+from tallyveil.cli.arguments import AsJson, Quiet, give, give_files
 
 
 class Rule(StrEnum):
@@ -22,7 +21,7 @@ def consistent(
         Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
     ],
     run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the consistent tables.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the consistent tables.")],
     rule: Annotated[
         Rule,
         typer.Option(
@@ -32,6 +31,7 @@ def consistent(
         ),
     ] = Rule.STATES,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make the estimates of T1 consistent by one rule. This is post-processing and costs nothing."""
     from tallyveil.postprocess.safetab_consistent import write_consistent
@@ -39,9 +39,7 @@ def consistent(
 
     refuse_inputs(out, [params, run])
     paths = write_consistent(params, run, out, rule.value)
-    if not quiet:
-        for path in paths:
-            say(str(path))
+    give_files(paths, quiet=quiet, as_json=as_json)
 
 
 def long_form(
@@ -49,8 +47,9 @@ def long_form(
         Path, typer.Argument(help="File of iteration codes with ranges of race codes.", metavar="SHORT")
     ],
     codes: Annotated[Path, typer.Argument(help="The file race-and-ethnicity-codes.txt.", metavar="CODES")],
-    out: Annotated[Path, typer.Option("--out", help="The long-form file to write.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write: the long form.")],
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write race-and-ethnicity-code-to-iteration in long form, with one row for each code, from ranges of codes."""
     from tallyveil.safetab.short_form import convert_short_form
@@ -58,8 +57,8 @@ def long_form(
 
     claim_file(out, [short, codes])
     rows = convert_short_form(short, codes, out)
-    if not quiet:
-        say(f"{rows:,} rows written to {out}")
+    record = {"file": str(out), "rows": rows}
+    give(record, [f"{rows:,} rows written to {out}"], quiet=quiet, as_json=as_json)
 
 
 def general_form(
@@ -67,8 +66,12 @@ def general_form(
         Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
     ],
     data: Annotated[Path, typer.Argument(help="Folder of GRF-C. Records are not opened.", metavar="DATA")],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the files: new, empty, or written before.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FOLDER", help="Folder of the files: new, empty, or written before."),
+    ],
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the Census layout as TOML files of population groups, one for each run, with the tables of their maps."""
     from tallyveil.safetab.general_form import write_general_form
@@ -81,6 +84,4 @@ def general_form(
     regions = read_regions(data, plan.config)
     with own_folder(out, "safetab general-form"):
         paths = write_general_form(plan, regions, out)
-    if not quiet:
-        for path in paths:
-            say(str(path))
+    give_files(paths, quiet=quiet, as_json=as_json)

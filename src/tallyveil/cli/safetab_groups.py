@@ -15,12 +15,12 @@ FILE_SUFFIX = ".toml"
 """Ending of a file of population groups. Everything else is a parameter folder of the Census layout."""
 
 
-def plan_of_groups(path: Path, out: Path | None, *, as_json: bool) -> None:
+def plan_of_groups(path: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:
     """Show the guarantee and the expected errors of a file of population groups."""
     from tallyveil.cli.show.safetab_groups import show_group_plan
     from tallyveil.safetab.group_record import group_record
 
-    give_plan(group_record(_plan(path)), out, show_group_plan, as_json=as_json)
+    give_plan(group_record(_plan(path)), out, show_group_plan, quiet=quiet, as_json=as_json)
 
 
 def validate_of_groups(path: Path, records: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:

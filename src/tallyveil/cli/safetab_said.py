@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def give_plan(
-    record: dict[str, Any], out: Path | None, show: Callable[[dict[str, Any]], None], *, as_json: bool
+    record: dict[str, Any],
+    out: Path | None,
+    show: Callable[[dict[str, Any]], None],
+    *,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Write a plan to a folder if there is one, and print it.
 
@@ -22,6 +27,7 @@ def give_plan(
         record: The plan.
         out: Folder of `safetab-plan.json`, or None.
         show: Prints the plan for readers.
+        quiet: Whether nothing but JSON is printed.
         as_json: Whether JSON is printed instead.
     """
     from tallyveil.storage.outputs import own_folder
@@ -32,7 +38,7 @@ def give_plan(
             write_json(out / "safetab-plan.json", record)
     if as_json:
         say(json.dumps(record, indent=2))
-    else:
+    elif not quiet:
         show(record)
 
 

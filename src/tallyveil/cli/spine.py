@@ -1,12 +1,11 @@
 """`tallyveil spine`: make and compare spines, from public geography alone. No records are opened."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from tallyveil.cli.arguments import Quiet
-from tallyveil.cli.terminal import say
+from tallyveil.cli.arguments import ENTITIES, GEOGRAPHY, GEOLEVELS, SCHEMA, STRATEGY, AsJson, Quiet, give
 from tallyveil.cli.whole_help import WholeHelp
 
 spine = typer.Typer(
@@ -16,12 +15,7 @@ spine = typer.Typer(
     help="Make a geographic spine, and compute how exact counts on it will be.",
 )
 
-Entities = Annotated[
-    Path | None,
-    typer.Option(
-        "--entities", help="Table of off-spine entities, with a column geocode and a column for each family."
-    ),
-]
+Entities = Annotated[Path | None, typer.Option("--entities", metavar="FILE", help=ENTITIES)]
 Family = Annotated[
     list[str] | None,
     typer.Option(
@@ -35,14 +29,14 @@ StrategyName = Annotated[
     typer.Option(
         "--strategy",
         metavar="PRESET|RELEASE.TOML",
-        help="Strategy preset, or release file, with the queries and the shares of the budget.",
+        help=STRATEGY,
     ),
 ]
 SchemaName = Annotated[
     str | None,
     typer.Option(
         "--schema",
-        help="Schema preset of the queries of a strategy preset. Default: pl94-persons. A release file has its own.",
+        help=f"{SCHEMA} Of the queries of a strategy preset. A release file has its own.",
     ),
 ]
 Exact = Annotated[
@@ -54,7 +48,6 @@ Exact = Annotated[
     ),
 ]
 SpineFile = Annotated[Path, typer.Argument(help="A spine made by `tallyveil spine build`.", metavar="SPINE")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @spine.command()
@@ -62,11 +55,9 @@ def build(
     *,
     geography: Annotated[
         Path,
-        typer.Option(
-            "--geography", help="Geography table with one row for each block and a column for each geolevel."
-        ),
+        typer.Option("--geography", metavar="FILE", help=f"{GEOGRAPHY} It has a column for each geolevel."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="File of the spine (Parquet).")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the spine (Parquet).")],
     entities: Entities = None,
     preset: Annotated[
         str | None,
@@ -77,10 +68,7 @@ def build(
     ] = None,
     geolevels: Annotated[
         str | None,
-        typer.Option(
-            "--geolevels",
-            help="Geolevels, root first, separated by commas. Cannot be combined with --preset.",
-        ),
+        typer.Option("--geolevels", metavar="NAME,...", help=f"{GEOLEVELS} Not with --preset."),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -159,6 +147,7 @@ def build(
         ),
     ] = True,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a spine by the steps of a preset, and optionally choose groups by the resulting variances."""
     from tallyveil.budget.caps import Reference
@@ -166,6 +155,7 @@ def build(
     from tallyveil.cli.show.area_changes import show_changes
     from tallyveil.cli.spine_measures import measures_of
     from tallyveil.execution.topdown.spine_build import BuildFlags, built
+    from tallyveil.execution.topdown.spine_record import changes_record
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.storage.outputs import claim_file
 
@@ -181,16 +171,17 @@ def build(
     if made.shares is not None:
         require_affordable(made.spine, made.shares)
     write_spine(out, made.spine, made.shares, found.aimed)
-    if not quiet:
-        say(f"{out}: {made.spine!r}")
-    if preset is not None or regroup is not None:
-        show_changes(found.changes, quiet=quiet)
+    changes = found.changes if preset is not None or regroup is not None else ()
+    sizes = dict(zip(made.spine.geolevels, map(len, made.spine.geocodes), strict=True))
+    record = {"out": str(out), "geounits": sizes, **changes_record(changes)}
+    give(record, [f"{out}: {made.spine!r}"], quiet=quiet, as_json=as_json)
+    show_changes(changes, quiet=quiet or as_json)
 
 
 @spine.command()
 def distance(
     file: SpineFile,
-    entities: Annotated[Path, typer.Option("--entities", help="Table of off-spine entities.")],
+    entities: Annotated[Path, typer.Option("--entities", metavar="FILE", help=ENTITIES)],
     family: Family = None,
     recipe: Annotated[
         str | None,
@@ -201,13 +192,16 @@ def distance(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File for the distances of all entities (Parquet).")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File for the distances of all entities (Parquet)."),
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute the off-spine distance of each entity: the number of geounits to add or subtract."""
     import polars as pl
 
+    from tallyveil.cli.show.number_table import show_table
     from tallyveil.execution.topdown.spine_inputs import read_families
     from tallyveil.geography import off_spine_distances, recipe_of
     from tallyveil.geography.spine_files import read_spine_file
@@ -233,9 +227,12 @@ def distance(
         from tallyveil.cli.show.spine import show_recipe
 
         chosen = next((one for one in families if one.name == name), families[0])
-        show_recipe(made, recipe_of(made, chosen, code), recipe, as_json)
+        if as_json or not quiet:
+            show_recipe(made, recipe_of(made, chosen, code), recipe, as_json)
         return
-    _show(
+    if quiet and not as_json:
+        return
+    show_table(
         ["entities", "number", "mean", "median", "90 %", "maximum"],
         [
             [one.family, len(one.codes), one.mean, one.quantile(1, 2), one.quantile(9, 10), one.maximum]
@@ -255,7 +252,7 @@ def compare(
         typer.Option(
             "--strategy",
             metavar="PRESET|RELEASE.TOML",
-            help="Strategy preset, or release file, of the first spine.",
+            help=f"{STRATEGY} Of the first spine.",
         ),
     ],
     entities: Entities = None,
@@ -270,14 +267,18 @@ def compare(
     ] = None,
     schema: SchemaName = None,
     exact: Exact = None,
-    out: Annotated[Path | None, typer.Option("--out", help="File for the same numbers (Parquet).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="File for the same numbers (Parquet).")
+    ] = None,
     each: Annotated[
         Path | None,
         typer.Option(
             "--each",
+            metavar="FILE",
             help="File for the numbers of every geounit of the first spine and every entity, on both spines (Parquet).",
         ),
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare the standard deviations of totals on two spines: geounits of each spine, and every family of entities.
@@ -301,7 +302,8 @@ def compare(
         write_parquet(out, frame, {"schema": name})
     if each is not None:
         write_parquet(each, areas, {"schema": name})
-    show_rows(frame, parameters, as_json)
+    if as_json or not quiet:
+        show_rows(frame, parameters, as_json)
 
 
 @spine.command()
@@ -313,7 +315,7 @@ def fit(
         typer.Option(
             "--strategy",
             metavar="PRESET|RELEASE.TOML",
-            help="Strategy preset, or release file, whose queries are kept.",
+            help=f"{STRATEGY} The queries are kept.",
         ),
     ],
     target: Annotated[
@@ -351,11 +353,14 @@ def fit(
 @spine.command()
 def show(
     file: SpineFile,
-    out: Annotated[Path, typer.Option("--out", help="File of the page (HTML).")],
-    entities: Annotated[
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the page (HTML).")],
+    points: Annotated[
         Path | None,
         typer.Option(
-            "--entities", help="Table with the columns geocode, latitude and longitude, for the map."
+            "--map",
+            metavar="FILE",
+            help="Table of the map: geocode, latitude and longitude.",
         ),
     ] = None,
     county: Annotated[
@@ -373,6 +378,7 @@ def show(
         str, typer.Option("--group", help="Geolevel whose geounits have one colour each.")
     ] = "Block_Group",
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a page with the fan-outs of a spine and a map of one county whose blocks are coloured by group."""
     from tallyveil.execution.topdown.spine_inputs import read_points
@@ -380,15 +386,8 @@ def show(
     from tallyveil.report.spine_page import write_spine_page
     from tallyveil.storage.outputs import claim_file
 
-    claim_file(out, [file, *([entities] if entities is not None else [])])
+    claim_file(out, [file, *([points] if points is not None else [])])
     made, shares = read_spine_file(file)
-    points = read_points(entities) if entities is not None else None
-    page = write_spine_page(out, made, shares, points, county=county, within=within, group=group)
-    if not quiet:
-        say(str(page))
-
-
-def _show(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
-    from tallyveil.cli.show.number_table import show_table
-
-    show_table(headings, rows, as_json)
+    located = read_points(points) if points is not None else None
+    page = write_spine_page(out, made, shares, located, county=county, within=within, group=group)
+    give({"page": str(page)}, [str(page)], quiet=quiet, as_json=as_json)

@@ -46,7 +46,8 @@ def main() -> None:
 
     try:
         reader, writer = os.pipe()
-        os.set_blocking(writer, False)
+        if hasattr(os, "set_blocking"):  # Python 3.11 lacks it on Windows, which does not ask for it
+            os.set_blocking(writer, False)
         signal.signal(signal.SIGINT, leave)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         # The thread gets a copy of descriptor 2, because descriptor 2 leads nowhere while a command runs. Thus no

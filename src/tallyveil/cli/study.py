@@ -1,12 +1,13 @@
 """`tallyveil study`: recompute the tables and figures of a paper and compare them with its printed numbers."""
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import Quiet
+from tallyveil.cli.arguments import AsJson, PlotFormat, Plots, Quiet
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -22,13 +23,6 @@ class Study(StrEnum):
     GEOGRAPHIC_SPINES = "geographic-spines"
 
 
-class PlotFormat(StrEnum):
-    """File formats of plots."""
-
-    SVG = "svg"
-    PNG = "png"
-
-
 def study(
     name: Annotated[
         Study | None,
@@ -39,7 +33,7 @@ def study(
         ),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder for tables (CSV) and plots.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for tables (CSV) and plots.")],
     figure: Annotated[
         list[int] | None, typer.Option("--figure", metavar="N", help="Recompute Figure N; may be repeated.")
     ] = None,
@@ -71,8 +65,9 @@ def study(
             "fdp-census (docs/studies.md).",
         ),
     ] = None,
-    plots: Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")] = PlotFormat.SVG,
+    plots: Plots = PlotFormat.SVG,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Recompute a paper's tables and figures, and write the paper's numbers beside ours.
 
@@ -99,10 +94,15 @@ def study(
     with ExitStack() as held:
         for paper, folder in folders.items():
             held.enter_context(own_folder(folder, f"study {paper.value}"))
+        records = []
         for paper, folder in folders.items():
-            if name is None and not quiet:
+            if name is None and not (quiet or as_json):
                 _show_paper(paper)
-            _recompute(chosen[paper], folder, inputs, plots, skip=everything, quiet=quiet)
+            silent = quiet or as_json
+            found = _recompute(chosen[paper], folder, inputs, plots, skip=everything, quiet=silent)
+            records.append({"paper": paper.value, "out": str(folder), "exhibits": found})
+    if as_json:
+        say(json.dumps(records))
 
 
 def _inputs(data: Path | None, own: Path | None, chosen: "list[Exhibit]", everything: bool) -> "StudyInputs":
@@ -138,12 +138,13 @@ def _recompute(
     *,
     skip: bool,
     quiet: bool,
-) -> None:
-    """Recompute exhibits of one paper; `skip` those whose public data are missing."""
+) -> list[dict[str, Any]]:
+    """Recompute exhibits of one paper; `skip` those whose public data are missing. Returns a record of each."""
     from tallyveil.studies.own_data import MissingDataError
     from tallyveil.studies.write import write_comparisons, write_findings
 
     results: list[tuple[Exhibit, Findings]] = []
+    records = []
     for exhibit in chosen:
         try:
             findings = exhibit.recompute(inputs)
@@ -154,12 +155,34 @@ def _recompute(
             continue
         results.append((exhibit, findings))
         written = write_findings(out, exhibit, findings, plots.value)
+        records.append(_record(exhibit, findings, written))
         if not quiet:
             _show(exhibit, findings, written)
     if any(findings.comparisons for _, findings in results):
         path = write_comparisons(out, results)
         if not quiet:
             say(f"Printed numbers beside ours: {path}")
+    return records
+
+
+def _record(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> dict[str, Any]:
+    """What was recomputed, for programs."""
+    from tallyveil.accounting.decimals import at_most
+
+    return {
+        "exhibit": exhibit.name,
+        "comparisons": [
+            {
+                "quantity": one.quantity,
+                "paper": one.printed.text,
+                "ours_rounded_up": at_most(one.ours, 7),
+                "verdict": one.verdict.value,
+            }
+            for one in findings.comparisons
+        ],
+        "notes": list(findings.notes),
+        "files": [str(path) for path in written],
+    }
 
 
 def _make_release(release_file: Path, out: Path, key: str) -> None:

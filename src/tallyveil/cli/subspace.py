@@ -3,13 +3,12 @@
 import json
 import shutil
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet
+from tallyveil.cli.arguments import AsJson, InsecureTestKey, PlotFormat, Plots, Quiet
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -28,28 +27,21 @@ subspace = typer.Typer(
 TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
 
 
-class PlotFormat(StrEnum):
-    """Formats of plots."""
-
-    SVG = "svg"
-    PNG = "png"
-
-
-Plots = Annotated[PlotFormat, typer.Option("--plots", help="File format of the plots.")]
-
-
 @subspace.command()
 def release(
     table_file: TableFile,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the release: new, empty, or with an unfinished run.")
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the release: new, empty, or with an unfinished run."
+        ),
     ],
     draws: Annotated[
         int,
         typer.Option(
             "--draws",
             min=0,
-            help="Number of further noise vectors to write, for simulations. Needs --insecure-test-key.",
+            help="Number of simulated noise vectors. They are written, for simulations. Needs --insecure-test-key.",
         ),
     ] = 0,
     plots: Plots = PlotFormat.SVG,
@@ -108,12 +100,21 @@ def release(
 def diagnose(
     table_file: TableFile,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for tables and plots. Without it none are written.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder for tables and plots. Without it none are written."
+        ),
     ] = None,
     draws: Annotated[
-        int, typer.Option("--draws", min=2, help="Number of simulated noise vectors for the diagnostics.")
+        int,
+        typer.Option(
+            "--draws",
+            min=2,
+            help="Number of simulated noise vectors. The diagnostics are computed from them.",
+        ),
     ] = 1000,
     plots: Plots = PlotFormat.SVG,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the lattice, the sampler and the privacy guarantee of a table, without opening the table.
@@ -155,6 +156,7 @@ def diagnose(
         record["noise"]["seconds_a_draw"] = noise.seconds_of_chain()
     if as_json:
         say(json.dumps(record, indent=2))
+    if as_json or quiet:
         return
     _show_noise(record)
     for line in record["tails"]:

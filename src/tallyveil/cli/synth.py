@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.arguments import Quiet
-from tallyveil.cli.terminal import say
+from tallyveil.cli.arguments import SCHEMA, AsJson, Quiet, give_files
 
 if TYPE_CHECKING:
     from tallyveil.synthetic import PublishedCounts
@@ -22,13 +21,14 @@ GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
 
 def synth(
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write to.")],
     blocks: Annotated[
-        int | None, typer.Option("--blocks", min=1, help="Number of blocks. Not with --like.")
+        int | None,
+        typer.Option("--blocks", min=1, help="Number of finest geounits. Not with --like."),
     ] = None,
     people: Annotated[
         int | None,
-        typer.Option("--people", min=0, help="Exact number of people. Default: about 40 for each block."),
+        typer.Option("--people", min=0, help="Number of people. Default: about 40 for each block."),
     ] = None,
     states: Annotated[
         int | None,
@@ -44,8 +44,7 @@ def synth(
         str,
         typer.Option(
             "--schema",
-            help='"pl94-persons", "pl94-units" (the housing units of the same people: keep all other flags) or '
-            '"race-age".',
+            help=f"{SCHEMA} Also pl94-units (the housing units of the same people: keep all other flags) and race-age.",
         ),
     ] = DEFAULT_SCHEMA,
     like: Annotated[
@@ -73,6 +72,7 @@ def synth(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make up a population: records, geography, off-spine entities, facility bounds and a release file.
 
@@ -92,9 +92,7 @@ def synth(
             like_geography=like_geography,
             seed=seed,
         )
-    if not quiet:
-        for path in paths:
-            say(str(path))
+    give_files(paths, quiet=quiet, as_json=as_json)
 
 
 def _write_safetab(

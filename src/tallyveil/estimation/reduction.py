@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.estimation.problem import UNBOUNDED, EstimationPass, FamilyProblem
@@ -275,6 +274,8 @@ def _blocks(bounds: Sequence[Bounds], n_children: int) -> Integers:
     for one in bounds:
         first = np.unique(one.groups, return_index=True)[1]
         pairs.append(np.stack([np.arange(n_children), first[one.groups]]))
+    from scipy.sparse.csgraph import connected_components  # here, since kernels solve nearly all families
+
     rows, columns = np.concatenate(pairs, axis=1)
     graph = sparse.coo_matrix((np.ones(rows.size), (rows, columns)), shape=(n_children, n_children))
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)

@@ -3,14 +3,19 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.exact import as_given
 from tallyveil.runs.observer import Observer
 
 Geocodes = Iterable[str] | pl.Series
 """Geocodes of finest geounits."""
+
+MOST_WORKERS: Final = 1024
+"""Largest number of threads. A system refuses too many of them only when they start, which is after the spend."""
 
 
 def names_given(names: object, what: str) -> list[str] | None:
@@ -26,11 +31,12 @@ def names_given(names: object, what: str) -> list[str] | None:
         return None
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
         raise ConfigError(
-            f"{what} is {names!r}, wanted a list of names. Write {what}=[{names!r}].", code="bad-argument"
+            f"{what} is {as_given(names)}, wanted a list of names. Write {what}=[{as_given(names)}].",
+            code="bad-argument",
         )
     found = list(names)
     if strange := [one for one in found if not isinstance(one, str)]:
-        raise ConfigError(f"{what} holds {strange[0]!r}, wanted names as text.", code="bad-argument")
+        raise ConfigError(f"{what} holds {as_given(strange[0])}, wanted names as text.", code="bad-argument")
     return found
 
 
@@ -42,7 +48,9 @@ def geocodes_given(geocodes: object) -> pl.Series:
             a single text, whose letters would be taken for geocodes.
     """
     if isinstance(geocodes, str | bytes) or not isinstance(geocodes, Iterable):
-        raise GeographyError(f"an area is {geocodes!r}, wanted a list of geocodes, such as ['44007'].")
+        raise GeographyError(
+            f"an area is {as_given(geocodes)}, wanted a list of geocodes, such as ['44007']."
+        )
     found = geocodes if isinstance(geocodes, pl.Series) else _series(list(geocodes))
     if not len(found):
         raise GeographyError("an area has no geocodes, wanted one or more of finest geounits.")
@@ -57,13 +65,13 @@ def workers_given(workers: object) -> int | None:
     """A number of threads; None stays None.
 
     Raises:
-        ConfigError: it is no whole number, or below 1.
+        ConfigError: it is no whole number, below 1, or above `MOST_WORKERS`.
     """
     if workers is None:
         return None
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST_WORKERS:
         raise ConfigError(
-            f"workers is {workers!r}, wanted 1 or more threads, or None for one for each core.",
+            f"workers is {as_given(workers)}, wanted 1 to {MOST_WORKERS:,} threads, or nothing for one for each core.",
             code="bad-argument",
         )
     return workers
@@ -80,19 +88,19 @@ def path_given(path: object, what: str) -> Path:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise ConfigError(
-            f"{what} is {path!r:.200}, wanted a path, as text or as a Path.", code="bad-argument"
+            f"{what} is {as_given(path)}, wanted a path, as text or as a Path.", code="bad-argument"
         )
     if _has_bytes(text):
         raise StoreError(
-            f"{what} is {text!a:.200}, which has bytes that are no UTF-8 text. Rename the file or the folder.",
+            f"{what} is {as_given(text)}, which has bytes that are no UTF-8 text. Rename the file or the folder.",
             code="path-not-text",
         )
     try:
         fixed(Path(text)).exists()
     except OSError as error:
         raise StoreError(
-            f"{what} is {text!r:.200}, a path that the system refuses: {os.strerror(error.errno or 0)}. Correct it, or "
-            "the rights of the folders on it.",
+            f"{what} is {as_given(text)}, a path that the system refuses: {os.strerror(error.errno or 0)}. Correct it, "
+            "or the rights of the folders on it.",
             code="path-refused",
         ) from None
     return Path(text)
@@ -120,7 +128,7 @@ def name_given(name: object, what: str) -> str:
         ConfigError: it is no text.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"{what} is {name!r:.200}, wanted a name as text.", code="bad-argument")
+        raise ConfigError(f"{what} is {as_given(name)}, wanted a name as text.", code="bad-argument")
     return name
 
 
@@ -131,7 +139,7 @@ def flag_given(flag: object, what: str) -> bool:
         ConfigError: it is something else. Any text, also "no", would be taken for yes.
     """
     if not isinstance(flag, bool):
-        raise ConfigError(f"{what} is {flag!r:.200}, wanted True or False.", code="bad-argument")
+        raise ConfigError(f"{what} is {as_given(flag)}, wanted True or False.", code="bad-argument")
     return flag
 
 
@@ -159,7 +167,7 @@ def count_given(count: object, what: str) -> int:
         ConfigError: it is something else.
     """
     if isinstance(count, bool) or not isinstance(count, int):
-        raise ConfigError(f"{what} is {count!r:.200}, wanted a whole number.", code="bad-argument")
+        raise ConfigError(f"{what} is {as_given(count)}, wanted a whole number.", code="bad-argument")
     return count
 
 
@@ -170,7 +178,9 @@ def number_given(number: object, what: str) -> float:
         ConfigError: it is something else, such as text.
     """
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise ConfigError(f"{what} is {number!r}, wanted a number, such as 0.95.", code="bad-argument")
+        raise ConfigError(
+            f"{what} is {as_given(number)}, wanted a number, such as 0.95.", code="bad-argument"
+        )
     return number
 
 

@@ -1,13 +1,15 @@
 """A finished folder of any product: its manifest, its guarantee and its page."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.accounting.decimals import at_most
 from tallyveil.face.given import fixed, name_given
 from tallyveil.face.products import write_page
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.printable import described
-from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest import Manifest, Spent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,17 +63,25 @@ class Opened:
         """What notebooks show of the folder."""
         return [
             *(("NOT PRIVATE", warning) for warning in self.warnings),
-            ("spent", f"{self.manifest.spent.unit} = {self.manifest.spent.spent}"),
+            ("spent", _spent(self.manifest.spent)),
             ("checks", f"{len(self.manifest.checks)} passed"),
             ("files", f"{len(self.manifest.files):,}"),
             ("folder", str(self.path)),
         ]
 
+    def _title(self) -> str:
+        """Name of the release, or of the command that made it if it has none."""
+        return str(self.manifest.body.get("name", self.manifest.kind.command))
+
+    def _lead(self) -> str:
+        """What the folder is, in a sentence."""
+        return ""
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}>"
 
     def _repr_html_(self) -> str:
-        return described(f"{self.manifest.kind.command} · run {self.manifest.run}", self._lines())
+        return described(f"{self._title()} · run {self.manifest.run}", self._lines(), self._lead())
 
 
 class WithMeasurements(Opened):
@@ -104,3 +114,9 @@ class WithMeasurements(Opened):
 
 class Measurements(WithMeasurements):
     """The noisy measurements of a release, without its counts; made by `measure`."""
+
+
+def _spent(spent: Spent) -> str:
+    """What was spent and declared, in a few digits; an exact number that needs more of them is added."""
+    said = f"{spent.unit} = {at_most(spent.spent, 4)} of {at_most(spent.declared, 4)} declared"
+    return said if Fraction(at_most(spent.spent, 4)) == spent.spent else f"{said}; exactly {spent.spent}"

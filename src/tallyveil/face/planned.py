@@ -11,7 +11,7 @@ from tallyveil.face.given import count_given, fixed, names_given, path_given
 from tallyveil.face.products import require_input
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.printable import described
+from tallyveil.printable import described, tabulated
 from tallyveil.release.kinds import ReleaseKind
 
 if TYPE_CHECKING:
@@ -137,15 +137,30 @@ class Plan:
         return f"<Plan {self.name}: {self.schema.name}, {self.schema.size:,} cells; {levels}>"
 
     def _repr_html_(self) -> str:
-        guarantee = self.guarantee
+        from tallyveil.report.titles import schema_titles
+        from tallyveil.report.wording import listed, rounded
+
+        guarantee, titles = self.guarantee, schema_titles(self.schema)
         lines = [
+            ("geolevels", ", ".join(self.geolevels)),
+            ("schema", f"{self.schema.name}, {self.schema.size:,} cells"),
             ("privacy", guarantee.statement),
             ("neighbours", guarantee.neighbours),
             *(("published exactly", name) for name in guarantee.invariants),
-            ("schema", f"{self.schema.name}, {self.schema.size:,} cells"),
-            ("geolevels", ", ".join(self.geolevels)),
         ]
-        return described(f"Plan of release {self.name}", lines) + self.expected()._repr_html_()
+        attributes = listed([titles.factor(name) for name in self.schema.attribute_names])
+        lead = (
+            f"It will count {titles.unit.many} by {attributes}. No record was opened, and nothing is spent. The noise "
+            "of a measured count is within its margin in at least 95 of 100 cases."
+        )
+        noise = [
+            (item["geolevel"], item["query"], rounded(item["standard_deviation"]), f"± {item['margin']:,}")
+            for item in self.expected().iter_rows(named=True)
+        ]
+        headings = ("geolevel", "query", "standard deviation of the noise", "margin")
+        return described(f"Plan of release {self.name}", lines, lead) + tabulated(
+            "Noise", headings, noise, n_names=2
+        )
 
 
 def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> Plan:

@@ -21,10 +21,12 @@ from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
+    from tallyveil.geography.areas import Hierarchies
     from tallyveil.postprocess.district import District
-    from tallyveil.postprocess.interval_model import FinishedRelease
     from tallyveil.postprocess.quantities import Quantities
     from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
@@ -41,10 +43,10 @@ class Release(WithMeasurements):
     @property
     def areas(self) -> tuple[str, ...]:
         """What there are tables of: geolevels, and families of entities."""
-        hierarchies = self._release.hierarchies
+        hierarchies = self._hierarchies
         known = (hierarchies.spine.geolevels[level] for level in hierarchies.known_levels)
         replaced = (family.name for family in hierarchies.replaced)
-        return (*known, *replaced, *self._release.plan.get("entities", []))
+        return (*known, *replaced, *self.manifest.body["plan"].get("entities", []))
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ class Release(WithMeasurements):
         for part in parts:
             require_unchanged(self.path, self.manifest, part)
         frame = collect(scan_parquet(*parts), parts[0], "table")
-        return frame.drop(summed_out(self._release.schema.query(query)))
+        return frame.drop(summed_out(self._schema.query(query)))
 
     def interval(self, query: str, area: str) -> pl.DataFrame:
         """Unbiased estimates and intervals of a geounit or an entity.
@@ -99,7 +101,7 @@ class Release(WithMeasurements):
             raise GeographyError(f"an area is {area!r}, wanted a geocode as text, such as '44007'.")
         query = name_given(query, "query")
         self._read_again()
-        unnamed = summed_out(self._release.schema.query(query))
+        unnamed = summed_out(self._schema.query(query))
         frames = []
         for parts in self._interval_parts(query):
             name = parquet_metadata(parts[0])["tallyveil.geolevel"]
@@ -127,7 +129,7 @@ class Release(WithMeasurements):
         """
         from tallyveil.postprocess.named_areas import finest_geocodes
 
-        return Area(self, finest_geocodes(self._release, code, geolevel))
+        return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
 
     def district(self, geocodes: Geocodes) -> Area:
         """Any set of finest geounits, whose counts can be estimated.
@@ -171,7 +173,7 @@ class Release(WithMeasurements):
         self._read_again()
         chosen = []
         for name, count in counts_given(counts).items():
-            group = self._release.schema.query(count.query)
+            group = self._schema.query(count.query)
             geocodes = area_given(count.area, self).geocodes
             chosen.append(ChosenCount(name, geocodes, group, answer_of(group, count.labels)))
         return quantities_of(
@@ -268,10 +270,10 @@ class Release(WithMeasurements):
         self.manifest = found
 
     @cached_property
-    def _release(self) -> "FinishedRelease":
-        from tallyveil.postprocess.interval_model import open_release
+    def _hierarchies(self) -> "Hierarchies":
+        from tallyveil.release.geography import read_hierarchies
 
-        return open_release(self.path)
+        return read_hierarchies(self.path)
 
     def _interval_parts(self, query: str) -> list[list[Path]]:
         """The files of a query's intervals, by geolevel or family."""
@@ -286,14 +288,32 @@ class Release(WithMeasurements):
             )
         return [own for own in parts if own]
 
+    def _lead(self) -> str:
+        from tallyveil.report.titles import schema_titles
+        from tallyveil.report.wording import listed
+
+        titles = schema_titles(self._schema)
+        attributes = listed([titles.factor(name) for name in self._schema.attribute_names])
+        return (
+            f"Counts of {titles.unit.many} by {attributes}. Noise was added before they were published. report() "
+            "writes a page that explains them."
+        )
+
+    @property
+    def _schema(self) -> Schema:
+        return schema_from_mapping(self.manifest.body["plan"]["schema"])
+
     def _lines(self) -> list[tuple[str, str]]:
-        guarantee = self.guarantee
-        sizes = self.manifest.body["sizes"]["geolevels"]
+        guarantee, sizes = self.guarantee, self.manifest.body["sizes"]
+        units = self._schema.unit
+        areas = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
+        made = (self.path / INTERVALS).is_dir()
         return [
+            ("counts", f"{units.counted(sizes['records'])} in {areas}"),
+            ("tables", ", ".join(self.queries)),
+            ("intervals", "beside the counts" if made else "none yet; add_intervals() makes them"),
             ("privacy", guarantee.statement),
             *(("published exactly", name) for name in guarantee.invariants),
-            ("geounits", ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes.items())),
-            ("tables", ", ".join(self.queries)),
             *super()._lines(),
         ]
 

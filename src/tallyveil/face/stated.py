@@ -27,13 +27,18 @@ class StatedGuarantee:
 
     @property
     def delta(self) -> Fraction:
-        """The delta at which epsilon is stated."""
-        return Fraction(self.content["delta"])
+        """The delta at which `epsilon` is stated. For Laplace noise, too, it is the delta of the plan, and not 0."""
+        return Fraction(self.content["exact"]["delta"])
 
     @property
     def epsilon(self) -> Bounds:
         """Certified bounds of epsilon at this delta. Claim the upper one."""
         return Bounds(**self.content["exact"]["epsilon"])
+
+    @property
+    def pure_epsilon(self) -> float | None:
+        """For Laplace noise, an upper bound of epsilon at delta = 0; None for Gaussian noise, which has none."""
+        return None if Fraction(self.content["delta"]) else float(self.content["epsilon"])
 
     @property
     def spent(self) -> Fraction:
@@ -64,10 +69,20 @@ class StatedGuarantee:
 
     def _repr_html_(self) -> str:
         exact = [("published exactly", name) for name in self.invariants]
+        pure = (
+            []
+            if self.pure_epsilon is None
+            else [("epsilon at delta = 0", f"at most {at_most(self.pure_epsilon)}")]
+        )
         lines = [
-            ("epsilon", f"at most {at_most(self.epsilon.upper, places=6)} at delta = {at_most(self.delta)}"),
+            (f"epsilon at delta = {at_most(self.delta)}", f"at most {at_most(self.epsilon.upper, places=6)}"),
+            *pure,
             (self.budget_unit, f"{self.content['spent']} of {self.content['declared']} declared"),
             ("neighbours", self.neighbours),
             *exact,
         ]
-        return described("Guarantee", lines)
+        lead = (
+            f"If {self.neighbours}, any result becomes at most e^epsilon times as likely or as unlikely, up to the "
+            "probability delta."
+        )
+        return described("Guarantee", lines, lead)

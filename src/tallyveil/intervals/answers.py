@@ -273,6 +273,6 @@ def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.nda
     if finest.pin is not None:
         exact = estimate.invariants[covariance.model.levels[-1].geolevel]
         groups = groups._replace(order=groups.order + start)
-        pinned = invariant_cascade(covariance, last)
+        pinned = invariant_cascade(covariance, last + 1)
         ones = np.ones((len(finest.pin), len(pinned.begin) - 1))
         add_measured(basis, NoisyAnswers(pinned, exact, ones), finest.pin, groups, 0, n, out)

@@ -30,13 +30,12 @@ from tallyveil.intervals.block_linear import pseudo_inverse, symmetric, times, t
 from tallyveil.intervals.filtering import (
     Below,
     Filtered,
-    LevelInformation,
     filter_level,
     level_information,
     nothing_below,
     sum_below,
 )
-from tallyveil.intervals.model import TreeModel
+from tallyveil.intervals.model import ABOVE, LevelModel, TreeModel
 
 ROWS = 512
 """Number of geounits treated at once, so that their blocks fit into a core's cache."""
@@ -119,7 +118,8 @@ class TreeCovariance:
 
     Attributes:
         model: The model that they follow from.
-        inner: Levels with children. The first is one unmeasured geounit above all roots, so `inner[i + 1]` holds the
+        inner: Levels with children. The first is one unmeasured geounit above all roots, whose invariants are
+            `TreeModel.above`, so `inner[i + 1]` holds the
             geounits of geolevel i.
         finest: The finest geolevel.
     """
@@ -207,10 +207,8 @@ def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor
     """Filter inner level number `level`. Level 0 is the single geounit above the roots."""
     n = len(below.spread)
     if level == 0:
-        nothing = np.zeros((0, model.algebra.n_block_entries))
-        return filter_level(
-            model.algebra, LevelInformation(nothing, nothing, None, None), np.zeros((n, 0)), below
-        )
+        told = level_information(model.algebra, LevelModel(ABOVE, (), np.zeros((1, 0)), model.above))
+        return filter_level(model.algebra, told, np.zeros((n, 0)), below)
     own = level_information(model.algebra, model.levels[level - 1])
     precisions = model.levels[level - 1].precisions_of(np.arange(n, dtype=np.int64))
 

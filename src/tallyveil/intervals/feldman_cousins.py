@@ -22,7 +22,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from tallyveil.arrays import Floats
 
@@ -76,8 +75,9 @@ def unified_belt(level: float) -> UnifiedBelt:
         level: Coverage, between 0.5 and 1.
     """
     from scipy.interpolate import (
-        PchipInterpolator,
-    )  # takes a quarter of a second, and few runs make intervals
+        PchipInterpolator,  # here, since few runs make intervals and the import takes long
+    )
+    from scipy.special import ndtri
 
     two, one = float(ndtri(0.5 + level / 2)), float(ndtri(level))
     means = two * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
@@ -91,6 +91,8 @@ def unified_belt(level: float) -> UnifiedBelt:
 
 def _half_widths(means: Floats, level: float, one: float, two: float) -> Floats:
     """d of each mean, by bisection: the acceptance up to m + d then has the level's probability."""
+    from scipy.special import ndtr
+
     small: Floats = np.full(means.shape, one)
     large: Floats = np.full(means.shape, two)
     for _ in range(_STEPS):

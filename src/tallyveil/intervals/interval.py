@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
@@ -116,6 +115,8 @@ def intervals_of(
     known = np.isfinite(errors)
     with np.errstate(invalid="ignore", over="ignore"):
         if kind == "normal":
+            from scipy.special import ndtri  # here, since most runs make no intervals
+
             reach = ndtri(0.5 + each / 2) * errors
             low, high = answers.estimates - reach, answers.estimates + reach
         else:

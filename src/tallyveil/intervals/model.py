@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_algebra
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
+
+ABOVE: Final = ""
+"""Stands for the sum of all roots where invariants are given by geolevel. No geolevel has this name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +59,7 @@ class TreeModel:
         zero_pattern: Pattern of each finest geounit; shape (n_finest,).
         algebra: The algebra for all queries and zeros.
         gaussian: Whether the noise is Gaussian, so that normal quantiles are valid.
+        above: Query groups published exactly for the sum of all roots, and not for each root.
     """
 
     schema: Schema
@@ -64,6 +69,12 @@ class TreeModel:
     zero_pattern: Integers
     algebra: BlockAlgebra
     gaussian: bool
+    above: tuple[QueryGroup, ...] = ()
+
+    @property
+    def exact(self) -> tuple[tuple[str, tuple[QueryGroup, ...]], ...]:
+        """Name and invariants of the sum of all roots, and then of each geolevel, root first."""
+        return ((ABOVE, self.above), *((level.geolevel, level.invariants) for level in self.levels))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +110,7 @@ def model_of_strategy(
         spine: The hierarchy. Geolevels that the strategy does not name are not measured.
         strategy: What is measured where.
         shares: Share of every geounit, if shares within a geolevel differ. None gives the shares of the geolevels.
-        invariants: For each geolevel, queries published exactly.
+        invariants: For each geolevel, queries published exactly; for `ABOVE`, those of the sum of all roots.
         zeros: Public zeros in addition to the schema's.
         besides: For each geolevel, further measured queries, with their variance in squared counts.
         largest_block: See `derive_algebra`.
@@ -127,6 +138,7 @@ def model_of_strategy(
         levels,
         zeros=zeros,
         gaussian=strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
+        above=tuple(schema.query(query) for query in (invariants or {}).get(ABOVE, ())),
         largest_block=largest_block,
     )
 
@@ -149,6 +161,7 @@ def model_of_levels(
     *,
     zeros: Sequence[Zeros] = (),
     gaussian: bool = True,
+    above: tuple[QueryGroup, ...] = (),
     largest_block: int = LARGEST_BLOCK,
 ) -> TreeModel:
     """The model for any precisions, given geounit by geounit.
@@ -159,6 +172,7 @@ def model_of_levels(
         levels: One for each geolevel, root first.
         zeros: Public zeros in addition to the schema's.
         gaussian: Whether the noise is Gaussian.
+        above: Queries published exactly for the sum of all roots.
         largest_block: See `derive_algebra`.
     Raises:
         GeographyError: levels or zeros do not fit the spine.
@@ -166,14 +180,15 @@ def model_of_levels(
     """
     _check_levels(spine, levels)
     patterns, pattern = _zero_patterns(schema, spine, zeros)
-    groups = {group.factors: group for level in levels for group in (*level.measured, *level.invariants)}
+    asked = (group for level in levels for group in (*level.measured, *level.invariants))
+    groups = {group.factors: group for group in (*asked, *above)}
     algebra = derive_algebra(
         schema,
         list(groups.values()),
         patterns if patterns.any() else None,
         largest_block=largest_block,
     )
-    return TreeModel(schema, spine, tuple(levels), patterns, pattern, algebra, gaussian)
+    return TreeModel(schema, spine, tuple(levels), patterns, pattern, algebra, gaussian, above)
 
 
 def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:

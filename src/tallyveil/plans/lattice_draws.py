@@ -17,6 +17,7 @@ from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.noise_plan import NoisePlan
+from tallyveil.universe.adding_up import adding_up
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -118,20 +119,6 @@ def _finest(invariants: Sequence[Invariant], spine: Spine, level: int) -> dict[s
         at = min(level, max(spine.level_index(name) for name in item.geolevels))
         found[item.query] = max(at, found.get(item.query, 0))
     return found
-
-
-def adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Integers:
-    """Answer of `other` that contains each answer of `group`; -1 where it is not a sum of answers of `group`."""
-    cells = np.arange(schema.size, dtype=np.int64)
-    cells = cells[schema.possible(cells)]
-    mine, theirs = group.answers_of(cells), other.answers_of(cells)
-    first = np.full(group.size, -1, dtype=np.int64)
-    first[mine[mine >= 0]] = theirs[mine >= 0]
-    split = theirs != np.where(mine >= 0, first[mine], -1)  # cells on which the two queries disagree
-    broken = np.unique(theirs[split & (theirs >= 0)])
-    broken = np.union1d(broken, first[mine[split & (mine >= 0)]])
-    first[np.isin(first, broken)] = -1
-    return first
 
 
 def _reached(schema: Schema, group: QueryGroup) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":

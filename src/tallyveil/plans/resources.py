@@ -6,7 +6,6 @@ Island (25,181 blocks, 1.05 million people), a Pennsylvania-size state (421,545 
 US-size country (8 million blocks, 330 million people).
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import TREE_VALUES
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.release.tables import has_zeros
+from tallyveil.storage.system import whole_memory
 
 MIB: Final = 1 << 20
 PEOPLE_PER_GEOUNIT: Final = 40
@@ -357,7 +357,7 @@ def warn_small_machine(resources: Resources, memory: int | None = None) -> str |
         memory: Bytes of memory of the machine; None for this machine.
     """
     has = memory if memory is not None else machine_memory()
-    if has is None or has >= resources.memory:
+    if has >= resources.memory:
         return None
     return (
         f"this release is expected to need {in_gib(resources.memory)} of memory, and this machine has "
@@ -366,22 +366,20 @@ def warn_small_machine(resources: Resources, memory: int | None = None) -> str |
     )
 
 
-def machine_memory(limits: Sequence[Path] | None = None) -> int | None:
+def machine_memory(limits: Sequence[Path] | None = None) -> int:
     """Bytes of memory that this process may use: those of the machine, or of its container if that has less.
 
     Args:
         limits: Files holding a limit in bytes, or "max"; None for those of Linux control groups.
     Returns:
-        The smallest of them; None on a system that does not state its memory.
+        The smallest of them.
     """
-    known = []
-    if "SC_PHYS_PAGES" in os.sysconf_names and "SC_PAGE_SIZE" in os.sysconf_names:
-        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    known = [whole_memory()]
     for path in CONTAINER_LIMITS if limits is None else limits:
         text = path.read_text().strip() if path.is_file() else ""
         if text.isdecimal():
             known.append(int(text))
-    return min((size for size in known if size > 0), default=None)
+    return min(size for size in known if size > 0)
 
 
 CONTAINER_LIMITS: Final = (

@@ -22,7 +22,7 @@ from tallyveil.postprocess.interval_model import FinishedRelease, release_model
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.histograms import histogram_path, read_histogram
-from tallyveil.release.intervals import AGAIN, intervals_manifest, read_interval_answers
+from tallyveil.release.intervals import AGAIN, DECIMALS, intervals_manifest, read_interval_answers
 from tallyveil.release.manifest_files import require_unchanged, require_unchanged_files
 from tallyveil.storage.json_files import read_shaped
 from tallyveil.universe.query_group import QueryGroup
@@ -142,7 +142,7 @@ def written_estimates(
     )
     found = np.full((family.n_entities, group.size), np.nan)
     found[sums["entity"].to_numpy(), sums["answer"].to_numpy()] = sums["estimate"].to_numpy()
-    return found
+    return np.round(found, DECIMALS)  # as exact as its terms, and the same whatever their order
 
 
 def why_no_estimates(*, made: bool, written: bool, query: str) -> str | None:

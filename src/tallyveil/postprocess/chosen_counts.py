@@ -33,8 +33,8 @@ from tallyveil.postprocess.area_counts import (
 )
 from tallyveil.postprocess.counted_cells import CountedCells
 from tallyveil.postprocess.interval_model import FinishedRelease, open_release
-from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.quantities import EXACT, Quantities
+from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
 
 

@@ -5,8 +5,6 @@ from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import ConstraintError
@@ -73,6 +71,9 @@ def _common_groups(one: Integers | None, other: Integers | None) -> Integers | N
     """The finest groups that are unions of the groups of both, numbered as they first appear."""
     if one is None or other is None:
         return other if one is None else one
+    from scipy import sparse  # here, since few releases have two constraints on different groups
+    from scipy.sparse.csgraph import connected_components
+
     edges = sparse.coo_matrix((np.ones(len(one), dtype=np.int8), (one, other)))
     size = max(edges.shape)
     n = int(edges.shape[0])

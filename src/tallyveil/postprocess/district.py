@@ -33,8 +33,12 @@ from tallyveil.postprocess.area_counts import (
     written_estimates,
 )
 from tallyveil.postprocess.interval_model import open_release
-from tallyveil.postprocess.level import usable_cores
+from tallyveil.printable import tabulated
+from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
+
+_MOST_SHOWN = 30
+"""Number of answers that notebooks show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,17 @@ class DistrictAnswer:
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def shown(self) -> tuple[str, ...]:
+        """Texts for a row of a table: what is counted, published, interval, estimate, standard error."""
+        interval = "–" if self.lower is None else f"{self.lower:,} to {_whole(self.upper)}"
+        estimate = "–" if self.estimate is None else f"{self.estimate:,.1f}"
+        error = "–" if self.standard_error is None else f"{self.standard_error:,.2f}"
+        return (self.answer, _whole(self.published), interval, estimate, error)
+
+
+def _whole(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +111,22 @@ class District:
         }
         schema |= {"lower": whole, "upper": whole, "lacking": text}
         return pl.DataFrame([line.to_mapping() for line in self.answers], schema=schema)
+
+    def _repr_html_(self) -> str:
+        shown, left_out = self.answers[:_MOST_SHOWN], len(self.answers) - _MOST_SHOWN
+        what = f"{self.n_finest:,} finest geounits"
+        if self.n_minus is not None:
+            what = f"{what} minus {self.n_minus:,} others"
+        more = f"{left_out:,} more answers are in to_frame()." if left_out > 0 else ""
+        headings = (
+            "counts of",
+            "published",
+            f"{100 * self.level:g} % interval",
+            "estimate",
+            "standard error",
+        )
+        lead = " ".join(said for said in (self.unpublished, self.covers, more) if said)
+        return tabulated(f"District: {what}", headings, [one.shown() for one in shown], lead)
 
 
 def district_answers(

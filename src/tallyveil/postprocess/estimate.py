@@ -10,7 +10,6 @@ from tallyveil.plans.guarantee import privacy_of
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.lattice_measurements import write_drawn
-from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.publish import write_package
@@ -26,6 +25,7 @@ from tallyveil.runs.product import Job, Outcome, Run, Work
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
+from tallyveil.storage.system import usable_cores
 
 LevelEstimation = tuple[tuple[str, GeolevelEstimation], ...]
 

@@ -12,7 +12,7 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_model import plan_model
-from tallyveil.postprocess.level import usable_cores
+from tallyveil.storage.system import usable_cores
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,9 +31,9 @@ import numpy as np
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
-from tallyveil.plans.lattice_draws import adding_up
 from tallyveil.postprocess.constraint_conflicts import alike
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable, summed_upward
+from tallyveil.universe.adding_up import adding_up
 from tallyveil.universe.limits import narrow_limits, widen_limits
 from tallyveil.universe.schema import Schema
 

@@ -11,7 +11,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import AnswerRows, StoredRows, TreeModel, model_of_strategy
+from tallyveil.intervals import ABOVE, AnswerRows, StoredRows, TreeModel, model_of_strategy
 from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.stated import stated_plan
@@ -162,15 +162,19 @@ def invariants_by_geolevel(
 ) -> Mapping[str, list[str]]:
     """Each invariant at the finest geolevel of which every geounit's answers are exact; coarser ones are sums of these.
 
-    Where an invariant is on sums of siblings, that is the geolevel above them, if there is one: the model has nothing
-    that binds siblings, so that it does without what the single sums tell.
+    Where an invariant is on sums of siblings, that is the geolevel above them: the model has nothing that binds
+    siblings, so that it does without what the single sums tell. If the siblings are roots, and their only sum is that
+    of all roots, the invariant is used above the roots. If roots have several sums, it is not used.
     """
     found: dict[str, list[str]] = {}
     for query, geolevels in stated:
         at = stated_invariant(hierarchies, query, geolevels)
         level = at.level - (at.groups is not None)
-        if level >= 0 and query not in found.setdefault(hierarchies.spine.geolevels[level], []):
-            found[hierarchies.spine.geolevels[level]].append(query)
+        if level < 0 and at.n_geounits > 1:
+            continue
+        own = found.setdefault(hierarchies.spine.geolevels[level] if level >= 0 else ABOVE, [])
+        if query not in own:
+            own.append(query)
     return found
 
 
@@ -181,10 +185,12 @@ def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str
         StoreError: a histogram cannot be read.
     """
     found = {}
-    for level in model.levels:
-        if level.invariants:
-            counts = read_histogram(release.root, level.geolevel, release.schema, release.spine)
+    for geolevel, groups in model.exact:
+        if groups:
+            stored = geolevel or release.spine.geolevels[0]
+            counts = read_histogram(release.root, stored, release.schema, release.spine)
             triplets = counts.rows(0, counts.n_geounits)
-            parts = [group.apply(*triplets, counts.n_geounits) for group in level.invariants]
-            found[level.geolevel] = np.concatenate(parts, axis=1)
+            parts = [group.apply(*triplets, counts.n_geounits) for group in groups]
+            answers = np.concatenate(parts, axis=1)
+            found[geolevel] = answers.sum(axis=0, keepdims=True) if geolevel == ABOVE else answers
     return found

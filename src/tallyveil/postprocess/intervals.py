@@ -44,7 +44,6 @@ from tallyveil.postprocess.interval_model import (
     release_model,
 )
 from tallyveil.postprocess.interval_readme import readme_of
-from tallyveil.postprocess.level import usable_cores
 from tallyveil.release.areas import area_counts
 from tallyveil.release.checks import check_tables
 from tallyveil.release.estimated import require_own_kind
@@ -75,6 +74,7 @@ from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import file_digest
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.names import check_table_name

@@ -1,6 +1,5 @@
 """Measure one geolevel, estimate every family, and keep the integer counts and the methods that gave them."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -72,13 +71,6 @@ def estimate_level(
             max(one.residual_persons for one in outcomes),
         ),
     )
-
-
-def usable_cores() -> int:
-    """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def n_families(builder: FamilyBuilder) -> int:

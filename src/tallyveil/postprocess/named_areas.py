@@ -7,14 +7,14 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.postprocess.interval_model import FinishedRelease
+from tallyveil.geography.areas import Hierarchies
 
 
-def finest_geocodes(release: FinishedRelease, code: str, geolevel: str | None) -> pl.Series:
+def finest_geocodes(hierarchies: Hierarchies, code: str, geolevel: str | None) -> pl.Series:
     """Geocodes of the finest geounits of an area.
 
     Args:
-        release: The release.
+        hierarchies: The spine of the release, and its areas off the spine.
         code: Geocode of a geounit, or name of an entity.
         geolevel: Its geolevel, or its family of entities; None if only one of these has the code.
     Raises:
@@ -22,10 +22,10 @@ def finest_geocodes(release: FinishedRelease, code: str, geolevel: str | None) -
     """
     if not isinstance(code, str):
         raise GeographyError(f"an area is {code!r}, wanted a geocode as text, such as '44007'.")
-    found = {name: members for name, members in _areas_with(release, code) if geolevel in (None, name)}
+    found = {name: members for name, members in _areas_with(hierarchies, code) if geolevel in (None, name)}
     if not found:
         raise GeographyError(
-            f"no geounit or entity of {release.root} has the code {code!r}"
+            f"no geounit or entity of the release has the code {code!r}"
             f"{'' if geolevel is None else f' in {geolevel!r}'}. Give a geocode as text, such as '44007', and a "
             "geolevel or family of the release, or none."
         )
@@ -34,12 +34,12 @@ def finest_geocodes(release: FinishedRelease, code: str, geolevel: str | None) -
             f"{code!r} is a code in {' and in '.join(found)}. Say which is meant: geolevel={next(iter(found))!r}."
         )
     (members,) = found.values()
-    return release.spine.geocodes[-1].text.gather(members).cast(pl.String).alias("geocode")
+    return hierarchies.spine.geocodes[-1].text.gather(members).cast(pl.String).alias("geocode")
 
 
-def _areas_with(release: FinishedRelease, code: str) -> Iterator[tuple[str, Integers]]:
+def _areas_with(hierarchies: Hierarchies, code: str) -> Iterator[tuple[str, Integers]]:
     """Each geolevel or family in which an area has a code, and the area's finest geounits."""
-    hierarchies, spine = release.hierarchies, release.spine
+    spine = hierarchies.spine
     for level in hierarchies.known_levels:
         (geounit,) = spine.locate(level, [code])
         if geounit >= 0:

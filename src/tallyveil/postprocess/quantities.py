@@ -18,6 +18,7 @@ Their sum has variance 4 + 4 + 2 x 3 = 14, and their difference 4 + 4 - 2 x 3 = 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 
 import numpy as np
 import polars as pl
@@ -83,10 +84,19 @@ class Quantities:
         Raises:
             ConfigError: as for `sum`; or a number was made from other counts.
         """
-        if not isinstance(first, Derived) and not isinstance(second, Derived):
-            weights = self._weights(first) - self._weights(second)
-            return self._linear(weights, whole=bool((weights == np.rint(weights)).all()), count=False)
-        return self._difference_of_derived(self._derived(first), self._derived(second))
+        one, other = self._derived(first), self._derived(second)
+        slope = one._slope - other._slope
+        if {one.method, other.method} <= {"unified", "normal"}:
+            return self._linear(slope, whole=bool((slope == np.rint(slope)).all()), count=False)
+        published = (
+            None if one.published is None or other.published is None else one.published - other.published
+        )
+        value: float | None = None
+        ends: Ends = (None, None)
+        if one.estimate is not None and other.estimate is not None:
+            value = one.estimate - other.estimate
+            ends = self._ends(value, self._variance(slope) or 0.0, whole=False, count=False)
+        return self._by_delta(slope, published, value, ends, one.lacking or other.lacking, "delta")
 
     def share(self, part: Weights, whole: Weights) -> Derived:
         """The share of a count in another count that contains it.
@@ -151,27 +161,30 @@ class Quantities:
         return self.to_frame()._repr_html_()
 
     def _weights(self, what: Weights) -> Floats:
-        if isinstance(what, str):
-            what = [what]
-        pairs = what if isinstance(what, Mapping) else dict.fromkeys(what, 1.0)
+        given = [what] if isinstance(what, str) else what
+        if not isinstance(given, Mapping | Sequence) or not given:
+            raise ConfigError(
+                f"{what!r} names no count. Give a name, a list of names, or a weight for each name.",
+                code="bad-argument",
+            )
+        pairs = given if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
         unknown = [name for name in pairs if name not in self.names]
-        if unknown or not pairs:
+        if unknown:
             raise ConfigError(
-                f"{unknown[0] if unknown else what!r} is no name of these counts, which are {', '.join(self.names)}.",
+                f"{unknown[0]!r} is no name of these counts, which are {', '.join(self.names)}.",
                 code="bad-argument",
             )
-        found = np.array([float(pairs.get(name, 0.0)) for name in self.names])
-        if not np.isfinite(found).all() or (not isinstance(what, Mapping) and len(pairs) < len(what)):
+        sound = all(isinstance(weight, Real) and math.isfinite(weight) for weight in pairs.values())
+        if not sound or len(pairs) < len(given):
             raise ConfigError(
-                f"{what!r} has a weight that is not finite, or a name twice. Give each name one weight.",
+                f"{what!r} has a weight that is no finite number, or a name twice. Give each name one weight.",
                 code="bad-argument",
             )
-        return found
+        return np.array([float(pairs.get(name, 0.0)) for name in self.names])
 
     def _lacking(self, weights: Floats) -> str | None:
-        return next(
-            (self.lacking[place] or None for place in np.flatnonzero(weights) if self.lacking[place]), None
-        )
+        """Why a count with a weight has no estimate; None if each has one."""
+        return next((self.lacking[place] for place in np.flatnonzero(weights) if self.lacking[place]), None)
 
     def _variance(self, slope: Floats) -> float | None:
         """Variance of a weighted sum; None if a count with a weight is not determined."""
@@ -284,14 +297,3 @@ class Quantities:
                 code="bad-argument",
             )
         return given
-
-    def _difference_of_derived(self, first: Derived, second: Derived) -> Derived:
-        slope, lacking = first._slope - second._slope, first.lacking or second.lacking
-        told, values = (first.published, second.published), (first.estimate, second.estimate)
-        published = None if told[0] is None or told[1] is None else told[0] - told[1]
-        value: float | None = None
-        ends: Ends = (None, None)
-        if values[0] is not None and values[1] is not None:
-            value = values[0] - values[1]
-            ends = self._ends(value, self._variance(slope) or 0.0, whole=False, count=False)
-        return self._by_delta(slope, published, value, ends, lacking, "delta")

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
-from tallyveil.intervals import Answers, Intervals
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.interval_tables import BESIDE, table_with_intervals
 from tallyveil.release.intervals_format_1 import scan_format_1
@@ -38,6 +37,9 @@ from tallyveil.storage.write import (
 )
 from tallyveil.universe.answer_columns import answer_expression, code_expression, label_columns
 from tallyveil.universe.query_group import QueryGroup
+
+if TYPE_CHECKING:  # to read a release takes no compiler
+    from tallyveil.intervals import Answers, Intervals
 
 INTERVALS = "intervals"
 INTERVALS_MANIFEST = "_manifest.json"
@@ -105,7 +107,7 @@ class IntervalTable:
     _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
     _errors: list[NDArray[np.float32]] = field(default_factory=list)
 
-    def add(self, codes: pl.Series, published: Integers, answers: Answers, intervals: Intervals) -> None:
+    def add(self, codes: pl.Series, published: Integers, answers: "Answers", intervals: "Intervals") -> None:
         """Add some geounits or entities; arrays of shape (len(codes), group.size).
 
         Raises:
@@ -152,7 +154,7 @@ class IntervalTable:
         self._frames.clear()
         self._parts += 1
 
-    def _tally(self, published: Integers, answers: Answers, intervals: Intervals) -> None:
+    def _tally(self, published: Integers, answers: "Answers", intervals: "Intervals") -> None:
         errors = answers.standard_errors
         exact, known = errors < 10.0**-DECIMALS, np.isfinite(errors)
         masks = (known, exact, ~known, published < intervals.low, published > intervals.high)

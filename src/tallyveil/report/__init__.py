@@ -1,14 +1,32 @@
 """HTML pages about a finished run: one about the release, and a separate one about its errors. Each is one file."""
 
-from tallyveil.report.evaluation_page import write_evaluation_report
-from tallyveil.report.release_page import write_report
-from tallyveil.report.safetab_groups_page import write_groups_evaluation, write_groups_report
-from tallyveil.report.safetab_households_page import (
-    write_households_evaluation,
-    write_households_report,
-)
-from tallyveil.report.safetab_page import write_safetab_evaluation, write_safetab_report
-from tallyveil.report.table_page import write_table_evaluation, write_table_report
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallyveil.report.evaluation_page import write_evaluation_report
+    from tallyveil.report.release_page import write_report
+    from tallyveil.report.safetab_groups_page import write_groups_evaluation, write_groups_report
+    from tallyveil.report.safetab_households_page import (
+        write_households_evaluation,
+        write_households_report,
+    )
+    from tallyveil.report.safetab_page import write_safetab_evaluation, write_safetab_report
+    from tallyveil.report.table_page import write_table_evaluation, write_table_report
+
+# A command writes one page, so the modules of a page are imported with its function.
+_PLACES = {
+    "write_evaluation_report": "evaluation_page",
+    "write_groups_evaluation": "safetab_groups_page",
+    "write_groups_report": "safetab_groups_page",
+    "write_households_evaluation": "safetab_households_page",
+    "write_households_report": "safetab_households_page",
+    "write_report": "release_page",
+    "write_safetab_evaluation": "safetab_page",
+    "write_safetab_report": "safetab_page",
+    "write_table_evaluation": "table_page",
+    "write_table_report": "table_page",
+}
 
 __all__ = [
     "write_evaluation_report",
@@ -22,3 +40,9 @@ __all__ = [
     "write_table_evaluation",
     "write_table_report",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from tallyveil.budget.expected import ExpectedError, expected_errors
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
+from tallyveil.report.wording import grouped, name_title, percent, rounded
 
 CONFIDENCE = Fraction(95, 100)
 
@@ -66,7 +66,7 @@ def error_lines(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> tuple
     """One line for each measurement, with the exact parameter of its noise."""
     return tuple(
         ErrorLine(
-            geolevel=geolevel_title(item.geolevel),
+            geolevel=name_title(item.geolevel),
             query=item.query,
             budget_share=percent(float(item.share / files.strategy.total)),
             parameter=str(item.parameter),
@@ -80,9 +80,9 @@ def error_lines(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> tuple
 
 def _matrix(files: ReleaseFiles, texts: dict[tuple[str, str], str]) -> Matrix:
     return Matrix(
-        tuple(geolevel_title(level) for level in files.geolevels),
+        tuple(name_title(level) for level in files.geolevels),
         tuple(
-            (query_title(query), tuple(texts.get((query, level)) for level in files.geolevels))
+            (files.titles.query(query), tuple(texts.get((query, level)) for level in files.geolevels))
             for query in files.queries
         ),
     )

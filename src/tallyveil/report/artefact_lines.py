@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tallyveil.report.wording import grouped, percent, query_title
-from tallyveil.universe.unit import Unit
+from tallyveil.report.titles import Titles
+from tallyveil.report.wording import grouped, name_title, percent
 
 _TITLES = {
     "empty": "empty",
@@ -31,16 +31,16 @@ class ArtefactLine:
     records: str
 
 
-def artefact_lines(artefacts: pl.DataFrame, geolevel: str, unit: Unit) -> list[ArtefactLine]:
+def artefact_lines(artefacts: pl.DataFrame, geolevel: str, titles: Titles) -> list[ArtefactLine]:
     """The artefacts of one geolevel. Groups with no true and no published geounits are left out."""
-    lines = []
+    lines, unit = [], titles.unit
     for row in artefacts.filter(pl.col("geolevel") == geolevel).iter_rows(named=True):
         both = row["true_geounits"], row["published_geounits"]
         if row["artefact"] == "only":
             if row["group"] is not None and both == (0, 0):
                 continue
-            group = "in one group" if row["group"] is None else f"“{row['group']}”"
-            title = f"all {unit.many} {group}: {query_title(row['factor'])}"
+            group = "in one group" if row["group"] is None else f"“{name_title(row['group'])}”"
+            title = f"all {unit.many} {group}: {titles.factor(row['factor'])}"
         else:
             title = _TITLES[row["artefact"]].format(many=unit.many)
         records = ""

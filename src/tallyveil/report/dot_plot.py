@@ -6,7 +6,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from tallyveil.report.figure import MARKERS, WIDTH, log_axis, new_figure, to_svg
-from tallyveil.report.wording import geolevel_title
+from tallyveil.report.wording import name_title
 from tallyveil.studies.house_style import BAND, COLOURS, MUTED, house_style
 
 _LEFT, _RIGHT = 2.6, 0.25  # inches beside the axes
@@ -85,7 +85,7 @@ def dot_plot(
 
 def _label(geolevel: str) -> str:
     """A name for the legend, cut if it is long."""
-    title = geolevel_title(geolevel)
+    title = name_title(geolevel)
     return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1]}…"
 
 

@@ -12,11 +12,14 @@ from tallyveil.evaluation.store import FOLDER, WARNING, Evaluation
 from tallyveil.report.accuracy import Matrix, expected_of
 from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import Picture
 from tallyveil.report.page import write_page
 from tallyveil.report.parameters import parameter_table
+from tallyveil.report.points import Point, evaluation_points
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_page import REPORT
-from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
+from tallyveil.report.titles import Titles
+from tallyveil.report.wording import grouped, name_title, percent, rounded
 from tallyveil.universe.unit import Unit
 
 SIZE_CLASSES = tuple(item.value for item in SizeClass)
@@ -69,26 +72,33 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
         text = grouped(overall[pair]["p95_absolute_error"])
         return f"{text} (± {grouped(margins[pair])})" if pair in margins else text
 
+    titles = files.titles
+    of_pair = [overall[sized, level] for level in geolevels if (sized, level) in overall]
     return {
         "name": files.manifest.body["name"],
         "run": files.manifest.run,
         "unit": files.unit,
         "warning": WARNING,
-        "sized": query_title(sized),
-        "mean_error": _matrix(queries, geolevels, overall, lambda pair: _mean_error(overall[pair])),
-        "against_margin": _matrix(queries, geolevels, overall, against_margin),
-        "mean_error_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _mean_error(of_sized[pair])),
-        "bias_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _bias(of_sized[pair])),
+        "points": _points(of_pair, titles, sized),
+        "sized": titles.query(sized) if sized else "",
+        "mean_error": _matrix(
+            queries, geolevels, overall, lambda pair: _mean_error(overall[pair]), titles.query
+        ),
+        "against_margin": _matrix(queries, geolevels, overall, against_margin, titles.query),
+        "mean_error_by_size": _matrix(
+            classes, geolevels, of_sized, lambda pair: _mean_error(of_sized[pair]), str
+        ),
+        "bias_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _bias(of_sized[pair]), str),
         "tables": [
-            (geolevel_title(level), _rows(frame.filter(pl.col("geolevel") == level), files.unit))
+            (name_title(level), _rows(frame.filter(pl.col("geolevel") == level), titles))
             for level in geolevels
         ],
         "parameters": parameter_table(evaluation.parameters, "geolevel"),
         "artefacts": [
-            (geolevel_title(level), artefact_lines(evaluation.artefacts, level, files.unit))
+            (name_title(level), artefact_lines(evaluation.artefacts, level, titles))
             for level in reversed(geolevels)
         ],
-        "query_plot": _plot("errors", queries, geolevels, overall, query_title, files.unit),
+        "query_plot": _plot("errors", queries, geolevels, overall, titles.query, files.unit),
         "size_plot": _plot("sizes", classes, geolevels, of_sized, str, files.unit),
         "version": ", ".join(files.manifest.tallyveil),
     }
@@ -107,14 +117,36 @@ def _by_pair(frame: pl.DataFrame, column: str) -> Rows:
     return {(row[column], row["geolevel"]): row for row in frame.iter_rows(named=True)}
 
 
+def _points(rows: Sequence[dict[str, Any]], titles: Titles, query: str) -> tuple[Point, ...]:
+    """The evaluation in a few sentences.
+
+    Args:
+        rows: Errors of the query over all geounits of each geolevel, root first.
+        titles: Of the release.
+        query: The query.
+    """
+    by_number = sorted(rows, key=lambda row: -int(row["n_geounits"]))
+    far = [
+        f"{_mean_error(row)} for one {name_title(row['geolevel'])} (at most {grouped(row['p95_absolute_error'])} in 95 "
+        "of 100 of them)"
+        for row in (by_number[:1] + by_number[1:][-1:])
+    ]
+    what = titles.counts_of(query)
+    return evaluation_points(f"The mean error of {what} is {' and '.join(far)}, in {titles.unit.many}.")
+
+
 def _matrix(
-    names: Sequence[str], geolevels: Sequence[str], rows: Rows, text: Callable[[tuple[str, str]], str]
+    names: Sequence[str],
+    geolevels: Sequence[str],
+    rows: Rows,
+    text: Callable[[tuple[str, str]], str],
+    title: Callable[[str], str],
 ) -> Matrix:
     return Matrix(
-        tuple(geolevel_title(level) for level in geolevels),
+        tuple(name_title(level) for level in geolevels),
         tuple(
             (
-                query_title(name),
+                title(name),
                 tuple(text((name, level)) if (name, level) in rows else None for level in geolevels),
             )
             for name in names
@@ -129,14 +161,14 @@ def _plot(
     rows: Rows,
     title: Callable[[str], str],
     unit: Unit,
-) -> Any:
+) -> Picture:
     """Draw mean absolute errors. Zeros are drawn to the left of the smallest positive value."""
     values = {
         (title(row), level): rows[row, level]["mean_absolute_error"] for row, level in rows if row in names
     }
     positive = [value for value in values.values() if value > 0]
     has_zero = len(positive) < len(values)
-    return dot_plot(
+    svg = dot_plot(
         name,
         [title(row) for row in names],
         geolevels,
@@ -145,17 +177,26 @@ def _plot(
         description="Mean absolute errors; the table below gives each.",
         below=min(positive, default=1.0) / 2 if has_zero else None,
     )
+    return Picture(svg, _worst(values, unit))
 
 
-def _rows(frame: pl.DataFrame, unit: Unit) -> list[ErrorRow]:
+def _worst(values: dict[tuple[str, str], float], unit: Unit) -> str:
+    """Where the mean error is largest, in a sentence."""
+    if not values:
+        return "No errors are known."
+    row, level = max(values, key=lambda pair: values[pair])
+    return f"The largest mean error is {rounded(values[row, level])} {unit.many}: “{row}” at {name_title(level)}."
+
+
+def _rows(frame: pl.DataFrame, titles: Titles) -> list[ErrorRow]:
     """Rows of one geolevel's table. A size class with all geounits is left out, since it repeats the row above."""
     n_geounits = frame["n_geounits"].max()
     kept = frame.filter((pl.col("size_class") == ALL_SIZES) | (pl.col("n_geounits") < n_geounits))
     return [
         ErrorRow(
-            query_title(row["query"])
+            titles.query(row["query"])
             if row["size_class"] == ALL_SIZES
-            else f"{row['size_class']} {unit.many}",
+            else f"{row['size_class']} {titles.unit.many}",
             row["size_class"] != ALL_SIZES,
             (
                 grouped(row["n_geounits"]),

@@ -2,12 +2,13 @@
 
 import io
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup, escape
 
 from tallyveil.printable import shown
-from tallyveil.studies.house_style import METADATA
+from tallyveil.studies.house_style import BAND, GRID, INK, METADATA, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,8 +19,26 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 WIDTH = 10.0
 """Width of every figure in inches. The page scales figures to the width of its column."""
 
+THEME: Final = {INK: "--ink", MUTED: "--muted", GRID: "--line", BAND: "--band"}
+"""Colours of text, lines and bands, and the names under which the style sheet has them for light and dark pages."""
+
 _TAG = re.compile(r"<[^>]*>")
 _REFERENCE = re.compile(r"""(\bid="|url\(#|href="#)""")
+_NEUTRAL = re.compile("|".join(THEME))
+_PAPER_EDGE = "stroke: #ffffff"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure of a page, with the sentence that says what it shows.
+
+    Attributes:
+        svg: The drawing, with an alternative text.
+        sentence: A sentence computed from the numbers that are drawn.
+    """
+
+    svg: Markup
+    sentence: str
 
 
 def new_figure(height: float) -> "Figure":
@@ -42,10 +61,16 @@ def to_svg(figure: "Figure", name: str, description: str) -> Markup:
     text = shown(buffer.getvalue())
     text = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     # Text is escaped: "<" and ">" occur only in tags, so no name in a text is changed here.
-    text = _TAG.sub(lambda tag: _REFERENCE.sub(rf"\g<1>{name}-", tag.group()), text)
+    text = _TAG.sub(lambda tag: _themed(_REFERENCE.sub(rf"\g<1>{name}-", tag.group())), text)
     opening = f'<svg role="img" aria-label="{escape(description)}" '
     # Markup is safe here, because matplotlib has escaped every text that it wrote.
     return Markup(text.replace("<svg ", opening, 1))
+
+
+def _themed(tag: str) -> str:
+    """A tag whose neutral colours are those of the page, so that a figure can be read on light and on dark paper."""
+    own = _NEUTRAL.sub(lambda colour: f"var({THEME[colour.group()]})", tag)
+    return own.replace(_PAPER_EDGE, "stroke: var(--paper)")
 
 
 def log_axis(axes: "Axes", low: float, high: float, zero: float | None = None) -> None:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tallyveil.report.figure import WIDTH, new_figure, to_svg
+from tallyveil.report.figure import WIDTH, Picture, new_figure, to_svg
 from tallyveil.report.wording import grouped
 from tallyveil.studies.house_style import COLOURS, INK, MUTED, house_style
 from tallyveil.universe.unit import Unit
@@ -48,7 +47,7 @@ class Panel:
         return held
 
 
-def interval_plot(panels: Sequence[Panel], unit: Unit) -> Markup:
+def interval_plot(panels: Sequence[Panel], unit: Unit) -> Picture:
     """Draw one panel for each geolevel. Intervals are drawn relative to the published counts, the line at zero."""
     with house_style("intervals"):
         height = _TOP + _BOTTOM + len(panels) * _PANEL + (len(panels) - 1) * _GAP
@@ -64,7 +63,7 @@ def interval_plot(panels: Sequence[Panel], unit: Unit) -> Markup:
             if number == len(panels) - 1:
                 axes.set_xlabel("published count, from the smallest geounit to the largest")
         _legend(figure, height)
-        return to_svg(figure, "intervals", _description(panels))
+        return Picture(to_svg(figure, "intervals", _description(panels)), _words(panels))
 
 
 def _draw(axes: "Axes", panel: Panel) -> None:
@@ -120,3 +119,14 @@ def _description(panels: Sequence[Panel]) -> str:
         f"{panel.title}: {int((~panel.inside).sum())} of {len(panel.published)} outside" for panel in panels
     ]
     return f"Intervals of counts drawn relative to the published count. {'; '.join(parts)}."
+
+
+def _words(panels: Sequence[Panel]) -> str:
+    """How many of the counts that are drawn lie outside their intervals."""
+    drawn = sum(len(panel.published) for panel in panels)
+    outside = [(panel.title, int((~panel.inside).sum())) for panel in panels]
+    beyond = sum(number for _, number in outside)
+    if not beyond:
+        return f"All {grouped(drawn)} published counts that are drawn lie in their intervals."
+    where = ", ".join(f"{number} at {title}" for title, number in outside if number)
+    return f"Of the {grouped(drawn)} published counts that are drawn, {beyond} lie outside their intervals ({where})."

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tallyveil.report.privacy import Exact, exact
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import geolevel_title, grouped, query_title, rounded
+from tallyveil.report.wording import grouped, name_title, rounded
 
 _NAMES_SHOWN: Final = 6
 
@@ -55,8 +55,8 @@ def _drawn(files: ReleaseFiles, item: dict[str, Any]) -> DrawnCounts:
     names = privacy["invariants"]
     more = len(names) - _NAMES_SHOWN
     return DrawnCounts(
-        query_title(item["query"]),
-        geolevel_title(item["geolevel"]),
+        files.titles.query(item["query"]),
+        name_title(item["geolevel"]),
         grouped(noise["cells"]),
         grouped(noise["dimension"]),
         _law(item["law"]),

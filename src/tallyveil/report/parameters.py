@@ -7,7 +7,7 @@ from typing import Any
 
 from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
-from tallyveil.report.wording import geolevel_title
+from tallyveil.report.wording import name_title
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTa
 def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[str, ...]:
     shown = {BETA: at_least, MU: at_most}
     return (
-        geolevel_title(row[name]),
+        name_title(row[name]),
         at_most(Fraction(row["spent"]), 5),
         *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
         *("–" if row.get(one) is None else shown[one](row[one], places=4) for one in columns),

@@ -18,7 +18,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import geolevel_title, listed, power_of_ten, query_title
+from tallyveil.report.wording import listed, name_title, power_of_ten
 
 _SHOWN: Final = 0.001
 """Unit of the last digit of an epsilon."""
@@ -155,7 +155,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         exact_below=_known_from_below(**at_once["epsilon"]),
         geolevels=tuple(
             (
-                geolevel_title(level["geolevel"]),
+                name_title(level["geolevel"]),
                 at_most(Fraction(level["spent"]), 4),
                 at_most(level["epsilon"]["upper"], places=4),
                 at_most(level["classical_epsilon"], places=3),
@@ -166,10 +166,11 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         if gaussian
         else (),
         invariants=tuple(
-            (query_title(item["query"]), _geolevels(item["geolevels"])) for item in files.plan["invariants"]
+            (files.titles.query(item["query"]), _geolevels(item["geolevels"]))
+            for item in files.plan["invariants"]
         ),
         bounds=tuple(
-            (item["name"], query_title(item["query"]), geolevel_title(item["geolevel"]))
+            (item["name"], files.titles.query(item["query"]), name_title(item["geolevel"]))
             for item in files.plan["bounds"]
         ),
         lines=tuple(
@@ -207,7 +208,7 @@ def _deltas(declared: Fraction) -> list[Fraction]:
 
 
 def _geolevels(names: Sequence[str]) -> str:
-    return listed([geolevel_title(name) for name in names])
+    return listed([name_title(name) for name in names])
 
 
 def _n_measurements(event: PrivacyEvent) -> int:

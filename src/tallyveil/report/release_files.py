@@ -9,14 +9,16 @@ from typing import Any
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
-from tallyveil.errors import StoreError
+from tallyveil.errors import SchemaError, StoreError
 from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.stated import require_shape
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import RESTORE, read_manifest
+from tallyveil.report.titles import Titles, schema_titles
 from tallyveil.storage.json_files import read_json_object
-from tallyveil.universe.unit import Unit, unit_of
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class ReleaseFiles:
         strategy: The strategy of the plan.
         declaration: The budget that the ledger declares.
         entries: All later entries of the ledger.
+        titles: How its queries are called.
     """
 
     root: Path
@@ -38,6 +41,7 @@ class ReleaseFiles:
     strategy: Strategy
     declaration: Declaration
     entries: tuple[LedgerEntry, ...]
+    titles: Titles
 
     @property
     def geolevels(self) -> tuple[str, ...]:
@@ -47,7 +51,7 @@ class ReleaseFiles:
     @property
     def unit(self) -> Unit:
         """The unit of record."""
-        return unit_of(self.plan["schema"].get("unit"), self.plan["schema"].get("units"))
+        return self.titles.unit
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -83,4 +87,11 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
         )
     require_shape(run_dir / "plan.json", plan)
     declaration, entries = read_ledger(run_dir / "ledger.jsonl")
-    return ReleaseFiles(run_dir, manifest, plan, strategy_of_plan(plan), declaration, entries)
+    try:
+        titles = schema_titles(schema_from_mapping(plan["schema"]))
+    except SchemaError as error:
+        raise StoreError(
+            f"{run_dir / 'plan.json'} is damaged: its schema is none that a run writes. {error} {RESTORE}",
+            code="release-damaged",
+        ) from None
+    return ReleaseFiles(run_dir, manifest, plan, strategy_of_plan(plan), declaration, entries, titles)

@@ -12,9 +12,10 @@ from tallyveil.report.privacy import privacy_statement
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.release_plots import budget_plot, margin_plot, sizes_plot
 from tallyveil.report.run_summary import file_lines, solver_table, stages, total_time
+from tallyveil.report.short_release import release_guess, release_points, release_tiles
 from tallyveil.report.spine import spine_view
 from tallyveil.report.uncertainty import uncertainty_of
-from tallyveil.report.wording import geolevel_title, listed, query_title
+from tallyveil.report.wording import listed, name_title
 
 REPORT = "report.html"
 
@@ -39,28 +40,29 @@ def write_report(run_dir: Path) -> Path:
 def _values(files: ReleaseFiles) -> dict[str, Any]:
     expected = expected_of(files)
     sizes = geolevel_sizes(files)
-    manifest = files.manifest
+    manifest, found, right = files.manifest, uncertainty_of(files), release_guess(files)
     return {
+        "tiles": release_tiles(files, sizes, found, right),
+        "points": release_points(files, sizes, expected, found, right),
         "name": manifest.body["name"],
         "run": manifest.run,
         "is_protected": files.is_protected,
         "warnings": manifest.warnings,
-        "records": manifest.body["sizes"]["records"],
         "unit": files.unit,
-        "attributes": listed([query_title(name) for name in attribute_names(files)]),
-        "geolevels": [geolevel_title(level) for level in files.geolevels],
-        "tables": [query_title(query) for query in files.plan["tables"]],
+        "attributes": listed([files.titles.factor(name) for name in attribute_names(files)]),
+        "geolevels": [name_title(level) for level in files.geolevels],
+        "tables": [files.titles.query(query) for query in files.plan["tables"]],
         "privacy": privacy_statement(files),
         "drawn": drawn_counts(files),
         "post_processing": manifest.privacy["post_processing"],
         "fixed_shares": fixed_shares(files.plan),
         "shares": share_matrix(files, expected),
         "spine": spine_view(files),
-        "entities": [geolevel_title(name) for name in files.plan.get("entities", [])],
+        "entities": [name_title(name) for name in files.plan.get("entities", [])],
         "paths": manifest.privacy.get("paths"),
         "margins": margin_matrix(files, expected),
         "error_lines": error_lines(files, expected),
-        "sizes": [(geolevel_title(item.geolevel), item) for item in sizes],
+        "sizes": [(name_title(item.geolevel), item) for item in sizes],
         "checks": manifest.checks,
         "solver": solver_table(files),
         "stages": stages(files),
@@ -71,9 +73,10 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "imported": manifest.body.get("imported"),
         "plan_digest": manifest.plan_digest,
         "files": file_lines(files),
-        "budget_plot": budget_plot(files.strategy, files.queries),
-        "margin_plot": margin_plot(expected, files.geolevels, files.queries, files.unit),
+        "budget_plot": budget_plot(files.strategy, files.queries, files.titles),
+        "margin_plot": margin_plot(expected, files.geolevels, files.queries, files.titles),
         "sizes_plot": sizes_plot(sizes, files.unit),
-        "uncertainty": uncertainty_of(files),
+        "uncertainty": found,
         "measurements": files.plan["measurements"],
+        "microdata": files.plan["microdata"],
     }

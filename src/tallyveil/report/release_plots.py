@@ -5,14 +5,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from markupsafe import Markup
 
 from tallyveil.budget.expected import ExpectedError
 from tallyveil.budget.strategy import Strategy
 from tallyveil.report.dot_plot import dot_plot
-from tallyveil.report.figure import WIDTH, new_figure, text_colour, to_svg
+from tallyveil.report.figure import WIDTH, Picture, new_figure, text_colour, to_svg
 from tallyveil.report.population import GeolevelSizes
-from tallyveil.report.wording import geolevel_title, grouped, listed, percent, query_title
+from tallyveil.report.titles import Titles
+from tallyveil.report.wording import grouped, listed, name_title, percent
 from tallyveil.studies.house_style import COLOURS, GREY, GRID, INK, MUTED, house_style
 from tallyveil.universe.unit import Unit
 
@@ -24,13 +24,13 @@ SHOWN_QUERIES = 7
 _LABEL_FROM = 0.06  # shares narrower than this have no room for their percentage
 
 
-def budget_plot(strategy: Strategy, queries: Sequence[str]) -> Markup:
+def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> Picture:
     """Draw how the budget is divided among geolevels, and within each geolevel among queries."""
     with house_style("budget"):
         levels = strategy.geolevels
         shown, others = _shown_queries(strategy, queries)
         colours = {query: COLOURS[number] for number, query in enumerate(shown)}
-        names = [query_title(query) for query in shown] + ([_others(others)] if others else [])
+        names = [titles.query(query) for query in shown] + ([_others(others)] if others else [])
         ncols = 4 if max(map(len, names)) <= 22 else 3
         legend_rows = -(-len(names) // ncols)
         top, bottom = 0.4 + 0.24 * legend_rows + 0.1, 0.35
@@ -58,31 +58,48 @@ def budget_plot(strategy: Strategy, queries: Sequence[str]) -> Markup:
             handleheight=1.0,
         )
         description = "Bars: " + "; ".join(
-            f"{geolevel_title(level)} {percent(float(share))} of the budget"
+            f"{name_title(level)} {percent(float(share))} of the budget"
             for level, share in strategy.geolevel_shares
         )
-        return to_svg(figure, "budget", f"{description}. The table below gives the share of every query.")
+        svg = to_svg(figure, "budget", f"{description}. The table below gives the share of every query.")
+        return Picture(svg, _budget_words(strategy, titles))
 
 
-def margin_plot(
-    expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str], unit: Unit
-) -> Markup:
-    """Draw the 95 % margin of every measurement."""
-    values = {(query_title(item.query), item.geolevel): float(item.margin) for item in expected}
-    smallest, largest = min(values.values()), max(values.values())
-    return dot_plot(
-        "margins",
-        [query_title(query) for query in queries],
-        geolevels,
-        values,
-        axis=f"95 % margin of one measured count, {unit.many} (logarithmic)",
-        description=f"Margins by query and geolevel, from {smallest:g} to {largest:g} {unit.many}; "
-        "the table below gives each.",
-        below=0.4 if smallest == 0 else None,
+def _budget_words(strategy: Strategy, titles: Titles) -> str:
+    """Which geolevel has the largest share, and to which of its queries most of it goes."""
+    level, share = max(strategy.geolevel_shares, key=lambda item: item[1])
+    query, part = max(dict(strategy.query_shares)[level], key=lambda item: item[1])
+    return (
+        f"The largest part of the budget, {percent(float(share))}, goes to {name_title(level)}, and the "
+        f"largest part of that, {percent(float(part))}, to “{titles.query(query)}”."
     )
 
 
-def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Markup:
+def margin_plot(
+    expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str], titles: Titles
+) -> Picture:
+    """Draw the 95 % margin of every measurement."""
+    values = {(titles.query(item.query), item.geolevel): float(item.margin) for item in expected}
+    least, most = min(expected, key=lambda item: item.margin), max(expected, key=lambda item: item.margin)
+    ends = [
+        f"“{titles.query(item.query)}” at {name_title(item.geolevel)}, with a margin of ± {grouped(item.margin)}"
+        for item in (least, most)
+    ]
+    many = titles.unit.many
+    svg = dot_plot(
+        "margins",
+        [titles.query(query) for query in queries],
+        geolevels,
+        values,
+        axis=f"95 % margin of one measured count, {many} (logarithmic)",
+        description=f"Margins by query and geolevel, from {grouped(least.margin)} to {grouped(most.margin)} {many}; "
+        "the table below gives each.",
+        below=0.4 if least.margin == 0 else None,
+    )
+    return Picture(svg, f"The most exact measurement is {ends[0]}; the least exact one is {ends[1]} {many}.")
+
+
+def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Picture:
     """Draw histograms of the published sizes of geounits: one row of bars for each geolevel, with the same classes."""
     with house_style("sizes"):
         edges = _edges(max(item.largest for item in sizes))
@@ -98,11 +115,22 @@ def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Markup:
             if last:
                 axes.set_xlabel(f"{unit.many} published in the geounit (classes 1, 2–4, 5–9, 10–19, …)")
         description = "; ".join(
-            f"{geolevel_title(item.geolevel)}: {grouped(item.geounits)} geounits, median {grouped(item.median)}, "
+            f"{name_title(item.geolevel)}: {_geounits(item.geounits)}, median {grouped(item.median)}, "
             f"largest {grouped(item.largest)} {unit.many}"
             for item in sizes
         )
-        return to_svg(figure, "sizes", f"Sizes of geounits. {description}.")
+        return Picture(
+            to_svg(figure, "sizes", f"Sizes of geounits. {description}."), _sizes_words(sizes[-1], unit)
+        )
+
+
+def _sizes_words(finest: GeolevelSizes, unit: Unit) -> str:
+    """The median size of the finest geounits, and how many of them are empty."""
+    empty = f"{grouped(finest.empty)} {'is' if finest.empty == 1 else 'are'}" if finest.empty else "none is"
+    return (
+        f"At {name_title(finest.geolevel)}, half of the {grouped(finest.geounits)} areas have "
+        f"{unit.counted(finest.median)} or fewer; {empty} empty."
+    )
 
 
 def _shown_queries(strategy: Strategy, queries: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -129,7 +157,7 @@ def _patch(colour: str) -> "Patch":
 
 
 def _geolevel_bars(axes: "Axes", strategy: Strategy) -> None:
-    levels = [geolevel_title(level) for level in strategy.geolevels]
+    levels = [name_title(level) for level in strategy.geolevels]
     shares = [float(share) for _, share in strategy.geolevel_shares]
     axes.barh(range(len(levels)), shares, height=0.62, color=MUTED)
     for row, share in enumerate(shares):
@@ -196,7 +224,7 @@ def _size_bars(axes: "Axes", item: GeolevelSizes, edges: list[int], *, last: boo
 
 def _size_label(axes: "Axes", item: GeolevelSizes) -> None:
     """Write the name and sizes of a geolevel to the left of its bars."""
-    lines = ((0.62, geolevel_title(item.geolevel), INK), (0.22, _size_words(item), MUTED))
+    lines = ((0.62, name_title(item.geolevel), INK), (0.22, _size_words(item), MUTED))
     for height, text, colour in lines:
         axes.text(
             -0.02, height, text, transform=axes.transAxes, ha="right", va="center", color=colour,
@@ -205,7 +233,11 @@ def _size_label(axes: "Axes", item: GeolevelSizes) -> None:
 
 
 def _size_words(item: GeolevelSizes) -> str:
-    words = [f"{grouped(item.geounits)} geounit" + ("s" if item.geounits != 1 else "")]
+    words = [_geounits(item.geounits)]
     if item.empty:
         words.append(f"{grouped(item.empty)} empty")
     return listed(words).replace(" and ", ", ")
+
+
+def _geounits(number: int) -> str:
+    return f"{grouped(number)} geounit" + ("s" if number != 1 else "")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import duration, file_size, geolevel_title, grouped, scientific
+from tallyveil.report.wording import duration, file_size, grouped, name_title, scientific
 from tallyveil.storage.json_files import JsonObject
 
 _STATUS_TITLES = {
@@ -73,7 +73,7 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
         record = records[level]
         rows.append(
             (
-                geolevel_title(level),
+                name_title(level),
                 grouped(record["families"]),
                 tuple(grouped(record["estimate"].get(item.value, 0)) for item in statuses),
                 tuple(grouped(record["rounding"].get(item.value, 0)) for item in roundings),

@@ -16,16 +16,20 @@ from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import Picture
 from tallyveil.report.page import write_page
 from tallyveil.report.safetab_page import (
     REPORT,
     error_plot,
     frame_texts,
+    from_least_to_most,
     level_parameters,
     made_values,
+    plots_points,
     privacy_texts,
+    short_values,
 )
-from tallyveil.report.wording import grouped, rounded
+from tallyveil.report.wording import detail_title, grouped, groups_counted, rounded
 from tallyveil.storage.paths import file_name
 from tallyveil.universe.unit import Unit, unit_of
 
@@ -47,15 +51,17 @@ def write_groups_report(out: Path) -> Path:
     expected = read_listed(out, manifest, "expected.json", shapes.GROUPS_EXPECTED)
     unit, levels = _unit(plan), [one["name"] for one in plan["levels"]]
     published = {name: _published(out, manifest, name) for name in levels}
+    totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]
     adaptive = list(dict.fromkeys(one["level"] for one in expected["sizes"]))
     values = {
         **made_values(manifest, plan),
+        **short_values(out, manifest, pl.concat(totals), unit, "A first noisy total of the group"),
         "name": manifest.body["name"],
         "unit_of_record": unit.one,
         "units": unit.many,
         "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
         "levels": [{**one, "budget": short_decimal(Fraction(one["budget"]))} for one in plan["levels"]],
-        "details": expected["details"],
+        "details": [{**one, "detail": detail_title(one["detail"])} for one in expected["details"]],
         "expected": _expected(expected["sizes"], adaptive),
         "expected_plot": _expected_plot(expected["sizes"], adaptive[:MOST_SERIES], unit)
         if adaptive
@@ -86,6 +92,7 @@ def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Pa
     values = {
         "name": manifest.body["name"],
         "run": manifest.run,
+        "points": plots_points(plots),
         "plots": plots,
         "shown": _shown(levels),
         "totals": frame_texts(totals),
@@ -121,19 +128,19 @@ def _expected(sizes: list[dict[str, Any]], levels: Sequence[str]) -> Matrix:
     return Matrix(tuple(grouped(size) for size in every), rows)
 
 
-def _expected_plot(sizes: list[dict[str, Any]], levels: Sequence[str], unit: Unit) -> Any:
-    return dot_plot(
+def _expected_plot(sizes: list[dict[str, Any]], levels: Sequence[str], unit: Unit) -> Picture:
+    values = {
+        (grouped(one["size"]), one["level"]): one["estimate_rmse"] for one in sizes if one["level"] in levels
+    }
+    svg = dot_plot(
         "expected",
         list(dict.fromkeys(grouped(one["size"]) for one in sizes)),
         levels,
-        {
-            (grouped(one["size"]), one["level"]): one["estimate_rmse"]
-            for one in sizes
-            if one["level"] in levels
-        },
+        values,
         axis=f"root mean squared error of ESTIMATE, {unit.many} (logarithmic)",
         description="Expected errors by true size of the group; the table below gives each.",
     )
+    return Picture(svg, from_least_to_most(values, "expected error", unit.many))
 
 
 def _by_size(published: Mapping[str, pl.DataFrame]) -> Matrix:
@@ -142,7 +149,7 @@ def _by_size(published: Mapping[str, pl.DataFrame]) -> Matrix:
         (
             level,
             row["SIZE"],
-        ): f"{grouped(row['len'])} groups, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
+        ): f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
         for level, totals in published.items()
         for row in totals.group_by("SIZE")
         .agg(pl.len(), pl.col("MARGIN").median(), pl.col("ESTIMATE_MARGIN").median().alias("better"))
@@ -161,4 +168,4 @@ def _by_detail(published: Mapping[str, pl.DataFrame], levels: list[dict[str, Any
         (level, tuple(grouped(own[name]) if name in own else None for name in details))
         for level, own in found.items()
     )
-    return Matrix(tuple(details), rows)
+    return Matrix(tuple(detail_title(name) for name in details), rows)

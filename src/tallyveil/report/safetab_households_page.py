@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -16,8 +16,20 @@ from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import write_page
-from tallyveil.report.safetab_page import REPORT, error_plot, frame_texts, level_parameters, run_values
-from tallyveil.report.wording import grouped, power_of_ten, rounded
+from tallyveil.report.safetab_page import (
+    REPORT,
+    error_plot,
+    frame_texts,
+    level_parameters,
+    plots_points,
+    run_values,
+    short_values,
+)
+from tallyveil.report.short_groups import GEOGRAPHIES
+from tallyveil.report.wording import groups_counted, power_of_ten, rounded
+from tallyveil.universe.unit import Unit
+
+HOUSEHOLD: Final = Unit("household", "households")
 
 
 def write_households_report(out: Path) -> Path:
@@ -36,8 +48,10 @@ def write_households_report(out: Path) -> Path:
     published = {
         table: _published(out, manifest, table, list(manifest.body["sizes"])) for table in ("t3", "t4")
     }
+    totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]
     values = {
         **run_values(out, manifest, plan, _name),
+        **short_values(out, manifest, pl.concat(totals), HOUSEHOLD, "A published count of people"),
         "privacy": [
             {
                 "run": run,
@@ -48,7 +62,7 @@ def write_households_report(out: Path) -> Path:
             }
             for run, one in manifest.privacy.items()
         ],
-        "details": expected,
+        "details": [{**one, "geography": GEOGRAPHIES[one["geography"]]} for one in expected],
         "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
     }
     return write_page(out / REPORT, "safetab_households.html.j2", values)
@@ -64,7 +78,16 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
     geographies = list(dict.fromkeys(frame["REGION_TYPE"]))
     detailed = frame.filter(pl.col("LEVEL") == frame["LEVEL"].max(), pl.col("ROW") == "cell")
     plots = [
-        (name, error_plot(name.lower(), "COUNT", detailed.filter(pl.col("TABLE") == name), geographies))
+        (
+            name,
+            error_plot(
+                name.lower(),
+                "COUNT",
+                detailed.filter(pl.col("TABLE") == name),
+                geographies,
+                units=HOUSEHOLD.many,
+            ),
+        )
         for name in ("T3", "T4")
     ]
     tables = [
@@ -72,6 +95,7 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
     ]
     values = {
         "run": manifest.run,
+        "points": plots_points(plots),
         "plots": plots,
         "tables": tables,
         "parameters": level_parameters(errors),
@@ -103,10 +127,10 @@ def _by_size(published: pl.DataFrame, geographies: list[str]) -> Matrix:
 
     def text(geography: str, size: str) -> str | None:
         row = found.get((geography, size))
-        return None if row is None else f"{grouped(row['len'])} groups, ± {rounded(row['MARGIN'])}"
+        return None if row is None else f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])}"
 
     present = [size for size in SIZES if any((g, size) in found for g in geographies)]
     rows = tuple(
         ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies)) for size in present
     )
-    return Matrix(tuple(geographies), rows)
+    return Matrix(tuple(GEOGRAPHIES[one] for one in geographies), rows)

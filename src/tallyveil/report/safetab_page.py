@@ -17,10 +17,23 @@ from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import Picture
 from tallyveil.report.page import write_page
 from tallyveil.report.parameters import ParameterTable, parameter_table
+from tallyveil.report.points import Point, evaluation_points
 from tallyveil.report.privacy import MECHANISMS
-from tallyveil.report.wording import duration, file_size, grouped, percent, power_of_ten, rounded
+from tallyveil.report.short_groups import GEOGRAPHIES, group_points, group_tiles, groups_guess
+from tallyveil.report.wording import (
+    detail_title,
+    duration,
+    file_size,
+    grouped,
+    groups_counted,
+    percent,
+    power_of_ten,
+    rounded,
+)
+from tallyveil.universe.unit import PERSON, Unit
 
 REPORT: Final = "report.html"
 
@@ -41,8 +54,18 @@ def write_safetab_report(out: Path) -> Path:
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
     values = {
         **run_values(out, manifest, plan, _name),
+        **short_values(
+            out,
+            manifest,
+            published,
+            PERSON,
+            "A first noisy total of the group",
+            some_left_out=any(
+                one.get("keep_above") is not None for run in plan["runs"].values() for one in run["sets"]
+            ),
+        ),
         "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
-        "details": expected["details"],
+        "details": [{**one, "geography": GEOGRAPHIES[one["geography"]]} for one in expected["details"]],
         "expected": [
             (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
         ],
@@ -68,6 +91,7 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
     values = {
         "run": manifest.run,
         "warning": WARNING,
+        "points": plots_points(plots),
         "plots": plots,
         "totals": frame_texts(t1),
         "cells": frame_texts(t2),
@@ -75,6 +99,30 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
         "version": ", ".join(manifest.tallyveil),
     }
     return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
+
+
+def short_values(
+    out: Path,
+    manifest: Manifest,
+    published: pl.DataFrame,
+    unit: Unit,
+    chosen_by: str,
+    *,
+    some_left_out: bool = False,
+) -> dict[str, Any]:
+    """The summary of a page of population groups; the arguments are those of `group_points`."""
+    right = groups_guess(out)
+    return {
+        "tiles": group_tiles(published, unit, right),
+        "points": group_points(
+            published,
+            unit,
+            right,
+            chosen_by=chosen_by,
+            is_protected=manifest.protected,
+            some_left_out=some_left_out,
+        ),
+    }
 
 
 def run_values(
@@ -93,6 +141,7 @@ def run_values(
         "sets": [
             {
                 **one,
+                "geography": GEOGRAPHIES[one["geography"]],
                 "budget": short_decimal(Fraction(one["budget"])),
                 "groups": manifest.body["sizes"][run]["groups"][name(one)],
             }
@@ -165,25 +214,39 @@ def _expected(sizes: list[dict[str, Any]], level: int, geographies: Sequence[str
 
     every = sorted({one["size"] for one in sizes})
     return Matrix(
-        tuple(geographies), tuple((grouped(s), tuple(text(g, s) for g in geographies)) for s in every)
+        _titles(geographies), tuple((grouped(s), tuple(text(g, s) for g in geographies)) for s in every)
     )
 
 
-def _expected_plot(sizes: list[dict[str, Any]], geographies: Sequence[str]) -> Any:
+def _titles(geographies: Sequence[str]) -> tuple[str, ...]:
+    return tuple(GEOGRAPHIES[one] for one in geographies)
+
+
+def _expected_plot(sizes: list[dict[str, Any]], geographies: Sequence[str]) -> Picture:
     level = max(one["level"] for one in sizes)
     values = {
-        (grouped(one["size"]), one["geography"]): one["estimate_rmse"]
+        (grouped(one["size"]), GEOGRAPHIES[one["geography"]]): one["estimate_rmse"]
         for one in sizes
         if one["level"] == level
     }
-    return dot_plot(
+    svg = dot_plot(
         "expected",
         list(dict.fromkeys(grouped(one["size"]) for one in sizes)),
-        geographies,
+        _titles(geographies),
         values,
-        axis=f"root mean squared error of ESTIMATE, level {level}, persons (logarithmic)",
+        axis=f"root mean squared error of ESTIMATE, level {level}, people (logarithmic)",
         description="Expected errors by true size of the group; the tables below give each.",
     )
+    return Picture(svg, from_least_to_most(values, "expected error", PERSON.many))
+
+
+def from_least_to_most(values: Mapping[tuple[str, str], float], what: str, units: str) -> str:
+    """A sentence with the smallest and the largest of some errors, by size of the group and series."""
+    if not values:
+        return f"No {what} is known."
+    least, most = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
+    ends = [f"{rounded(values[pair])} {units} ({pair[1]}, groups of {pair[0]})" for pair in (least, most)]
+    return f"The {what} lies between {ends[0]} and {ends[1]}."
 
 
 def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) -> Matrix:
@@ -199,11 +262,11 @@ def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) ->
         row = found.get((geography, size))
         if row is None:
             return None
-        return f"{grouped(row['len'])} groups, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
+        return f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
 
     present = [size for size in SIZES if any((g, size) in found for g in geographies)]
     return Matrix(
-        tuple(geographies),
+        _titles(geographies),
         tuple(
             ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies))
             for size in present
@@ -218,19 +281,30 @@ def error_plot(
     series: Sequence[str],
     *,
     by: str = "REGION_TYPE",
-    units: str = "persons",
-) -> Any:
+    units: str = "people",
+) -> Picture:
     """A plot of root mean squared errors by size, with a series for each value of a column."""
-    rows = {(row["SIZE"], row[by]): row[f"{value}: root mean square"] for row in frame.iter_rows(named=True)}
+    rows = {
+        (row["SIZE"], GEOGRAPHIES.get(row[by], row[by])): row[f"{value}: root mean square"]
+        for row in frame.iter_rows(named=True)
+    }
     positive = [error for error in rows.values() if error > 0]
-    return dot_plot(
+    svg = dot_plot(
         name,
         [size for size in SIZES if any(size == s for s, _ in rows)],
-        series,
+        [GEOGRAPHIES.get(one, one) for one in series],
         rows,
         axis=f"root mean squared error, {units} (logarithmic)",
         description="Errors by true size of the group; the tables below give each.",
         below=min(positive, default=1.0) / 2 if len(positive) < len(rows) else None,
+    )
+    return Picture(svg, from_least_to_most(rows, "error", units))
+
+
+def plots_points(plots: Sequence[tuple[str, Picture]]) -> tuple[Point, ...]:
+    """The summary of a page of errors: the first figure says how far off counts are."""
+    return evaluation_points(
+        plots[0][1].sentence if plots else "The tables below have the errors by the true size of the group."
     )
 
 
@@ -247,9 +321,11 @@ def frame_texts(frame: pl.DataFrame) -> dict[str, Any]:
             return "–"
         if isinstance(value, bool):
             return "yes" if value else "no"
+        if isinstance(value, str):
+            return GEOGRAPHIES.get(value, detail_title(value))
         if "within" in name or name.startswith("share"):
             return percent(value)
-        return value if isinstance(value, str) else rounded(value, 4)
+        return (grouped(value) if isinstance(value, int) else rounded(value, 4)).replace("-", "−")
 
     rows = [[text(name, row[name]) for name in frame.columns] for row in frame.iter_rows(named=True)]
-    return {"headings": [name.lower().replace("_", " ") for name in frame.columns], "rows": rows}
+    return {"headings": [detail_title(name.lower()) for name in frame.columns], "rows": rows}

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import geolevel_title, grouped, listed, percent, rounded
+from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
 
 EXACT = 0.001
 """Standard deviation of a total below which a total is published exactly."""
@@ -55,7 +55,7 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         spines.append(("spine of the release", record["made"]))
     distances = (
         (
-            geolevel_title(name),
+            name_title(name),
             grouped(item["entities"]),
             _distance(item, "original_") if "original_mean" in item else _distance(item, ""),
             _distance(item, ""),
@@ -69,8 +69,8 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         tuple((title, tuple(_level(item) for item in levels)) for title, levels in spines),
         tuple(distances),
         tuple(_deviations(item) for item in record.get("deviations", ())),
-        tuple(record.get("warnings", ())),
-        listed([geolevel_title(name) for name in record["replaced"]]) if record["replaced"] else None,
+        tuple(name_title(one) for one in record.get("warnings", ())),
+        listed([name_title(name) for name in record["replaced"]]) if record["replaced"] else None,
     )
 
 
@@ -78,7 +78,7 @@ def _level(item: dict[str, Any]) -> tuple[str, str, str, str]:
     children = ("", "")
     if "children_mean" in item:
         children = (rounded(item["children_mean"]), grouped(item["children_most"]))
-    return (geolevel_title(item["geolevel"]), grouped(item["geounits"]), *children)
+    return (name_title(item["geolevel"]), grouped(item["geounits"]), *children)
 
 
 def _distance(item: dict[str, Any], which: str) -> str:
@@ -88,7 +88,7 @@ def _distance(item: dict[str, Any], which: str) -> str:
 def _deviations(item: dict[str, Any]) -> tuple[str, ...]:
     values = (item["given"]["mean"], item["steps"]["mean"], item["made"]["mean"], item["made"]["greatest"])
     return (
-        geolevel_title(item["name"]) + (" *" if item["aimed"] else ""),
+        name_title(item["name"]) + (" *" if item["aimed"] else ""),
         grouped(item["areas"]),
         *(
             "not determined" if value is None else "exact" if value < EXACT else rounded(value)
@@ -98,22 +98,22 @@ def _deviations(item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _step(step: dict[str, Any]) -> str:
-    level = geolevel_title(step["geolevel"])
+    level = name_title(step["geolevel"])
     if step["kind"] == "branch":
         entities = "all" if step["entities"] is None else listed(step["entities"])
-        where = f"into the new geolevel {geolevel_title(step['parts'])}" if step["parts"] else "in its place"
+        where = f"into the new geolevel {name_title(step['parts'])}" if step["parts"] else "in its place"
         return (
             f"Branch {step['name']}: every geounit from {level} down is cut by the entities of "
-            f"{geolevel_title(step['family'])} ({entities}), {where}."
+            f"{name_title(step['family'])} ({entities}), {where}."
         )
-    families = listed([geolevel_title(name) for name in step["families"]])
+    families = listed([name_title(name) for name in step["families"]])
     if step["kind"] == "cut_by_entities":
         where = f"below {level}, which stays whole" if step["keep"] else f"in the place of {level}"
         return (
-            f"{geolevel_title(step['name'])}: every geounit from {level} down is cut by the entities of {families}; "
+            f"{name_title(step['name'])}: every geounit from {level} down is cut by the entities of {families}; "
             f"the parts are a geolevel {where}."
         )
-    children = geolevel_title(step["children"])
+    children = name_title(step["children"])
     limit = _limit(step["limit"])
     if step["kind"] == "group_by_membership":
         return f"{level}: groups of {children} geounits that are in the same entities of {families}, {limit}."
@@ -126,10 +126,10 @@ def _limit(limit: dict[str, Any]) -> str:
 
 
 def _regroup(record: dict[str, Any]) -> str:
-    aim = listed([geolevel_title(name) for name in record["aim"]])
+    aim = listed([name_title(name) for name in record["aim"]])
     what = "the sum of mean variances" if record["measure"] == "sum" else "the greatest variance"
     return (
-        f"{geolevel_title(record['geolevel'])}: groups chosen anew so that {what} of {aim} falls, "
+        f"{name_title(record['geolevel'])}: groups chosen anew so that {what} of {aim} falls, "
         f"{_limit(record['limit'])}. {_kept(record)}"
     )
 
@@ -141,7 +141,7 @@ def _kept(record: dict[str, Any]) -> str:
     loss = percent(float(Fraction(record["most_loss"])))
     place = "the geography as given" if record["reference"] == "geography" else "the spine before this step"
     free = record["may_worsen"]
-    but = f", but for {listed([geolevel_title(name) for name in free])}" if free else ""
+    but = f", but for {listed([name_title(name) for name in free])}" if free else ""
     return (
         f"No other family of the entity table and no geolevel of the geography{but} was to lose more than {loss} of "
         f"its mean standard deviation on {place}; the table below says what came of it."

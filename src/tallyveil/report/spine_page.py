@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography import GeounitShares, Spine
-from tallyveil.report.figure import WIDTH, new_figure, to_svg
+from tallyveil.report.figure import WIDTH, Picture, new_figure, to_svg
 from tallyveil.report.page import write_page
-from tallyveil.report.wording import geolevel_title, grouped, percent, rounded
+from tallyveil.report.points import Point
+from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
 from tallyveil.studies.house_style import COLOURS, INK, MUTED, house_style
 
 MOST_POINTS = 12_000
@@ -72,7 +73,8 @@ def write_spine_page(
         path,
         "spine.html.j2",
         {
-            "geolevels": [geolevel_title(name) for name in spine.geolevels],
+            "geolevels": [name_title(name) for name in spine.geolevels],
+            "points": _points(spine),
             "fan_outs": [_fan_out(spine, shares, level) for level in range(spine.n_levels)],
             "has_shares": shares is not None,
             "fan_out_plot": _fan_out_plot(spine),
@@ -82,8 +84,30 @@ def write_spine_page(
     )
 
 
+def _points(spine: Spine) -> tuple[Point, ...]:
+    """The spine in a few sentences."""
+    sizes = listed(
+        [
+            f"{grouped(spine.n_geounits(level))} {name_title(spine.geolevels[level])}"
+            for level in range(spine.n_levels)
+        ]
+    )
+    return (
+        Point(
+            "What this is",
+            f"A tree of areas (a spine): {sizes} areas. Each is cut into those of the next kind.",
+        ),
+        Point(
+            "What it is for",
+            "A release adds noise to the counts of these areas. Any other area is added up from them. The fewer "
+            "of them it takes, the more exact is its count.",
+        ),
+        Point("What it is made of", "Public geography alone. No record and no count was read for this page."),
+    )
+
+
 def _fan_out(spine: Spine, shares: GeounitShares | None, level: int) -> FanOut:
-    title, n = geolevel_title(spine.geolevels[level]), grouped(spine.n_geounits(level))
+    title, n = name_title(spine.geolevels[level]), grouped(spine.n_geounits(level))
     spent = "" if shares is None else _spent(shares, level)
     if level == spine.finest:
         return FanOut(title, n, "", "", "", "", "", spent)
@@ -107,7 +131,7 @@ def _spent(shares: GeounitShares, level: int) -> str:
     return text + (f" and {len(tally) - 3} more" if len(tally) > 3 else "")
 
 
-def _fan_out_plot(spine: Spine) -> Markup:
+def _fan_out_plot(spine: Spine) -> Picture:
     """Draw histograms of the number of children, one row of bars for each geolevel."""
     with house_style("fanout"):
         levels = list(range(spine.finest))
@@ -143,14 +167,27 @@ def _fan_out_plot(spine: Spine) -> Markup:
             axes.axvline(float(np.median(children)), color=INK, linewidth=1.2)
             axes.grid(axis="x")
             axes.set_ylabel(
-                f"{geolevel_title(spine.geolevels[level])}\n{grouped(len(children))}",
+                f"{name_title(spine.geolevels[level])}\n{grouped(len(children))}",
                 rotation=0, ha="right", va="center", color=INK,
             )  # fmt: skip
             if last:
                 axes.set_xlabel("children of a geounit")
-        return to_svg(
+        svg = to_svg(
             figure, "fanout", "Histograms of the number of children, by geolevel; a line at the median."
         )
+        return Picture(svg, _fan_out_words(spine))
+
+
+def _fan_out_words(spine: Spine) -> str:
+    """The median number of children at the geolevel with the largest one."""
+    medians = {level: float(np.median(np.diff(spine.child_offsets[level]))) for level in range(spine.finest)}
+    if not medians:
+        return "The spine has one geolevel, so no geounit has children."
+    level = max(medians, key=lambda one: medians[one])
+    return (
+        f"The median number of children is largest at {name_title(spine.geolevels[level])}: {medians[level]:g} "
+        f"{name_title(spine.geolevels[level + 1])} geounits."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +195,12 @@ class GroupMap:
     """A map and its caption.
 
     Attributes:
-        figure: The drawing.
+        picture: The drawing and what it shows.
         title: The geounit drawn.
-        caption: What the map shows.
     """
 
-    figure: Markup
+    picture: Picture
     title: str
-    caption: str
 
 
 def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, group: str) -> GroupMap:
@@ -197,16 +232,15 @@ def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, gr
     here = here.sort("row")
     x, y = here["longitude"].to_numpy(), here["latitude"].to_numpy()
     groups, parents = spine.ancestors(fine)[rows], spine.ancestors(fine - 1)[rows]
-    name = f"{geolevel_title(within)} {spine.geocodes[level][chosen]}"
+    name = f"{name_title(within)} {spine.geocodes[level][chosen]}"
     shown = "all" if len(rows) == stop - start else f"{grouped(len(rows))} of"
     caption = (
-        f"{shown} {grouped(stop - start)} {geolevel_title(spine.geolevels[-1])} geounits of {name}, coloured by "
-        f"{geolevel_title(group)}: {grouped(len(np.unique(groups)))} groups in "
-        f"{grouped(len(np.unique(parents)))} {geolevel_title(spine.geolevels[fine - 1])} geounits. Neighbours in the "
-        "spine's order never share a colour; groups further apart may."
+        f"{shown} {grouped(stop - start)} {name_title(spine.geolevels[-1])} geounits of {name}, coloured by "
+        f"{name_title(group)}: {grouped(len(np.unique(groups)))} groups in "
+        f"{grouped(len(np.unique(parents)))} {name_title(spine.geolevels[fine - 1])} geounits."
     )
     figure = _points_plot(x, y, groups - groups.min(), f"Map of {name} coloured by group.")
-    return GroupMap(figure, name, caption[0].upper() + caption[1:])
+    return GroupMap(Picture(figure, caption[0].upper() + caption[1:]), name)
 
 
 def _points_plot(

@@ -15,20 +15,22 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.report.page import write_page
+from tallyveil.report.points import evaluation_points
 from tallyveil.report.safetab_page import REPORT, frame_texts
-from tallyveil.report.wording import duration, file_size, grouped, percent
+from tallyveil.report.short_table import table_points
+from tallyveil.report.titles import Titles, schema_titles
+from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded
+from tallyveil.universe.presets import schema_from_mapping
 
 MOST_ROWS: Final = 500
 """Number of rows of a table that the page shows; the files have all of them."""
 
-_OUTPUTS: Final = {
-    "free": "Counts are the true counts plus noise. They may be negative, and they are unbiased.",
-    "nonnegative": "Counts are those of the nearest table without negative counts that has the same exact sums. They "
-    "are biased: small counts tend to be too large, and large ones too small. The column noisy has the unbiased "
-    "counts that they were made from.",
-    "restricted": "The table was drawn from a law on tables without negative counts. Its counts are biased, and how "
-    "far they may be from the true counts depends on the true counts.",
+_HEADINGS: Final = {
+    "noisy": "count before negative ones were removed",
+    "margin": "margin (±)",
+    "sum": "sum of",
 }
+"""What columns are called on the page."""
 
 
 def write_table_report(out: Path) -> Path:
@@ -42,16 +44,19 @@ def write_table_report(out: Path) -> Path:
     """
     manifest = read_manifest(out, ReleaseKind.SUBSPACE)
     plan = read_listed(out, manifest, "plan.json", shapes.TABLE_PLAN)
-    tables = [
-        (title, _shown(read_listed_table(out, manifest, name)))
+    titles = schema_titles(schema_from_mapping(plan["schema"]))
+    frames = {
+        title: read_listed_table(out, manifest, name)
         for title, name in (("Counts", "table.parquet"), ("Sums", "sums.parquet"))
         if any(file.path == name for file in manifest.files)
-    ]
+    }
     values = {
         **_about(manifest),
         "law": plan["law"],
-        "tables": tables,
-        "outputs": _OUTPUTS[plan.get("outputs", "free")],
+        "units": titles.unit.many,
+        "attributes": listed([titles.factor(name) for name in titles.factors]),
+        "points": table_points(manifest, plan, frames["Counts"], titles.unit),
+        "tables": [(title, _shown(frame, titles)) for title, frame in frames.items()],
         "noise": manifest.body["noise"],
         "margins": _margins(manifest),
         "lines": [
@@ -67,7 +72,14 @@ def write_table_evaluation(out: Path, errors: pl.DataFrame) -> Path:
 
     Privacy: none. The page begins with a warning.
     """
-    values = {**_about(read_manifest(out, ReleaseKind.SUBSPACE)), "errors": frame_texts(errors)}
+    whole = errors.row(0, named=True)
+    error = rounded(whole["mean_absolute_error"])
+    far = f"The mean error of a count is {error}, over all {grouped(whole['cells'])} counts."
+    values = {
+        **_about(read_manifest(out, ReleaseKind.SUBSPACE)),
+        "points": evaluation_points(far),
+        "errors": frame_texts(errors),
+    }
     return write_page(out / FOLDER / REPORT, "table_evaluation.html.j2", values)
 
 
@@ -105,7 +117,7 @@ def _margins(manifest: Manifest) -> str:
     )
 
 
-def _shown(frame: pl.DataFrame) -> dict[str, Any]:
+def _shown(frame: pl.DataFrame, titles: Titles) -> dict[str, Any]:
     """The first rows of a table as texts, and how many there are; counts stand to the right."""
     numbers = [name for name in ("count", "noisy", "margin") if name in frame.columns]
     first = frame.head(MOST_ROWS).with_columns(pl.exclude(numbers).cast(pl.String))
@@ -113,7 +125,7 @@ def _shown(frame: pl.DataFrame) -> dict[str, Any]:
         [grouped(value) if isinstance(value, int) else str(value) for value in row] for row in first.rows()
     ]
     return {
-        "headings": frame.columns,
+        "headings": [_HEADINGS.get(name, titles.factor(name)) for name in frame.columns],
         "names": len(frame.columns) - len(numbers),
         "rows": rows,
         "left_out": max(0, frame.height - MOST_ROWS),

@@ -6,16 +6,21 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from markupsafe import Markup
 
 from tallyveil.errors import StoreError
+from tallyveil.geography.names import NAME_COLUMNS
 from tallyveil.release import manifest_shapes as shapes
+from tallyveil.release.geography import NAMES
 from tallyveil.release.intervals import AGAIN, DECIMALS, INTERVALS, intervals_manifest, read_interval_table
 from tallyveil.report.accuracy import Matrix
+from tallyveil.report.figure import Picture
 from tallyveil.report.interval_plot import Panel, interval_plot
+from tallyveil.report.nearness import Nearness, nearness_of
 from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import geolevel_title, grouped, percent, query_title, rounded
+from tallyveil.report.titles import Titles
+from tallyveil.report.wording import grouped, name_title, percent, rounded
 from tallyveil.storage.json_files import read_shaped
+from tallyveil.storage.published import read_published
 from tallyveil.storage.read import collect
 
 POINTS = 48
@@ -28,12 +33,11 @@ class Example:
     """One count as an example for the reader.
 
     Attributes:
-        geolevel, geocode, query: They identify the count.
+        area, query: They identify the count; the area has its geolevel, its geocode and, if it has one, its name.
         published, estimate, standard_error, lower, upper: Its numbers, as text.
     """
 
-    geolevel: str
-    geocode: str
+    area: str
     query: str
     published: str
     estimate: str
@@ -55,11 +59,12 @@ class Uncertainty:
         bounds_left_out: Names of public bounds that were not used.
         example: A count of medium size; None if no count has an interval.
         outside: Share of published counts outside their interval, by query and geolevel; None without intervals.
+        nearness: How near the counts of `query` lie to those before noise, from the geolevel with the fewest areas on.
+        query: The query of the example, the figure and `nearness`.
         errors: Median standard errors, by query and geolevel.
         entities_outside: The same as `outside` for families of entities; None without entities or intervals.
         entities_errors: The same as `errors` for families of entities; None without entities.
         plot: Figure of published counts against estimates; None if there is nothing to draw.
-        plotted: Title of the query in the figure.
         in_tables: Whether the published tables have the same columns.
     """
 
@@ -71,11 +76,12 @@ class Uncertainty:
     bounds_left_out: tuple[str, ...]
     example: Example | None
     outside: Matrix | None
+    nearness: tuple[Nearness, ...]
+    query: str
     errors: Matrix
     entities_outside: Matrix | None
     entities_errors: Matrix | None
-    plot: Markup | None
-    plotted: str
+    plot: Picture | None
     in_tables: bool
 
 
@@ -98,10 +104,12 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     compared = manifest["compared"]
     levels = [item for item in compared if not item["is_entity"]]
     entities = [item for item in compared if item["is_entity"]]
-    query = levels[0]["query"]
+    query = _main_query(levels)
     given = manifest.get("kind") != "none"
-    samples = _samples(files, levels, query) if given else []
+    found = _samples(files, levels, query) if given else []
+    samples = [(name, sample) for name, sample, _ in found]
     panels = [_panel(geolevel, sample) for geolevel, sample in samples]
+    titles = files.titles
     return Uncertainty(
         level=f"{100 * manifest['level']:g} %",
         share=f"{100 * manifest['level']:g} of 100",
@@ -109,15 +117,22 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         covers=manifest["covers"],
         given=given,
         bounds_left_out=tuple(manifest["bounds_left_out"]),
-        example=_example(samples, query),
-        outside=_by_level(levels, _outside) if given else None,
-        errors=_by_level(levels, _error),
-        entities_outside=_by_family(entities, _outside) if entities and given else None,
-        entities_errors=_by_family(entities, _error) if entities else None,
+        example=_example(files, samples, query),
+        outside=_by_level(levels, _outside, titles) if given else None,
+        nearness=tuple(sorted((near for *_, near in found if near is not None), key=lambda one: one.counts)),
+        query=query,
+        errors=_by_level(levels, _error, titles),
+        entities_outside=_by_family(entities, _outside, titles) if entities and given else None,
+        entities_errors=_by_family(entities, _error, titles) if entities else None,
         plot=interval_plot(panels, files.unit) if panels else None,
-        plotted=query_title(query),
         in_tables=bool(files.manifest.body.get("intervals", {}).get("tables")),
     )
+
+
+def _main_query(levels: Sequence[dict[str, Any]]) -> str:
+    """The query that examples are of: the total, or the first one if there are no intervals of totals."""
+    queries = [str(item["query"]) for item in levels]
+    return "total" if "total" in queries else queries[0]
 
 
 def _outside(item: dict[str, Any]) -> str:
@@ -129,32 +144,32 @@ def _error(item: dict[str, Any]) -> str:
     return "exact" if item["standard_error"] is None else rounded(item["standard_error"])
 
 
-def _by_level(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
+def _by_level(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:
     """A table with queries in rows and geolevels in columns."""
     areas = list(dict.fromkeys(item["area"] for item in items))
     queries = list(dict.fromkeys(item["query"] for item in items))
     texts = {(item["query"], item["area"]): text(item) for item in items}
     return Matrix(
-        tuple(geolevel_title(area) for area in areas),
-        tuple((query_title(query), tuple(texts.get((query, area)) for area in areas)) for query in queries),
+        tuple(name_title(area) for area in areas),
+        tuple((titles.query(query), tuple(texts.get((query, area)) for area in areas)) for query in queries),
     )
 
 
-def _by_family(items: Sequence[dict[str, Any]], text: Any) -> Matrix:
+def _by_family(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:
     """A table with families in rows and queries in columns, because there may be many families."""
     areas = list(dict.fromkeys(item["area"] for item in items))
     queries = list(dict.fromkeys(item["query"] for item in items))
     texts = {(item["query"], item["area"]): text(item) for item in items}
     return Matrix(
-        tuple(query_title(query) for query in queries),
-        tuple((geolevel_title(area), tuple(texts.get((query, area)) for query in queries)) for area in areas),
+        tuple(titles.query(query) for query in queries),
+        tuple((name_title(area), tuple(texts.get((query, area)) for query in queries)) for area in areas),
     )
 
 
 def _samples(
     files: ReleaseFiles, levels: Sequence[dict[str, Any]], query: str
-) -> list[tuple[str, pl.DataFrame]]:
-    """For each geolevel, counts at evenly spaced ranks from the smallest to the largest, without exact counts."""
+) -> list[tuple[str, pl.DataFrame, Nearness | None]]:
+    """For each geolevel without its exact counts: some at evenly spaced ranks, and how near all of them are."""
     found = []
     for item in levels:
         if item["query"] != query:
@@ -166,28 +181,37 @@ def _samples(
             places = np.unique(
                 np.linspace(0, frame.height - 1, min(POINTS, frame.height)).round().astype(int)
             )
-            found.append((item["area"], frame[order[places]]))
+            found.append((item["area"], frame[order[places]], nearness_of(item["area"], frame)))
     return found
 
 
 def _panel(geolevel: str, sample: pl.DataFrame) -> Panel:
     columns = {name: sample[name].to_numpy() for name in ("estimate", "lower", "upper")}
-    return Panel(geolevel_title(geolevel), published=sample["count"].to_numpy(), **columns)
+    return Panel(name_title(geolevel), published=sample["count"].to_numpy(), **columns)
 
 
-def _example(samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example | None:
+def _example(files: ReleaseFiles, samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example | None:
     """The count in the middle of the sample of the middle geolevel; None if there is no sample."""
     if not samples:
         return None
     geolevel, sample = samples[len(samples) // 2]
     row = sample.row(sample.height // 2, named=True)
     return Example(
-        geolevel=geolevel_title(geolevel),
-        geocode=row["geocode"],
-        query=query_title(query),
+        area=_area(files, geolevel, row["geocode"]),
+        query=files.titles.query(query),
         published=grouped(row["count"]),
         estimate=f"{row['estimate']:,.1f}".replace("-", "−"),
         standard_error=rounded(row["standard_error"]),
         lower=grouped(row["lower"]),
         upper=grouped(row["upper"]),
     )
+
+
+def _area(files: ReleaseFiles, geolevel: str, geocode: str) -> str:
+    """The geolevel and the geocode of an area, after its name if the release has names."""
+    place, path = f"{name_title(geolevel)} {geocode}", files.root / NAMES
+    if not path.is_file():
+        return place
+    names = read_published(path, NAME_COLUMNS)
+    own = names.filter(pl.col("geolevel") == geolevel, pl.col("geocode") == geocode)["name"]
+    return place if own.is_empty() else f"{own[0]} ({place})"

@@ -11,6 +11,11 @@ def grouped(value: int) -> str:
     return f"{value:,}"
 
 
+def groups_counted(number: int) -> str:
+    """A number of groups: "1 group", "1,200 groups"."""
+    return f"{number:,} group" + ("" if number == 1 else "s")
+
+
 def rounded(value: float, digits: int = 3) -> str:
     """A number rounded to `digits` significant digits, without an exponent: 0.00184, 3.16, 1,240."""
     if value == 0 or not math.isfinite(value):
@@ -67,14 +72,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def query_title(query: str) -> str:
-    """The specification of a query for reading: `voting_age*race` becomes "voting age × race"."""
-    return " × ".join(part.strip().replace("_", " ") for part in query.split("*"))
+def name_title(name: str) -> str:
+    """A name that people chose, for reading: `Block_Group` becomes "Block Group"."""
+    return name.replace("_", " ")
 
 
-def geolevel_title(geolevel: str) -> str:
-    """The name of a geolevel for reading: `Block_Group` becomes "Block Group"."""
-    return geolevel.replace("_", " ")
+def detail_title(detail: str) -> str:
+    """The detail of a group for reading: `sex * broad_age` becomes "sex × broad age"."""
+    return name_title(detail).replace(" * ", " × ")
 
 
 def listed(items: list[str]) -> str:
@@ -89,6 +94,6 @@ def margin(value: float) -> str:
 
 def unbroken(text: str) -> str:
     """Text of a table cell in which no line break can separate a number from its sign or unit."""
-    for joined in (" → ", "± ", " %"):
+    for joined in (" → ", " × ", "± ", " %"):
         text = text.replace(joined, joined.replace(" ", "\N{NO-BREAK SPACE}"))
     return text

@@ -10,7 +10,6 @@ file it holds is still the one in the folder. If it is not, the process tries ag
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -23,7 +22,21 @@ from typing import Final
 
 from tallyveil.errors import StoreError
 from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE
-from tallyveil.storage.write import TEMPORARY_SUFFIX, flush, store_error
+from tallyveil.storage.system import (
+    flush,
+    flush_folder,
+    has_other_owner,
+    is_open_to_others,
+    is_same_file,
+    lock,
+    open_folder,
+    open_for_lock,
+    open_new,
+    open_to_read,
+    remove_locked,
+    set_mode,
+)
+from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
 
 PLAN: Final = "plan.json"
 KEY_FILE: Final = "run.json"
@@ -84,7 +97,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._directory = -1
+        self._directory: int | None = None
         self._lock = -1
         self._lock_is_new = False
 
@@ -100,7 +113,7 @@ class RunFolder:
                 self._refuse_planted()
             except StoreError:
                 if self._lock_is_new:
-                    self.remove(LOCK_FILE)  # what is refused is left as it was found
+                    self._remove_lock()  # what is refused is left as it was found
                 raise
         except OSError as error:
             self._let_go()
@@ -117,16 +130,14 @@ class RunFolder:
             if error is not None and self._lock_is_new:
                 # A refusal leaves the folder as it was found. A resume makes another lock.
                 with suppress(OSError):
-                    self.remove(LOCK_FILE)
+                    self._remove_lock()
         finally:
             self._let_go()
 
     def read(self, name: str) -> bytes | None:
         """Bytes of a file of the private folder; None if there is none, and no bytes if the entry is a folder."""
         try:
-            with os.fdopen(
-                os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._directory), "rb"
-            ) as stream:
+            with os.fdopen(open_to_read(self._place(name), folder=self._directory), "rb") as stream:
                 return stream.read()
         except FileNotFoundError:
             return None
@@ -148,18 +159,18 @@ class RunFolder:
         temporary = name + TEMPORARY_SUFFIX
         try:
             self.remove(temporary)
-            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
             mode = 0o666 if public else 0o600
-            with os.fdopen(os.open(temporary, flags, mode, dir_fd=self._directory), "wb") as stream:
+            made = open_new(self._place(temporary), folder=self._directory, mode=mode)
+            with os.fdopen(made, "wb") as stream:
                 if not public:
-                    os.fchmod(stream.fileno(), mode)  # whatever bits the umask took away
+                    set_mode(stream.fileno(), mode)
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
             if self._is_folder(name):
                 self.remove(name)
-            os.rename(temporary, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
-            os.fsync(self._directory)
+            self._move(temporary, self._place(name))
+            flush_folder(self._directory)
         except OSError as error:
             with suppress(OSError):
                 self.remove(temporary)
@@ -171,7 +182,7 @@ class RunFolder:
             if self._is_folder(name):
                 shutil.rmtree(self.private / name)
             else:
-                os.unlink(name, dir_fd=self._directory)
+                os.unlink(self._place(name), dir_fd=self._directory)
 
     def seal(self, manifest: bytes) -> None:
         """Keep the finished manifest in the private folder; `publish` does the next steps, also after a kill."""
@@ -202,7 +213,7 @@ class RunFolder:
         name = SEALED + hashlib.sha256(data).hexdigest()
         try:
             self._remove_all_but(name)
-            os.rename(name, self.path / MANIFEST, src_dir_fd=self._directory)
+            self._move(name, (self.path / MANIFEST).absolute())
             flush(self.path)
         except OSError as error:
             raise store_error(self.path / MANIFEST, error) from error
@@ -211,7 +222,7 @@ class RunFolder:
         """Remove the key, the checkpoints, whatever else is there, and the private folder."""
         try:
             self._remove_all_but("")
-            self.remove(LOCK_FILE)
+            self._remove_lock()
             self._remove_folder(self.private)
             flush(self.path)
         except OSError as error:
@@ -221,7 +232,7 @@ class RunFolder:
         """Undo the making of a folder in which nothing was spent."""
         with suppress(OSError):
             self._remove_all_but("")
-            self.remove(LOCK_FILE)
+            self._remove_lock()
             self._remove_folder(self.private)
             self._remove_folder(self.path)
 
@@ -231,16 +242,14 @@ class RunFolder:
             try:
                 self._open_private()
                 self._lock_is_new = LOCK_FILE not in self._names()
-                flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
-                self._lock = os.open(LOCK_FILE, flags, 0o600, dir_fd=self._directory)
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock = open_for_lock(self._place(LOCK_FILE), folder=self._directory, mode=0o600)
+                if not lock(self._lock, self.private / LOCK_FILE):
+                    gone = None
+                    break
                 if self._is_current():
                     return
             except FileNotFoundError as error:  # who held the folder has removed it just now
                 gone = error
-            except BlockingIOError:
-                gone = None
-                break
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.EISDIR):
                     raise self._not_ours(f"its entry {LOCK_FILE!r} is no file") from None
@@ -261,24 +270,23 @@ class RunFolder:
             self.private.mkdir(mode=0o700)
             flush(self.path)
         try:
-            self._directory = os.open(self.private, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            self._directory = open_folder(self.private)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise self._not_ours("it is a link or a file and not a folder") from None
             raise
-        found = os.fstat(self._directory)
-        if found.st_uid != os.geteuid():
+        found = self.private.lstat() if self._directory is None else os.fstat(self._directory)
+        if has_other_owner(found):
             raise self._not_ours("it belongs to another user")
-        if found.st_mode & 0o077:
+        if is_open_to_others(found):
             raise self._not_ours(
                 f"its mode is {stat.S_IMODE(found.st_mode):04o}, so that other users can open it"
             )
-        os.fchmod(self._directory, 0o700)  # whatever bits the umask took away
+        set_mode(self._directory, 0o700)
 
     def _is_current(self) -> bool:
         """Whether the file that is locked is still the lock file in the folder."""
-        here, held = (self.private / LOCK_FILE).lstat(), os.fstat(self._lock)
-        return (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
+        return is_same_file(self.private / LOCK_FILE, self._lock)
 
     def _refuse_planted(self) -> None:
         state = folder_state(self.path)
@@ -287,15 +295,15 @@ class RunFolder:
         started = state is not FolderState.ABSENT
         unfinished_key = KEY_FILE + TEMPORARY_SUFFIX
         for name in self._names():
-            found = os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+            found = os.stat(self._place(name), dir_fd=self._directory, follow_symlinks=False)
             reason = None
             if stat.S_ISLNK(found.st_mode):
                 reason = "is a link"
-            elif found.st_uid != os.geteuid():
+            elif has_other_owner(found):
                 reason = "belongs to another user"
             elif not started and name not in (LOCK_FILE, unfinished_key):
                 reason = "was there before any run was started"
-            elif not started and found.st_mode & 0o077:
+            elif not started and is_open_to_others(found):
                 reason = f"has mode {stat.S_IMODE(found.st_mode):04o}, so that others can open it"
             if reason is not None:
                 raise self._not_ours(f"its entry {name!r} {reason}")
@@ -308,12 +316,26 @@ class RunFolder:
             code="private-folder",
         )
 
+    def _place(self, name: str) -> str | Path:
+        """Where an entry is: its name in the folder that is open, or its path where no folder can be opened."""
+        return name if self._directory is not None else self.private / name
+
+    def _move(self, name: str, to: str | Path) -> None:
+        """Rename an entry to another name in the folder, or to an absolute path."""
+        os.replace(self._place(name), to, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+
+    def _remove_lock(self) -> None:
+        """Remove the lock file, and with it the lock."""
+        if self._lock >= 0:
+            descriptor, self._lock = self._lock, -1
+            remove_locked(self._place(LOCK_FILE), descriptor, folder=self._directory)
+
     def _is_folder(self, name: str) -> bool:
         path = self.private / name
         return path.is_dir() and not path.is_symlink()
 
     def _names(self) -> list[str]:
-        with os.scandir(self._directory) as entries:
+        with os.scandir(self.private if self._directory is None else self._directory) as entries:
             return sorted(entry.name for entry in entries)
 
     def _sealed_names(self) -> list[str]:
@@ -323,7 +345,7 @@ class RunFolder:
         """Remove what the private folder holds, the key first and for good before anything else."""
         self.remove(KEY_FILE)
         self.remove(KEY_FILE + TEMPORARY_SUFFIX)
-        os.fsync(self._directory)
+        flush_folder(self._directory)
         for name in self._names():
             if name not in (LOCK_FILE, kept):
                 self.remove(name)
@@ -339,7 +361,8 @@ class RunFolder:
                 raise
 
     def _let_go(self) -> None:
-        for descriptor in (self._lock, self._directory):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._lock = self._directory = -1
+        if self._lock >= 0:
+            os.close(self._lock)
+        if self._directory is not None:
+            os.close(self._directory)
+        self._lock, self._directory = -1, None

@@ -1,13 +1,12 @@
 """Seconds and memory by stage, for the manifest."""
 
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tallyveil.runs.observer import Observer
+from tallyveil.storage.system import peak_memory_mib
 
 
 class Stopwatch:
@@ -39,9 +38,3 @@ class Stopwatch:
         self.stages.append(record)
         self._record(record)
         self._observer.stage_finished(name, seconds)
-
-
-def peak_memory_mib() -> int:
-    """Largest resident memory of this process so far, MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak // (1024 if sys.platform != "darwin" else 1024 * 1024))

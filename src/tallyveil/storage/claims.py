@@ -5,7 +5,6 @@ whole. It names the command from the moment when the command begins to change fi
 stays, with the name of the command, where a command was killed. The same command finishes the work.
 """
 
-import fcntl
 import os
 import re
 from contextlib import suppress
@@ -14,11 +13,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.write import flush, store_error
+from tallyveil.storage.system import flush, remove_locked, take_lock
+from tallyveil.storage.write import store_error
 
 UNFINISHED: Final = ".tallyveil-unfinished"
 """The file that a process locks while it writes a folder. It is not empty while files of the folder change."""
-_ATTEMPTS: Final = 100
 _LONGEST: Final = 200
 _TEXT: Final = "`tallyveil {}` is writing this folder, or was interrupted. Run the same command again.\n"
 _NAMED: Final = re.compile(re.escape(_TEXT).replace(re.escape("{}"), "([a-z0-9 -]{1,60})"))
@@ -51,7 +50,8 @@ class Claim:
         try:
             # What an interrupted command left is the beginning of the text. It must not be gone at any moment: a folder
             # with files and an empty mark would be refused.
-            os.pwrite(self._lock, self._text, 0)
+            os.lseek(self._lock, 0, os.SEEK_SET)
+            os.write(self._lock, self._text)
             os.fsync(self._lock)
             flush(self.folder)
         except OSError as error:
@@ -62,8 +62,14 @@ class Claim:
         try:
             self._made_folder = not self.folder.is_dir()
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._take()
-            self._found = os.pread(self._lock, _LONGEST, 0)
+            held = take_lock(self._path)
+            if held is None:
+                raise StoreError(
+                    f"another process is writing in {self.folder}; wait for it, or choose another folder.",
+                    code="folder-locked",
+                )
+            self._lock = held
+            self._found = os.read(self._lock, _LONGEST)
         except OSError as error:
             self._let_go()
             raise store_error(self._path, error) from error
@@ -78,7 +84,8 @@ class Claim:
         try:
             is_whole = kind is None if self._begun else not self._found
             if is_whole or (not self._found and self._holds_nothing()):
-                self._path.unlink(missing_ok=True)
+                descriptor, self._lock = self._lock, -1
+                remove_locked(self._path, descriptor)
             if kind is not None and self._made_folder:
                 with suppress(OSError):  # it stays where something was written to it
                     self.folder.rmdir()
@@ -93,31 +100,6 @@ class Claim:
 
     def _holds_nothing(self) -> bool:
         return {entry.name for entry in self.folder.iterdir()} <= {UNFINISHED}
-
-    def _take(self) -> None:
-        for _ in range(_ATTEMPTS):
-            self._lock = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                break
-            if self._is_current():
-                return
-            self._let_go()
-        self._let_go()
-        raise StoreError(
-            f"another process is writing in {self.folder}; wait for it, or choose another folder.",
-            code="folder-locked",
-        )
-
-    def _is_current(self) -> bool:
-        """Whether the file that is locked is still the one in the folder. The process that finishes removes it."""
-        try:
-            here = self._path.lstat()
-        except FileNotFoundError:
-            return False
-        held = os.fstat(self._lock)
-        return (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
 
     def _let_go(self) -> None:
         if self._lock >= 0:

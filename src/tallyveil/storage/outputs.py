@@ -1,7 +1,5 @@
 """Where a command may write: never over an input, and never over files that it did not write itself."""
 
-import fcntl
-import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,10 +12,13 @@ from tallyveil.errors import StoreError
 from tallyveil.storage.claims import UNFINISHED, Claim
 from tallyveil.storage.paths import real
 from tallyveil.storage.read import parquet_metadata
+from tallyveil.storage.system import remove_locked, take_lock
 from tallyveil.storage.write import FORMAT_TAG, TEMPORARY_SUFFIX, store_error, write_text
 
 MARKER: Final = ".tallyveil-output"
 """The file that marks a folder to which a command wrote before."""
+LOCK_SUFFIX: Final = ".tallyveil-lock"
+"""Ending of the file that is locked while a file is made."""
 
 
 def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
@@ -158,32 +159,30 @@ def claim_file(path: Path, inputs: Iterable[Path]) -> None:
 def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
     """Hold the path of a file that does not exist, while its content is computed and written.
 
-    An empty file is there in the meantime, and stays if the process is killed. An empty file that no process holds
-    counts as absent.
+    A hidden lock file is beside it in the meantime. It stays if the process is killed, and the next process takes it
+    over. An empty file counts as absent.
 
     Args:
         path: The file.
         inputs: Files that are read to make it.
     Raises:
-        StoreError: it is an input or exists, another process holds it, or it cannot be written.
+        StoreError: it is an input or exists, another process writes it, or it cannot be written.
     """
     refuse_inputs(path, inputs)
-    if path.is_symlink() or (path.exists() and not _is_empty(path)):
+    place = path.with_name(f".{path.name}{LOCK_SUFFIX}")
+    if _is_taken(path):
         raise _file_taken(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
+        held = take_lock(place)
     except OSError as error:
         raise store_error(path, error) from error
+    if held is None:
+        raise StoreError(
+            f"another process is writing {path}; wait for it, or choose another --out.", code="file-taken"
+        )
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(
-                f"another process is writing {path}; wait for it, or choose another --out.", code="file-taken"
-            ) from None
-        # Another process may have finished the file since it was opened.
-        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(held)) or not _is_empty(path):
+        if _is_taken(path):  # Another process has finished the file in the meantime.
             raise _file_taken(path)
         try:
             yield
@@ -191,7 +190,11 @@ def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
             path.unlink(missing_ok=True)
             raise
     finally:
-        os.close(held)
+        remove_locked(place, held)
+
+
+def _is_taken(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and not _is_empty(path))
 
 
 def _is_empty(path: Path) -> bool:

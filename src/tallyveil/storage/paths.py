@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.system import longest_names
 
 LONGEST_FILE_NAME: Final = 120
 """Characters of an encoded name. File systems allow 255 bytes; endings such as `.parquet.partial` are added to it."""
@@ -81,7 +82,7 @@ def inside(root: Path, *parts: str) -> Path:
         StoreError: a part leads out of `root`, by its text or through a symbolic link.
     """
     path = root.joinpath(*parts)
-    plain = all(part not in {"", ".", ".."} and not re.search(r"[/\0]", part) for part in parts)
+    plain = all(part not in {"", ".", ".."} and not re.search(r"[/\\:\0]", part) for part in parts)
     if not plain or not real(path).is_relative_to(real(root)):
         raise StoreError(
             f"{path!s:.200} does not lie inside {root}: a name or a symbolic link leads out of the folder. Nothing was "
@@ -104,7 +105,7 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
     longest = [*relative]
     here = next(parent for parent in (root.absolute(), *root.absolute().parents) if parent.exists())
     try:
-        path_limit, name_limit = os.pathconf(here, "PC_PATH_MAX"), os.pathconf(here, "PC_NAME_MAX")
+        path_limit, name_limit = longest_names(here)
     except OSError:  # The system does not report a limit. If it refuses a path later, that is a failed write.
         return
     whole = [os.fsencode(f"{real(root)}/{path}{ending}") for path in longest]

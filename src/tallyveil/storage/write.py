@@ -13,6 +13,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.system import flush
 
 FORMAT_VERSION = 1
 FORMAT_TAG = "tallyveil.format"
@@ -138,12 +139,3 @@ def store_error(path: Path, error: BaseException) -> StoreError:
 
 def _write_bytes(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-
-
-def flush(path: Path) -> None:
-    """Force a file's bytes, or a folder's entries, onto the disk. Raises OSError if the system does."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -36,7 +36,27 @@ def load_preset(name: str) -> Schema:
     known = preset_names()
     if name not in known:
         raise SchemaError(f"there is no schema preset {name!r}. {closest_hint(name, known)}")
-    return schema_from_mapping(tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
+    return schema_from_mapping(_table(name))
+
+
+def titles_of(schema: Schema) -> dict[str, str]:
+    """How attributes and recodes are called on pages, by name.
+
+    Args:
+        schema: A schema. If it has the name of a preset, those of its attributes and recodes that are the preset's have
+            the preset's titles. All others are called by their names, which their author has chosen.
+    """
+    if schema.name not in preset_names():
+        return {}
+    table = _table(schema.name)
+    preset = schema_from_mapping(table)
+    names = [one.name for one in preset.attributes if one in schema.attributes]
+    names += [one.name for one in preset.recodes if one in schema.recodes]
+    return {name: table["titles"][name] for name in names}
+
+
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def schema_from_mapping(table: Mapping[str, Any]) -> Schema:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.pages import require_readable
 
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.config.groups import load_group_plan
@@ -40,6 +41,7 @@ def test_a_run_prints_what_it_made_and_is_known_again(command, records, tmp_path
     assert "nothing was done" in " ".join(shown.split())
     assert "45 groups" in shown
     assert "Groups by detail" in (tmp_path / "out" / "report.html").read_text()
+    require_readable(tmp_path / "out" / "report.html")
     said = json.loads(command("safetab", "validate", STAYS, records, "--out", tmp_path / "out", "--json"))
     assert (said["levels"]["codes"], said["output_checks_passed"]) == (45, 10)
     words = ("safetab", "evaluate", STAYS, records, "--out", tmp_path / "out")
@@ -47,7 +49,7 @@ def test_a_run_prints_what_it_made_and_is_known_again(command, records, tmp_path
     shown = command(*words, "--i-understand-this-is-not-private")
     assert "NOT PRIVATE" in shown
     assert "epsilon at 1e-11" in shown
-    assert (tmp_path / "out" / "evaluation" / "report.html").exists()
+    require_readable(tmp_path / "out" / "evaluation" / "report.html")
     assert "report.html" in command("report", tmp_path / "out")
 
 

@@ -239,7 +239,7 @@ def test_show_is_one_file_the_same_every_time(folder):
         run(
             "show",
             folder / "paper.parquet",
-            "--entities",
+            "--map",
             folder / "entities.parquet",
             "--out",
             folder / f"{name}.html",
@@ -291,7 +291,7 @@ def test_bad_input_says_what_is_wrong(folder):
     with pytest.raises(BudgetError, match="no spine preset"):
         run("build", "--geography", geography, "--out", out, "--preset", "atlantis")
     with pytest.raises(GeographyError, match="no County '99'"):
-        run("show", paper, "--entities", entities, "--out", folder / "none.html", "--county", "99")
+        run("show", paper, "--map", entities, "--out", folder / "none.html", "--county", "99")
     with pytest.raises(BudgetError, match="strategy"):
         run("compare", folder / "plain.parquet", paper, "--strategy", "redistricting-state-rooted")
 

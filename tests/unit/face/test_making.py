@@ -257,6 +257,32 @@ def test_notebooks_show_what_matters(folder, release):
     assert plan.name in repr(plan)
     assert release.manifest.run in repr(release)
     assert "at most" in release.guarantee._repr_html_()
+    assert "No record was opened, and nothing is spent." in plan._repr_html_()
+    assert f"Counts of people by {' and '.join(plan.schema.attribute_names)}." in page
+    assert "report() writes a page that explains them." in page
+    blocks = release.table("Block", "home")["geocode"].unique().sort()
+    district = release.district(blocks[:2]).estimate(["home"])
+    shown = district._repr_html_()
+    assert f"District: {district.n_finest:,} finest geounits" in shown
+    assert shown.count("<tr>") == 1 + len(district.answers)
+
+
+def test_epsilon_of_laplace_noise_is_stated_at_its_delta(folder):
+    """It is smaller than the pure epsilon, which holds at delta = 0."""
+    content = tomllib.loads((folder / "release.toml").read_text())
+    total = content["strategy"].pop("rho")
+    content["strategy"]["epsilon"] = total
+    content["privacy"] = {
+        "neighbours": "unbounded",
+        "mechanism": "discrete_laplace",
+        "epsilon": total,
+        "delta": "1/100",
+    }
+    guarantee = tallyveil.plan(content, folder=folder).guarantee
+    assert guarantee.delta == Fraction(1, 100)
+    assert guarantee.epsilon.upper < guarantee.spent <= guarantee.pure_epsilon
+    assert "epsilon at delta = 0" in guarantee._repr_html_()
+    assert tallyveil.plan(folder / "release.toml").guarantee.pure_epsilon is None
 
 
 def test_what_cannot_be_opened(tmp_path):
@@ -330,11 +356,11 @@ def test_a_release_with_its_measurements_is_estimated_again(release, tmp_path):
     assert tallyveil.estimate(release, tmp_path / "again").queries == release.queries
 
 
-@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
+@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True, 10**12])
 def test_a_number_of_threads_is_one_or_more(folder, release, tmp_path, workers):
-    with pytest.raises(ConfigError, match="wanted 1 or more threads"):
+    with pytest.raises(ConfigError, match="wanted 1 to 1,024 threads"):
         tallyveil.run(folder / "release.toml", tmp_path / "out", insecure_test_key=KEY, workers=workers)
-    with pytest.raises(ConfigError, match="wanted 1 or more threads"):
+    with pytest.raises(ConfigError, match="wanted 1 to 1,024 threads"):
         release.add_intervals(workers=workers)
     assert not (tmp_path / "out").exists()
 

@@ -5,13 +5,15 @@ of a matrix, and solves in the null space of what is exact. It knows nothing of 
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 import pytest
 from tests.samples import every
 from threadpoolctl import threadpool_limits
 
+from tallyveil.errors import ConstraintError
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.answers import (
     answer_covariance,
@@ -21,7 +23,7 @@ from tallyveil.intervals.answers import (
 )
 from tallyveil.intervals.covariance import tree_covariance
 from tallyveil.intervals.fit import fit_tree
-from tallyveil.intervals.model import LevelModel, Zeros, model_of_levels
+from tallyveil.intervals.model import ABOVE, LevelModel, Zeros, model_of_levels
 from tallyveil.intervals.questions import questions_of
 from tallyveil.intervals.regions import Region, region_of, region_of_geounit
 from tallyveil.universe import Attribute, Recode, Schema, StructuralZero
@@ -186,6 +188,12 @@ def solve(model, truth, rng):
                 for group, value in zip(own.invariants, told, strict=True):
                     exact_rows.append(np.kron(members[level][g], matrix(group)))
                     exact_values.append(value[g])
+    for group in model.above:
+        exact_rows.append(np.kron(np.ones(n), matrix(group)))
+        exact_values.append(truth.sum(axis=0) @ matrix(group).T)
+    if model.above:
+        told = [truth.sum(axis=0, keepdims=True) @ matrix(group).T for group in model.above]
+        invariants[ABOVE] = np.concatenate(told, axis=1).astype(np.int64)
     rows, values = np.concatenate(exact_rows), np.concatenate(exact_values)
     if len(rows):
         _, sizes, directions = np.linalg.svd(rows)
@@ -331,6 +339,37 @@ def test_everything_measured(seed):
 @pytest.mark.parametrize("seed", every(3, range(100)))
 def test_parts_unmeasured(seed):
     check_case(random_case(1000 + seed, detailed_everywhere=False), np.random.default_rng(seed))
+
+
+def with_several_roots(seeds, detailed_everywhere):
+    """The first of the random models that has more than one root."""
+    models = (random_model(seed, detailed_everywhere)[0] for seed in seeds)
+    return next(model for model in models if model.spine.n_geounits(0) > 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_exact_of_all_roots_together(seed):
+    """Two roots, of which only the sum is published; in half of the cases parts are not measured."""
+    rng = np.random.default_rng(7000 + seed)
+    model = with_several_roots(count(2000 + 100 * seed), detailed_everywhere=seed % 2 == 0)
+    levels = [replace(model.levels[0], invariants=()), *model.levels[1:]]
+    queries = [model.schema.query(name) for name in ("total", model.schema.attributes[0].name)]
+    above = tuple(queries[: 1 + seed % 4 // 2])
+    closed = rng.random((len(model.zero_pattern), queries[1].size)) < (0.2 if seed % 4 == 0 else 0.0)
+    zeros = [Zeros(queries[1], model.levels[-1].geolevel, closed)]
+    model = model_of_levels(model.schema, model.spine, levels, zeros=zeros, above=above)
+    present = ~model.zero_patterns[model.zero_pattern]
+    case = solve(model, rng.poisson(3.0, present.shape) * present, rng)
+    check_case(case, rng)
+    covariance = tree_covariance(model)
+    every = region_of(model.spine, np.arange(len(present)))
+    assert region_variances(covariance, [every], questions_of(model.algebra, above[0])).max() < 1e-9
+    with pytest.raises(ConstraintError, match="all roots together"):
+        fit_tree(covariance, case.rows, {**case.invariants, ABOVE: None})
+    if sum(group.size for group in above) > 1:
+        case.invariants[ABOVE] = case.invariants[ABOVE] + np.array([[1] + [0] * queries[1].size])
+        with pytest.raises(ConstraintError, match="all roots: the invariants contradict"):
+            fit_tree(covariance, case.rows, case.invariants)
 
 
 def test_variance_of_a_union():

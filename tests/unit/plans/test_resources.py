@@ -185,7 +185,6 @@ def test_the_least_limit_counts(tmp_path):
     container.write_text("1048576\n")
     unlimited.write_text("max\n")
     machine = machine_memory([])
-    assert machine is not None
     assert machine > 1 << 28
     assert machine_memory([unlimited, tmp_path / "absent"]) == machine
     assert machine_memory([container, unlimited]) == 1 << 20

@@ -17,8 +17,11 @@ def stacked(root):
     return pl.read_parquet(root / "tables/**/*.parquet", hive_partitioning=True)
 
 
-def test_csv_files_have_the_rows_of_the_tables(small_release, tmp_path, command):
+def test_csv_files_have_the_rows_of_the_tables(edit, small_release, tmp_path, command):
     root, out = tmp_path / "out", tmp_path / "csv"
+    edit("[geography]\n", '[geography]\nnames = "names.csv"\n')
+    names = pl.DataFrame({"geolevel": ["Town"], "geocode": ["P01"], "name": ['"Sand", ü']})
+    names.write_csv(small_release.parent / "names.csv")
     run_release(load_plan(small_release), root, test_key=bytes(32), workers=1)
     make_intervals(root, tables=["age"], workers=1)
     assert "9 files" in command("publish", "csv", root, "--out", out)
@@ -31,6 +34,7 @@ def test_csv_files_have_the_rows_of_the_tables(small_release, tmp_path, command)
     }
     assert all(file["sha256"] == file_digest(out / path) for path, file in written.items())
     tables = [out / path for path, file in written.items() if "query" in file]
+    assert pl.read_csv(out / "names.csv").equals(names)
     expected = stacked(root)
     columns = ["geolevel", "query", *(name for name in expected.columns if name not in ("geolevel", "query"))]
     found = pl.concat(pl.read_csv(path, schema_overrides=expected.schema) for path in tables)

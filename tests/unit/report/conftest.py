@@ -22,7 +22,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import TEST_KEY_WARNING, ListedFile, Manifest, Spent, StageTime
 from tallyveil.release.manifest_files import write_manifest
 from tallyveil.storage.json_files import digest_of
-from tallyveil.storage.write import write_json
+from tallyveil.storage.write import file_digest, write_json
 from tallyveil.universe import Schema, load_preset
 
 SIZES = {"nation": 1, "state": 1, "county": 5, "tract": 244, "block group": 815, "block": 25_181}
@@ -195,7 +195,11 @@ def make_release(
             "table detailed agrees with the counts",
         ),
         files=tuple(
-            ListedFile(f"histogram/{level}.parquet", 3_141 * 9**number, "c3" * 32)
+            ListedFile(
+                f"histogram/{level}.parquet",
+                3_141 * 9**number,
+                file_digest(root / "histogram" / f"{level}.parquet"),
+            )
             for number, level in enumerate(strategy.geolevels)
         ),
         tallyveil=("0.1.0",),

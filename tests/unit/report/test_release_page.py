@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pages import PageParser, require_readable, text_of
 
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
@@ -21,48 +21,11 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError
 from tallyveil.report import write_report
+from tallyveil.storage.write import file_digest
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.unit import unit_of
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], None]], None]
-VOID = {"meta", "br", "link", "img", "hr", "input"}
-
-
-def text_of(page: Path) -> str:
-    """What a reader sees, in one line."""
-    body = re.sub(r"<style.*?</style>", "", page.read_text(), flags=re.DOTALL)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", body)))
-
-
-class PageParser(HTMLParser):
-    """Collects tags, attributes and ids, and checks that elements nest."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: list[tuple[str, str, str | None]] = []
-        self._open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes += [(tag, name, value) for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    @classmethod
-    def parse(cls, page: Path) -> "PageParser":
-        parser = cls()
-        parser.feed(page.read_text())
-        parser.close()
-        assert parser._open == []
-        return parser
 
 
 def test_says_what_the_guarantee_is(redistricting: Path) -> None:
@@ -84,34 +47,54 @@ def test_says_what_the_guarantee_is(redistricting: Path) -> None:
     assert 0 < plain.index(proof) < plain.index(budget)
     for statement in (
         "Redistricting counts of Rhode Island",
-        "counts 200,000 people by hhgq, votingage, hispanic and cenrace, at 6 geolevels from US to Block",
+        "Counts of people by household or type of group quarters, voting age, Hispanic origin and race, for 6 kinds "
+        "of areas, from US to Block.",
+        "Published people 200,000 in all areas together",
         "one person’s record differs in its place or characteristics, while the number of records stays the same",
         "discrete Gaussian law",
         "ρ = 2.557 (exactly 293764/114921)",
         "100 % of what was declared",
-        "total at State (invariant). The guarantee compares only populations that agree on this statistic",
-        "The bounds “group quarters” on hhgq at Block. They were used as given and cost no budget.",
+        "all people at State (invariant). The guarantee compares only populations that agree on this statistic",
+        "The bounds “group quarters” on household or type of group quarters at Block. They were used as given and cost "
+        "no budget.",
         "Whatever is computed from the output alone is as private as the output.",
         "These margins are those of the noisy measurements, before estimation.",
         "no count is negative",
-        "6 passed",
+        "microdata hold exactly the records of the finest counts",
     ):
         assert statement in text
     assert "NOT PRIVATE" not in text
     assert "no budget pays for" not in text
 
 
+def test_begins_in_plain_words(redistricting: Path) -> None:
+    """What was done, how sure a count is, and what it means come before every symbol."""
+    text = text_of(write_report(redistricting))
+    sentences = (
+        "A random whole number, called noise, was added to every count that was measured.",
+        "They are whole, never negative, and add up from Block to US.",
+        "Published exactly, without noise: all people at State.",
+        "As measured, the number of people is right to ± 175 for one Block and ± 4 for one County, in 95 of 100 cases.",
+        "This release has no intervals of its published counts yet.",
+        "Do not take the count of a single Block for the truth. A small one may be zero before noise.",
+        "With the whole release at hand, at most 96.8 % of their guesses are right. Without the release, half of them",
+    )
+    places = [text.index(sentence) for sentence in sentences]
+    assert places == sorted(places)
+    assert places[-1] < min(text.index(symbol) for symbol in ("ρ", "ε", "δ"))
+
+
 def test_shows_the_numbers_of_plan_manifest_and_counts(redistricting: Path) -> None:
     text = text_of(write_report(redistricting))
     # Published margins of the production strategy: 1.96 standard deviations of 1.1 and 89 persons.
-    assert "total not measured ± 2 ± 4 ± 5 ± 3 ± 175 " in text
+    assert "all people not measured ± 2 ± 4 ± 5 ± 3 ± 175 " in text
     assert " 65 2.557 " in text  # measurements and cost in the ledger
     assert "State 1 0 200,000 200,000 200,000 657" in text
     assert "Block 3,000 2,888 37 75 75 2,925 0 1.9 × 10⁻⁸" in text
     assert "an only child has its parent's counts" in text
     assert "measure Block Group" in text
     assert "numpy 2.1.3" in text
-    assert "c3" * 32 in text
+    assert file_digest(redistricting / "histogram" / "Block.parquet") in text
 
 
 def test_shows_every_measurement(redistricting: Path) -> None:
@@ -123,38 +106,22 @@ def test_shows_every_measurement(redistricting: Path) -> None:
     assert f"Block total 0.0049 % {float(variance):,.0f} 89.2 ± 175 {variance}" in text
 
 
-def test_is_one_file_that_loads_nothing(redistricting: Path) -> None:
-    page = write_report(redistricting)
-    parsed = PageParser.parse(page)
-    assert not parsed.tags & {"script", "link", "img", "iframe", "object", "embed", "base", "form", "image"}
-    for tag, name, value in parsed.attributes:
-        assert not name.startswith("on"), (tag, name)
-        if name in ("href", "xlink:href", "src", "srcset", "data", "action", "poster"):
-            assert value is not None
-            assert value.startswith("#"), (tag, name, value)
-    assert not re.search(r"url\((?!#)", page.read_text())
-    assert "@import" not in page.read_text()
-    assert "default-src 'none'" in page.read_text()
-
-
-def test_ids_are_unique_and_references_reach_them(redistricting: Path) -> None:
-    page = write_report(redistricting)
-    parsed = PageParser.parse(page)
-    ids = [value for _, name, value in parsed.attributes if name == "id"]
-    assert len(ids) == len(set(ids))
-    references = set(re.findall(r'(?:url\(#|href="#)([^")]+)', page.read_text()))
-    assert references
-    assert references <= set(ids)
+def test_everybody_can_read_it(redistricting: Path) -> None:
+    parsed = require_readable(write_report(redistricting))
+    assert parsed.tags.count("figure") == 3
 
 
 def test_figures_have_alternative_text_and_captions(redistricting: Path) -> None:
-    parsed = PageParser.parse(write_report(redistricting))
-    labels = [value for tag, name, value in parsed.attributes if tag == "svg" and name == "aria-label"]
-    assert len(labels) == 3
-    assert labels[0] is not None
-    assert labels[0].startswith("Bars: US 2.54 % of the budget; State 35.1 %")
-    assert {"figure", "figcaption"} <= parsed.tags
-    assert ("html", "lang", "en") in parsed.attributes
+    page = write_report(redistricting)
+    labels = PageParser.parse(page).values("aria-label", "svg")
+    assert any(label.startswith("Bars: US 2.54 % of the budget; State 35.1 %") for label in labels)
+    assert re.findall(r"<figcaption><strong>(.*?)</strong>", page.read_text()) == [
+        "The largest part of the budget, 35.1 %, goes to State, and the largest part of that, 92.1 %, to “all "
+        "people”.",
+        "The most exact measurement is “all people” at State, with a margin of ± 2; the least exact one is “all "
+        "people” at Block, with a margin of ± 175 people.",
+        "At Block, half of the 25,181 areas have 2 people or fewer; 10,011 are empty.",
+    ]
 
 
 def test_the_same_release_gives_the_same_bytes(redistricting: Path) -> None:
@@ -176,7 +143,7 @@ def test_names_are_text_and_never_markup(make_race_age: Callable[..., Path], rew
     rewrite(root / "manifest.json", lambda manifest: manifest["checks"].append(attack))
     page = write_report(root)
     parsed = PageParser.parse(page)
-    assert not parsed.tags & {"script", "img"}
+    assert not set(parsed.tags) & {"script", "img"}
     assert f"{attack}: release report" in html.unescape(page.read_text())
     assert text_of(page).count("{{ 7 * 7 }}") >= 3
 

@@ -5,11 +5,14 @@ from importlib import resources
 
 import pytest
 
-from tallyveil.report.figure import contrast, text_colour
+from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import THEME, contrast, text_colour
 from tallyveil.report.wording import unbroken
-from tallyveil.studies.house_style import BAND, COLOURS, GREY, INK, MUTED
+from tallyveil.studies.house_style import BAND, COLOURS, GREY, GRID, INK, MUTED
 
 READABLE = 4.5
+VISIBLE = 3.0
+"""Least contrast of what is no text, such as the frame around the focus."""
 CSS = (resources.files("tallyveil.report") / "templates" / "style.css.j2").read_text()
 PAGES = [
     path
@@ -66,11 +69,42 @@ def test_text_stands_out_on_every_page(style):
                 assert contrast(colour(declared["color"], style), behind) >= READABLE, selector
 
 
+@pytest.mark.parametrize("style", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_colour_of_text_stands_out_on_every_paper(style):
+    """Whatever stands on what: text, muted text, links, headings and warnings, on paper, notes and rows of totals."""
+    papers = [colour(f"var({name})", style) for name in ("--paper", "--note", "--band")]
+    for name in ("--ink", "--muted", "--blue", "--passed"):
+        for paper in papers:
+            assert contrast(colour(f"var({name})", style), paper) >= READABLE, (name, paper)
+    assert contrast("#ffffff", colour("var(--red)", style)) >= READABLE
+
+
+@pytest.mark.parametrize("style", [LIGHT, DARK], ids=["light", "dark"])
+def test_the_focus_can_be_seen(style):
+    outline = next(declared["outline"] for selector, declared in rules() if ":focus-visible" in selector)
+    mark = colour(re.search(r"var\(--[a-z]+\)", outline).group(), style)
+    for paper in ("--paper", "--note", "--band"):
+        assert contrast(mark, colour(f"var({paper})", style)) >= VISIBLE
+
+
 def test_the_dark_style_names_every_colour_anew():
-    """Figures alone keep their white paper there."""
     names = set(re.findall(r"(--[a-z]+): #", LIGHT))
     assert set(re.findall(r"(--[a-z]+): #", DARK)) == names - {"--red"}
-    assert "figure svg { background: #fff" in DARK
+
+
+def test_figures_take_the_neutral_colours_of_the_page():
+    assert set(THEME) == {INK, MUTED, GRID, BAND}
+    assert all(f"{name}: #" in LIGHT and f"{name}: #" in DARK for name in THEME.values())
+    picture = dot_plot("dots", ["a"], ["State"], {("a", "State"): 3.0}, axis="error", description="One dot.")
+    assert "var(--ink)" in picture
+    assert not re.search("|".join(THEME), picture)
+
+
+def test_print_has_no_dark_paper():
+    """The dark colours are those of screens, so paper is white. Tables show all their columns there."""
+    assert DARK.startswith("@media screen and (prefers-color-scheme: dark)")
+    printed = next(one.group() for one in re.finditer(MEDIA, CSS) if "print" in one.group())
+    assert ".scroll { overflow: visible; background: none; }" in printed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -96,7 +130,7 @@ def test_no_table_has_a_fixed_layout():
 def test_wide_tables_scroll_by_themselves(page):
     text = page.read_text()
     assert text.count('<table class="wide') == len(
-        re.findall(r'<div class="scroll">\s*<table class="wide', text)
+        re.findall(r'<div class="scroll" tabindex="0">\s*<table class="wide', text)
     )
 
 

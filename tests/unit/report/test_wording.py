@@ -67,9 +67,12 @@ def test_duration(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
 
 
+def test_a_group_is_no_groups() -> None:
+    assert [wording.groups_counted(n) for n in (0, 1, 1_200)] == ["0 groups", "1 group", "1,200 groups"]
+
+
 def test_names_and_lists() -> None:
-    assert wording.query_title("voting_age * race") == "voting age × race"
-    assert wording.geolevel_title("Block_Group") == "Block Group"
+    assert wording.name_title("Block_Group") == "Block Group"
     assert [wording.listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
         "none", "a", "a and b", "a, b and c",
     ]  # fmt: skip

@@ -226,7 +226,7 @@ def test_only_a_whole_sealed_manifest_counts(out):
         assert folder.sealed() is None
 
 
-@pytest.mark.parametrize("step", ["rename", "unlink"])
+@pytest.mark.parametrize("step", ["replace", "unlink"])
 def test_a_disk_that_fails_at_the_end_is_told(out, monkeypatch, step):
     def fails(*_, **__):
         raise OSError(errno.EIO, "input/output error")

@@ -1,13 +1,11 @@
 """Stages are timed, told to the observer in order, and recorded once each."""
 
-import resource
-import sys
 import time
 
 import pytest
 
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.runs.stopwatch import Stopwatch, peak_memory_mib
+from tallyveil.runs.stopwatch import Stopwatch
 
 
 class Watching(SilentObserver):
@@ -56,16 +54,6 @@ def test_a_stage_that_fails_is_not_recorded_as_finished():
         raise KeyError
     assert watch.stages == []
     assert observer.told == [("estimate", 1)]
-
-
-@pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1024 * 1024)])
-def test_memory_is_in_mebibytes_on_every_platform(monkeypatch, platform, unit):
-    class Usage:
-        ru_maxrss = 300 * unit
-
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(resource, "getrusage", lambda _: Usage)
-    assert peak_memory_mib() == 300
 
 
 def test_the_silent_observer_passes_over_everything():

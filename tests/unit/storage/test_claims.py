@@ -186,7 +186,7 @@ def test_a_second_kill_right_after_the_resume_loses_no_mark(
     second = Claim(tmp_path, "test")
     second.__enter__()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", killed)
+        patch.setattr(os, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             second.begin()
     second._let_go()

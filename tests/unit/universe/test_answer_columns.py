@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.universe.answer_columns import answer_expression, label_columns
+from tallyveil.errors import SchemaError
+from tallyveil.universe.answer_columns import answer_expression, answer_of, label_columns
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
@@ -30,6 +31,8 @@ def test_labels_say_what_an_answer_counts(query):
         counted = group.label(number)
         for factor in group.factors:
             assert row[factor.attribute] == (None if factor.name is None else counted[factor.name])
+        labels = {name: label for name, label in row.items() if label is not None}
+        assert answer_of(group, labels) == number
     assert frame.is_unique().all()
     assert frame.select(answer_expression(group))["answer"].to_list() == list(range(group.size))
 
@@ -44,3 +47,19 @@ def test_labels_that_name_no_answer_are_told(query, changed):
         pl.lit(value, dtype=pl.String).alias(name) for name, value in changed.items()
     )
     assert row.select(answer_expression(group))["answer"].to_list() == [None]
+
+
+@pytest.mark.parametrize(
+    ("query", "labels"),
+    [
+        ("sex", {}),
+        ("sex", {"sex": "x"}),
+        ("sex", {"sex": "f", "answer": "a=b"}),
+        ("total", {"sex": "f"}),
+        ("some", {"some": "x/y"}),
+        ("some", {"answer": "a=b"}),
+    ],
+)
+def test_labels_of_one_answer_that_do_not_fit_are_refused(query, labels):
+    with pytest.raises(SchemaError, match="label"):
+        answer_of(SCHEMA.query(query), labels)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -5,6 +6,8 @@ import pytest
 
 from tallyveil.errors import SchemaError
 from tallyveil.universe import load_preset, preset_names
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.presets import titles_of
 
 RACES = ("white", "black", "aian", "asian", "nhopi", "sor")
 
@@ -15,6 +18,24 @@ def test_presets_are_found_by_name() -> None:
         assert load_preset(name).name == name
     with pytest.raises(SchemaError, match=r"no schema preset 'pl94-person'.*'pl94-persons'"):
         load_preset("pl94-person")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_attribute_and_recode_of_a_preset_has_a_title_of_its_own(name: str) -> None:
+    schema = load_preset(name)
+    titles = titles_of(schema)
+    assert set(titles) == set(schema.factor_names)
+    assert len(set(titles.values())) == len(titles)
+    assert not any("_" in title for title in titles.values())
+
+
+def test_only_what_is_the_preset_s_has_its_title() -> None:
+    schema = load_preset("race-age")
+    changed = replace(
+        schema, attributes=(Attribute("voting_age", ("a", "b")), schema.attributes[1]), recodes=()
+    )
+    assert titles_of(changed) == {"race_ethnicity": "race or Hispanic origin"}
+    assert titles_of(replace(schema, name="own")) == {}
 
 
 @pytest.mark.parametrize(

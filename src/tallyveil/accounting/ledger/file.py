@@ -8,7 +8,6 @@ Each line holds the SHA-256 of the line before and of itself. Both are checked w
 can be published as it is.
 """
 
-import fcntl
 import logging
 import os
 from collections.abc import Mapping
@@ -31,7 +30,8 @@ from tallyveil.accounting.ledger.lines import (
     spent,
 )
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.storage.write import flush, store_error
+from tallyveil.storage.system import flush, lock, open_for_lock
+from tallyveil.storage.write import store_error
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -239,17 +239,19 @@ def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
 
 def _open_locked(path: Path) -> Any:
     try:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
+        file = os.fdopen(open_for_lock(path, mode=0o644), "r+b", buffering=0)
     except OSError as error:
         raise StoreError(
             f"could not open the ledger {path}: {error}. Create its folder, or name a folder that can be written."
         ) from error
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        if lock(file.fileno(), path):
+            return file
+    except BaseException:
         file.close()
-        raise StoreError(
-            f"the ledger {path} is open in another run ({error}). Wait for it to finish: two runs that spend "
-            "at once could together exceed the budget."
-        ) from error
-    return file
+        raise
+    file.close()
+    raise StoreError(
+        f"the ledger {path} is open in another run. Wait for it to finish: two runs that spend at once could together "
+        "exceed the budget."
+    )

@@ -57,8 +57,7 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
             "Free some space, choose another disk with --out, or leave microdata out. Nothing was spent.",
             code="disk-full",
         )
-    memory = machine_memory()
-    if memory is not None and wanted.memory > max(memory, usual.memory):
+    if wanted.memory > max(machine_memory(), usual.memory):
         raise StoreError(
             "this machine has too little memory for a release of this many records. Use a machine with more memory, "
             "or release parts of the population one by one. Nothing was spent.",

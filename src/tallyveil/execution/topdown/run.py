@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.allocation import Allocation, allocation_of
@@ -12,8 +12,6 @@ from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
-from tallyveil.execution.topdown.lattice_counts import draw_subspace
-from tallyveil.execution.topdown.lattice_record import drawn_record
 from tallyveil.execution.topdown.spine_changes import warnings_of
 from tallyveil.execution.topdown.spine_record import spine_record
 from tallyveil.execution.topdown.true_constraints import compile_constraints
@@ -22,14 +20,12 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.guarantee import privacy_of
-from tallyveil.plans.lattice_draws import SubspaceDraw, prepare_subspace
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
-from tallyveil.postprocess.level import usable_cores
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
@@ -44,6 +40,10 @@ from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject, digest_of
+from tallyveil.storage.system import usable_cores
+
+if TYPE_CHECKING:
+    from tallyveil.plans.lattice_draws import SubspaceDraw
 
 STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")
 """Stages before the spend, as the manifest lists them."""
@@ -152,7 +152,7 @@ class _Release:
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
     workers: int
-    subspace: tuple[SubspaceDraw, ...]
+    subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
     privacy: dict[str, Any]
     tree: TreeSweep | None
@@ -184,7 +184,7 @@ class _Release:
             # Refuses structural zeros that intervals could not take into account.
             if plan.intervals is not None:
                 plan_model(plan, hierarchies)
-            subspace = prepare_subspace(plan, spine)
+            subspace = _subspace(plan, spine)
             # Refuses public zeros that the sweep up the spine could not take into account.
             tree = prepared_sweep(plan.estimating, hierarchies, constraints)
         # Takes a minute on the first run; bad inputs have been reported before.
@@ -284,6 +284,12 @@ class _Release:
 
     def _draw(self, run: Run) -> tuple[ConstraintTable, ...]:
         """Draw the integer-subspace counts; from here on they are constraints."""
+        if not self.subspace:
+            return ()
+        from tallyveil.execution.topdown.lattice_counts import (
+            draw_subspace,  # here, since few plans have such counts
+        )
+
         drawing = self.plan.schema, self.spine, self.histograms, run.secrets.noise_key
         places = [drawn_name(draw.item.geolevel, draw.item.query) for draw in self.subspace]
         return run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
@@ -298,7 +304,7 @@ class _Release:
     def _stated(self, run: Run) -> JsonObject:
         """The part of the manifest that describes the plan and the inputs."""
         spine = spine_record(self.plan, self.hierarchies)
-        drawn = [drawn_record(self.plan, draw) for draw in self.subspace]
+        drawn = _drawn_records(self.plan, self.subspace)
         return {
             "name": self.plan.name,
             "plan": self.plan.to_mapping(),
@@ -310,3 +316,21 @@ class _Release:
             **({} if spine is None else {"spine": spine}),
             **({"drawn": drawn} if drawn else {}),
         }
+
+
+def _subspace(plan: ReleasePlan, spine: Spine) -> "tuple[SubspaceDraw, ...]":
+    """What is drawn on a lattice, prepared before anything is spent."""
+    if not plan.subspace:
+        return ()
+    from tallyveil.plans.lattice_draws import prepare_subspace  # here, since few plans have such counts
+
+    return prepare_subspace(plan, spine)
+
+
+def _drawn_records(plan: ReleasePlan, subspace: "tuple[SubspaceDraw, ...]") -> list[JsonObject]:
+    """What the manifest says of each draw on a lattice."""
+    if not subspace:
+        return []
+    from tallyveil.execution.topdown.lattice_record import drawn_record
+
+    return [drawn_record(plan, draw) for draw in subspace]

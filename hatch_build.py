@@ -1,0 +1,36 @@
+"""Writes the commit into what is built, so that `tallyveil --version` can name it without the checkout."""
+
+import subprocess
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+NAME = "tallyveil/commit.txt"
+
+
+class CommitHook(BuildHookInterface[Any]):
+    """Adds the file with the commit. A source distribution has it too, so that wheels made of it have it."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the file, unless the package runs from its checkout or there is no checkout."""
+        if version == "editable" or not (Path(self.root) / ".git").exists():
+            return
+        asked = [
+            "git",
+            "-C",
+            self.root,
+            "describe",
+            "--always",
+            "--exclude=*",
+            "--abbrev=12",
+            "--dirty=+changes",
+        ]
+        try:
+            commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):  # no git, or a checkout that it does not trust
+            return
+        file = Path(mkdtemp(prefix="tallyveil-build-")) / "commit.txt"
+        file.write_text(f"{commit}\n", encoding="utf-8")
+        build_data["force_include"][str(file)] = NAME if self.target_name == "wheel" else f"src/{NAME}"

@@ -1,0 +1,253 @@
+"""What differs between Linux, macOS and Windows. Only this module asks which system it runs on; a test holds this.
+
+Locks are those of the operating system. They are on an open file, and the system gives them back when the process
+ends, however it ends. Two processes on one machine never hold the same lock. On a network file system this holds
+between two machines only if the file system passes locks on, as NFS 4 and SMB do in their usual settings. A file
+system without locks is refused.
+
+Windows differs in four points:
+
+- No folder can be opened. So the names of a folder cannot be flushed to the disk, and files of a private folder are
+  opened by their path, which is looked at just before.
+- No open file can be removed. So a lock is given back before its file is removed. A process that takes the lock in
+  between keeps the file.
+- Files have no owner and mode that Python could check. A private folder is closed to other users by Python 3.12.4 or
+  later (and by 3.11.10), which make it with mode 0700. Earlier versions leave it with the rights of the folder above.
+- A lock also keeps others from reading the first byte of the file.
+"""
+
+import errno
+import os
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tallyveil.errors import StoreError
+
+WINDOWS: Final = os.name == "nt"
+WINDOWS_PATH_LIMIT: Final = 259
+"""Characters of a path that every Windows takes; some can be told to take more."""
+_MIB: Final = 1 << 20
+_ATTEMPTS: Final = 100
+
+
+def lock(descriptor: int, path: Path) -> bool:
+    """Lock an open file, without waiting.
+
+    Args:
+        descriptor: Of the file, open for reading and writing. The lock ends when it is closed.
+        path: Where the file is, for the message.
+    Returns:
+        Whether this process has the lock now. If not, somebody else has it.
+    Raises:
+        StoreError: the file system has no locks.
+    """
+    from filelock import lock_descriptor
+
+    try:
+        return lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        raise StoreError(
+            f"the file system of {path.parent} offers no locks ({os.strerror(error.errno)}), so two processes could "
+            "write there at once. Choose a folder on a disk of this machine, or ask who runs the file system to turn "
+            "locks on.",
+            code="no-locks",
+        ) from error
+
+
+def open_for_lock(name: str | Path, *, folder: int | None = None, mode: int = 0o666) -> int:
+    """Open a file for reading and writing, and make it if it is not there.
+
+    Args:
+        name: Its path, or its name if `folder` is given.
+        folder: Descriptor of the folder that the name is in.
+        mode: Rights of a new file.
+    Raises:
+        OSError: it cannot be opened, or is a link or a folder.
+    """
+    if WINDOWS:
+        _refuse_link(Path(name))
+    return os.open(
+        name, os.O_CREAT | os.O_RDWR | _flag("O_NOFOLLOW") | _flag("O_BINARY"), mode, dir_fd=folder
+    )
+
+
+def open_new(name: str | Path, *, folder: int | None = None, mode: int = 0o666) -> int:
+    """Open a new file for writing; arguments as for `open_for_lock`.
+
+    Raises:
+        OSError: it cannot be made, or something has its name.
+    """
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _flag("O_NOFOLLOW") | _flag("O_BINARY")
+    return os.open(name, flags, mode, dir_fd=folder)
+
+
+def open_to_read(name: str | Path, *, folder: int | None = None) -> int:
+    """Open a file for reading; arguments as for `open_for_lock`.
+
+    Raises:
+        OSError: it cannot be opened, or is a link.
+    """
+    if WINDOWS:
+        _refuse_link(Path(name))
+    return os.open(name, os.O_RDONLY | _flag("O_NOFOLLOW") | _flag("O_BINARY"), dir_fd=folder)
+
+
+def open_folder(path: Path) -> int | None:
+    """Open a folder, so that nothing put in its place later is taken for it.
+
+    Returns:
+        Its descriptor; None on Windows, where it is only looked at.
+    Raises:
+        OSError: the path cannot be opened, or is a link (ELOOP) or no folder (ENOTDIR).
+    """
+    if not WINDOWS:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    _refuse_link(path)
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    return None
+
+
+def take_lock(path: Path) -> int | None:
+    """Lock a file that whoever finishes removes, and make it if it is not there.
+
+    Returns:
+        Its descriptor, for `remove_locked`; None if somebody else has the lock.
+    Raises:
+        OSError: the file cannot be opened, or is a link or a folder.
+        StoreError: the file system has no locks.
+    """
+    for _ in range(_ATTEMPTS):
+        descriptor = open_for_lock(path)
+        try:
+            has_lock = lock(descriptor, path)
+            if has_lock and is_same_file(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if not has_lock:
+            break
+    return None
+
+
+def is_same_file(path: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one at the path. Whoever finishes removes the file that others wait for."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def remove_locked(name: str | Path, descriptor: int, *, folder: int | None = None) -> None:
+    """Remove a file that this process has locked, and give back the lock. The descriptor is closed in any case.
+
+    Args:
+        name: Path of the file, or its name if `folder` is given.
+        descriptor: Of the file.
+        folder: Descriptor of the folder that the name is in.
+    Raises:
+        OSError: the file cannot be removed.
+    """
+    if not WINDOWS:
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(descriptor)
+        return
+    os.close(descriptor)
+    with suppress(FileNotFoundError, PermissionError):  # Another process that has opened the file removes it.
+        Path(name).unlink()
+
+
+def flush(path: Path) -> None:
+    """Force a file's bytes, or a folder's entries, onto the disk. Windows keeps entries safe by itself.
+
+    Raises:
+        OSError: the system reports an error.
+    """
+    if WINDOWS and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR | _flag("O_BINARY") if WINDOWS else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush_folder(descriptor: int | None) -> None:
+    """Force the entries of a folder that `open_folder` opened onto the disk, where it can be opened."""
+    if descriptor is not None:
+        os.fsync(descriptor)
+
+
+def set_mode(descriptor: int | None, mode: int) -> None:
+    """Give an open file or folder exactly these rights, whatever bits the umask took away. Windows has none."""
+    if descriptor is not None and not WINDOWS:
+        os.fchmod(descriptor, mode)
+
+
+def has_other_owner(found: os.stat_result) -> bool:
+    """Whether a file belongs to another user; False on Windows, which does not say."""
+    return not WINDOWS and found.st_uid != os.geteuid()
+
+
+def is_open_to_others(found: os.stat_result) -> bool:
+    """Whether the mode of a file lets other users open it; False on Windows, whose modes do not say."""
+    return not WINDOWS and bool(found.st_mode & 0o077)
+
+
+def longest_names(folder: Path) -> tuple[int, int]:
+    """The most bytes that a path, and a name in it, may have in a folder.
+
+    Raises:
+        OSError: the system does not say.
+    """
+    if WINDOWS:
+        return WINDOWS_PATH_LIMIT, 255
+    return os.pathconf(folder, "PC_PATH_MAX"), os.pathconf(folder, "PC_NAME_MAX")
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def whole_memory() -> int:
+    """Bytes of memory of this machine."""
+    import psutil
+
+    return int(psutil.virtual_memory().total)
+
+
+def peak_memory_mib() -> int:
+    """Largest resident memory of this process so far, MiB."""
+    if WINDOWS:
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset // _MIB)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak // (_MIB if sys.platform == "darwin" else 1024))
+
+
+def _flag(name: str) -> int:
+    """A flag for opening files, which not every system has."""
+    return int(getattr(os, name, 0))
+
+
+def _refuse_link(path: Path) -> None:
+    """Refuse a link, or what Windows has in its place. Raises OSError."""
+    is_junction = getattr(os.path, "isjunction", lambda _: False)  # from Python 3.12 on
+    if path.is_symlink() or is_junction(path):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))

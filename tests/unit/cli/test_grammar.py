@@ -1,0 +1,116 @@
+"""One grammar for all commands: which flags each has, and that a flag of one name means one thing."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+import typer
+from typer.models import OptionInfo
+
+from tallyveil.cli.main import app
+
+PRINTS_NO_RESULT = {
+    "warm-up": "It compiles, and says that it has done so.",
+}
+"""Commands without `--json`, and why."""
+
+ONLY_PRINTS = {
+    **dict.fromkeys(
+        [
+            f"account {name}"
+            for name in (
+                "epsilon",
+                "delta",
+                "profile",
+                "tradeoff",
+                "calibrate",
+                "savings",
+                "products",
+                "total",
+            )
+        ],
+        "Its answer is all that it is for; --plot draws the answer besides.",
+    ),
+    "spine fit": "It writes nothing.",
+    "explain": "It writes nothing.",
+}
+"""Commands without `--quiet`, and why."""
+
+READS_OUT = {
+    "safetab validate": "It checks the folder that `safetab run --out` made.",
+    "safetab evaluate": "It writes to the folder evaluation in what `safetab run --out` made.",
+}
+"""Commands whose `--out` names a folder that is there already, and why."""
+
+
+def commands(group: typer.Typer, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command by its words, with its function."""
+    for one in group.registered_commands:
+        word = one.name or one.callback.__name__.replace("_", "-")
+        yield f"{name} {word}".strip(), one.callback
+    for inner in group.registered_groups:
+        yield from commands(inner.typer_instance, f"{name} {inner.typer_instance.info.name}".strip())
+
+
+def options(function: Any) -> Iterator[tuple[str, Any, OptionInfo]]:
+    """The long name, type and description of every flag of a command."""
+    for name, hint in get_type_hints(function, include_extras=True).items():
+        if get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], OptionInfo):
+            found = hint.__metadata__[0]
+            # With `Annotated`, typer keeps the first name where a default would be.
+            flag = found.default if isinstance(found.default, str) else f"--{name}"
+            yield flag, _given(hint.__origin__), found
+
+
+def _given(hint: Any) -> Any:
+    """The type of a value, whether or not it must be given."""
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = [one for one in get_args(hint) if one is not type(None)]
+    return hint
+
+
+COMMANDS = dict(commands(app))
+
+
+def test_all_commands_are_looked_at():
+    assert len(COMMANDS) > 40
+    assert {"run", "spine build", "account epsilon", "measurements import", "publish csv"} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize(("flag", "lacking"), [("--json", PRINTS_NO_RESULT), ("--quiet", ONLY_PRINTS)])
+def test_every_command_has_the_flag(flag, lacking):
+    without = {
+        name for name, function in COMMANDS.items() if flag not in {one for one, _, _ in options(function)}
+    }
+    assert without == set(lacking)
+
+
+def test_a_flag_means_one_thing():
+    """One type, one metavar, and help that begins with the same sentence."""
+    meanings = defaultdict(lambda: defaultdict(list))
+    for name, function in COMMANDS.items():
+        for flag, hint, described in options(function):
+            if flag != "--out":
+                first = str(described.help).partition(". ")[0].rstrip(".")
+                meanings[flag][hint, described.metavar, first].append(name)
+    assert not {flag: dict(found) for flag, found in meanings.items() if len(found) > 1}
+
+
+def test_out_names_what_is_written():
+    for name, function in COMMANDS.items():
+        for flag, _, described in options(function):
+            if flag == "--out":
+                assert described.metavar in ("FOLDER", "FILE"), name
+                assert described.help.startswith(described.metavar.capitalize()), name
+                reads = described.help.startswith(("Folder of a run", "Folder of the finished run"))
+                assert reads == (name in READS_OUT), name
+
+
+def test_every_flag_is_spelled_alike():
+    for function in COMMANDS.values():
+        for flag, _, described in options(function):
+            assert flag == flag.lower()
+            assert "_" not in flag
+            assert str(described.help).endswith(".")
