@@ -92,10 +92,7 @@ def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], found: Uncerta
         return f"{_measured(files, expected)} This release has no intervals of its published counts yet."
     what = files.titles.counts_of(found.query)
     if not found.nearness:
-        return (
-            f"Each count has an estimate without bias and its standard error. The table below has the typical standard "
-            f"errors of {what} and of all other counts."
-        )
+        return f"Each count has an estimate without bias and its standard error.{_errors(files, found)}"
     small, large = found.nearness[-1], found.nearness[0]
     text = f"With {found.level} confidence, {what} before noise is {_within(small)}"
     text += f" and {_within(large)}." if large is not small else "."
@@ -103,6 +100,20 @@ def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], found: Uncerta
         f"{text} Typical means that this or better holds for at least half of these areas. Every single count has an "
         "interval of its own."
     )
+
+
+def _errors(files: ReleaseFiles, found: Uncertainty) -> str:
+    """The median standard errors at the finest and at the coarsest geolevel where counts are not exact."""
+    own = dict(found.errors.rows).get(files.titles.query(found.query), ())
+    known = [
+        f"{text} for one {level}"
+        for level, text in zip(found.errors.geolevels, own, strict=False)
+        if text not in (None, "exact")
+    ]
+    if not known:
+        return ""
+    ends = " and ".join(dict.fromkeys((known[-1], known[0])))
+    return f" That of {files.titles.counts_of(found.query)} is typically {ends}, in {files.unit.many}."
 
 
 def _within(near: Nearness) -> str:
@@ -139,7 +150,7 @@ def _not(files: ReleaseFiles, finest: GeolevelSizes, found: Uncertainty | None) 
             f" Of the {grouped(near.above_zero)} {level} counts above zero, {grouped(near.perhaps_zero)} "
             f"({percent(near.perhaps_zero / near.above_zero)}) may be zero before noise: their intervals hold zero."
         )
-    interval = "" if found is None else ", and use the interval of the sum"
+    interval = ", and use the interval of the sum" if found is not None and found.given else ""
     return f"{text} Add areas up before you compare them{interval}."
 
 
