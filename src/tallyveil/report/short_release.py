@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tallyveil.budget.expected import ExpectedError
-from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_of_cost, guess_text, guess_words
+from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_of_cost, guess_tile, guess_words
 from tallyveil.report.nearness import Nearness
 from tallyveil.report.points import Point, Tile
 from tallyveil.report.population import GeolevelSizes
@@ -45,8 +45,7 @@ def release_tiles(
                 f"{unit.many}, with {found.level} confidence",
             )
         )
-    note = "right at most; 50 % without the release"
-    return (*tiles, Tile(f"Best guess about one {unit.one}", guess_text(right), note))
+    return (*tiles, guess_tile(right, unit, is_protected=files.is_protected))
 
 
 def release_points(
@@ -80,9 +79,12 @@ def _done(files: ReleaseFiles) -> str:
         for item in files.plan["invariants"]
     ]
     kept = f" Published exactly, without noise: {listed(exactly)}." if exactly else ""
+    others = (
+        "Others have measured and published the noisy counts. " if "imported" in files.manifest.body else ""
+    )
     return (
-        "A random whole number, called noise, was added to every count that was measured. It may be positive or "
-        "negative, and it is public how large such numbers usually are. All published counts were then computed "
+        f"{others}A random whole number, called noise, was added to every count that was measured. It may be positive "
+        "or negative, and it is public how large such numbers usually are. All published counts were then computed "
         f"from the noisy ones. They are whole, never negative, and add up from {last} to {first}.{kept}"
     )
 

@@ -167,6 +167,8 @@ def test_an_insecure_key_is_impossible_to_overlook(make_race_age: Callable[..., 
     text = text_of(write_report(make_race_age(protected=False)))
     assert text.index("NOT PRIVATE: made with an insecure test key") < text.index("Release report")
     assert "The guarantee below does not hold for this release" in text
+    assert "Best guess about one person 100 % right, since the key of the noise is not secret" in text
+    assert "This would hold if the key of the noise were secret, which it is not." in text
     assert "destroyed when the run ends. The guarantee" not in text
 
 
