@@ -33,7 +33,7 @@ def release_tiles(
         Tile(
             f"Smallest areas ({name_title(finest.geolevel)})",
             grouped(finest.geounits),
-            f"{grouped(finest.empty)} of them empty",
+            f"{grouped(finest.empty)} of them published as empty",
         ),
     ]
     if found is not None and found.nearness:
