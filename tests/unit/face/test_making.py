@@ -63,6 +63,9 @@ def test_mistakes_in_a_mapping_are_named(folder):
         tallyveil.plan(content, folder=folder)
     assert "privacy.delta" in str(caught.value)
     assert "did you mean 'tables'" in str(caught.value)
+    content["outputs"]["tables"] = content
+    with pytest.raises(ConfigError, match="a table or a list in it holds itself"):
+        tallyveil.plan(content, folder=folder)
     with pytest.raises(ConfigError, match="leave folder out"):
         tallyveil.plan(folder / "release.toml", folder=folder)
 
