@@ -16,11 +16,13 @@ from tallyveil.accounting.events import (
     InvariantEvent,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
     SequentialEvent,
     WorstEvent,
 )
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.losses.loss_laws import alternatives_of, invariants_of, loss_law_of
@@ -51,23 +53,29 @@ _HEAVY = {
 }
 
 __all__ = [
+    "ZCDP",
     "AdaptiveEvent",
+    "ApproximateDP",
     "Bounds",
     "Calibration",
     "Conversion",
     "Declaration",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Gaussian",
     "Guarantee",
     "IntegerSubspaceGaussian",
     "IntegerSubspaceLaplace",
     "InvariantEvent",
+    "Laplace",
     "Ledger",
     "LedgerEntry",
     "Neighbours",
     "NonPrivateEvent",
     "ParallelEvent",
+    "PoissonSampled",
     "PrivacyEvent",
+    "RandomizedResponse",
     "RenyiBound",
     "SequentialEvent",
     "WorstEvent",
