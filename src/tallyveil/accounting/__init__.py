@@ -22,6 +22,7 @@ from tallyveil.accounting.events import (
     WorstEvent,
 )
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.filters import Filter, Odometer
 from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
@@ -62,6 +63,7 @@ __all__ = [
     "Declaration",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Filter",
     "Gaussian",
     "Guarantee",
     "IntegerSubspaceGaussian",
@@ -72,6 +74,7 @@ __all__ = [
     "LedgerEntry",
     "Neighbours",
     "NonPrivateEvent",
+    "Odometer",
     "ParallelEvent",
     "PoissonSampled",
     "PrivacyEvent",
