@@ -37,6 +37,7 @@ from tallyveil.accounting.zcdp_curve import ZcdpConversion, ZcdpCurve
 if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration, calibrate
     from tallyveil.accounting.composition import compose
+    from tallyveil.accounting.dp_events import from_dp_event
     from tallyveil.accounting.guarantee import Guarantee
     from tallyveil.accounting.ledger.file import Ledger, read_ledger
     from tallyveil.accounting.whole_curve import calibrate_to_curve, curve_excess
@@ -51,6 +52,7 @@ _HEAVY = {
     "calibrate_to_curve": "whole_curve",
     "compose": "composition",
     "curve_excess": "whole_curve",
+    "from_dp_event": "dp_events",
 }
 
 __all__ = [
@@ -93,6 +95,7 @@ __all__ = [
     "epsilon_of",
     "event_from_mapping",
     "exact_text",
+    "from_dp_event",
     "group_privacy",
     "invariants_of",
     "loss_law_of",

@@ -127,7 +127,7 @@ class PoissonSampled:
         probability: Of each record, between 0 and 1; exact.
         multiplicity: Number of samples, each drawn anew: the steps of a training run.
 
-    Source: Zhu, Dong, Wang 2022, Theorem 11; docs/proofs/real-noise.md, section 4.
+    Source: Zhu, Dong, Wang 2022 (Poisson subsampling of dominating pairs); docs/proofs/real-noise.md, section 4.
     """
 
     event: "Sampleable | PoissonSampled"
@@ -149,8 +149,8 @@ class PoissonSampled:
         if event.multiplicity != 1 and not isinstance(event, Gaussian):
             raise BudgetError(
                 f"PoissonSampled takes one answer, got {as_given(event)} with {event.multiplicity} of them that see "
-                "the same sample. Give the multiplicity to PoissonSampled if each answer has a sample of its own; state "
-                "the answers together as ApproximateDP if they share one."
+                "the same sample. Give the multiplicity to PoissonSampled if each answer has a sample of its own. "
+                "State the answers together as ApproximateDP if they share one."
             )
         object.__setattr__(self, "event", event)
         share = share_of(probability, "probability of PoissonSampled")

@@ -44,7 +44,7 @@ class _Unit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Rho:
-    """Zero-concentrated differential privacy. Source: Feldman, Zrnic 2021; Whitehouse et al. 2023, Theorem 1."""
+    """Zero-concentrated differential privacy. Source: Feldman, Zrnic 2021; Whitehouse et al. 2023."""
 
     names: ClassVar = ("rho",)
 
@@ -100,8 +100,8 @@ class _EpsilonDelta:
 class Filter:
     """A budget fixed in advance, for events whose noise may be chosen by what was released before.
 
-    Give one budget: `rho`; or `epsilon`, with or without `delta`; or `mu`. Its promise (`event`) holds however the events
-    are chosen, and whenever one stops.
+    Give one budget: `rho`; or `epsilon`, with or without `delta`; or `mu`. Its promise (`event`) holds however the
+    events are chosen, and whenever one stops.
 
     - `rho` takes every event with a rho. Noise of pure epsilon counts as epsilon^2 / 2.
     - `epsilon` and `delta` take pure epsilons and `ApproximateDP`. Sums count, so many small events cost much.
@@ -200,7 +200,7 @@ class Odometer:
         rho: What was spent, exact.
         events: What it was spent on, in order.
 
-    Source: Whitehouse, Ramdas, Rogers, Wu 2023, section 4 (the linear boundary); docs/proofs/filters.md, section 4.
+    Source: Whitehouse, Ramdas, Rogers, Wu 2023 (odometers with a linear boundary); docs/proofs/filters.md, section 4.
     """
 
     neighbours: Neighbours
@@ -215,8 +215,8 @@ class Odometer:
         self.delta = exact_number(delta, "delta of an odometer")
         if not 0 < self.delta < 1:
             raise BudgetError(
-                f"delta of an odometer must lie between 0 and 1, both excluded, got {as_given(delta)}. Give one such as "
-                "'1e-6'.",
+                f"delta of an odometer must lie between 0 and 1, both excluded, got {as_given(delta)}. Give one "
+                "such as '1e-6'.",
                 code="filter-budget",
             )
         self.tuned_to = parameter_of_noise(tuned_to, "tuned_to of an odometer")

@@ -32,7 +32,7 @@ class Gaussian:
         sensitivity: By how much one answer moves between neighbours, or the l2 distance of a whole vector; exact.
         multiplicity: Number of answers that move by this much, each with its own noise.
 
-    Source: Dong, Roth, Su 2022, Theorem 2.7; Balle, Wang 2018, Theorem 8.
+    Source: Balle, Wang 2018, Theorem 8; Dong, Roth, Su 2022.
     """
 
     variance: Fraction
@@ -75,7 +75,7 @@ class Laplace:
         sensitivity: By how much one answer moves between neighbours; exact.
         multiplicity: Number of answers that move by this much, each with its own noise.
 
-    Source: Dwork, McSherry, Nissim, Smith 2006; Dong, Roth, Su 2022, Proposition A.6.
+    Source: Dwork, McSherry, Nissim, Smith 2006.
     """
 
     scale: Fraction
@@ -152,7 +152,7 @@ class ApproximateDP:
         delta: At least 0 and below 1; exact.
         multiplicity: Number of such mechanisms.
 
-    Source: Kairouz, Oh, Viswanath 2015, Theorem 3.1 (the pair of section 3.1).
+    Source: Kairouz, Oh, Viswanath 2015.
     """
 
     epsilon: Fraction
