@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
+from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds, log_bounds_of, log_delta_of
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
 from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers
@@ -96,7 +97,7 @@ def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bo
 
 def knot_at(engine: LossEngine, law: Law, count: int) -> NDArray[np.float64]:
     """Type I errors at which to draw the trade-off function: they belong to evenly spread losses."""
-    if isinstance(engine, Between | WithFailure):
+    if isinstance(engine, Between | WithFailure | Gridded):
         return (np.cos(np.linspace(math.pi, 0, count + 2)[1:-1]) + 1) / 2
     if not law:
         return np.linspace(0, 1, count + 2)[1:-1]
