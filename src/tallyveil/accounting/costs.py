@@ -18,7 +18,7 @@ from tallyveil.accounting.events import (
     WorstEvent,
     parts_of,
 )
-from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.exact import Exact, exact_number, exact_text
 from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
@@ -224,7 +224,7 @@ def total_variation_of(event: PrivacyEvent) -> Fraction:
             return sum(shares, Fraction(0))
 
 
-def delta_with_total_variation(epsilon: Fraction, delta: Fraction, total_variation: Fraction) -> float:
+def delta_with_total_variation(epsilon: Exact, delta: Exact, total_variation: Exact) -> float:
     """The delta of a mechanism within a total variation of an (epsilon, delta) one: delta + (1 + e^epsilon) tv.
 
     Rounded up; at most 1.
@@ -232,4 +232,7 @@ def delta_with_total_variation(epsilon: Fraction, delta: Fraction, total_variati
     Source: docs/proofs/integer-subspace.md, section 4.
     """
     with precision(128):
-        return min(1.0, round_up(rational(delta) + (1 + rational(epsilon).exp()) * rational(total_variation)))
+        e, d = (rational(exact_number(one, name)) for one, name in ((epsilon, "epsilon"), (delta, "delta")))
+        return min(
+            1.0, round_up(d + (1 + e.exp()) * rational(exact_number(total_variation, "total variation")))
+        )

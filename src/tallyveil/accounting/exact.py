@@ -2,10 +2,14 @@
 
 import math
 from fractions import Fraction
+from typing import TypeAlias
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given, exact_value
+
+Exact: TypeAlias = Fraction | int | str
+"""What is taken as an exact number. Decimals and the integers of numpy are taken too."""
 
 
 def exact_text(value: Fraction) -> str:

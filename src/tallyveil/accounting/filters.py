@@ -19,15 +19,13 @@ from tallyveil.accounting.events import (
     PrivacyEvent,
     SequentialEvent,
 )
-from tallyveil.accounting.exact import exact_number, exact_text, parameter_of_noise, share_of
+from tallyveil.accounting.exact import Exact, exact_number, exact_text, parameter_of_noise, share_of
 from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
-
-Exact = Fraction | int | str
 
 _BITS = 192
 
@@ -93,7 +91,7 @@ class _EpsilonDelta:
         return epsilon_of(event), Fraction(0)
 
     def promise(self, budget: tuple[Fraction, ...]) -> PrivacyEvent:
-        return ApproximateDP(*budget)
+        return ApproximateDP(budget[0], budget[1])
 
 
 @dataclass(slots=True, init=False)
