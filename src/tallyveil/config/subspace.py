@@ -13,6 +13,7 @@ from tallyveil.config.models import ReleaseTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.errors import ConfigError
 from tallyveil.plans.table import SubspacePlan, TableInput
+from tallyveil.storage.paths import is_same_file
 from tallyveil.storage.read import column_names, read_table
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 from tallyveil.subspace.noise_plan import ChainSettings
@@ -196,6 +197,7 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
     """
     file, folder = parse_file(path, SubspaceFile), path.parent
     _refuse_columns(file.attributes)
+    _refuse_records(file, folder)
     schema = Schema(
         name=file.release.name, attributes=tuple(_attribute(item, folder) for item in file.attributes)
     )
@@ -243,6 +245,17 @@ def _refuse_columns(attributes: list[CellsTable]) -> None:
             "Rename it.",
             code="bad-name",
         )
+
+
+def _refuse_records(file: SubspaceFile, folder: Path) -> None:
+    """Refuse the confidential table as the list of the levels, which is published."""
+    for item in file.attributes:
+        if item.path is not None and is_same_file(folder / item.path, folder / file.table.path):
+            raise ConfigError(
+                f"[[attributes]] '{item.name}' names {item.path}, the confidential table. The table of levels must be "
+                "public: what it lists is published. Name another file, or write the levels out.",
+                code="records-not-public",
+            )
 
 
 def _attribute(item: CellsTable, folder: Path) -> Attribute:

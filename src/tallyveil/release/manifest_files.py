@@ -246,18 +246,21 @@ def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
 
 
 def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[str]) -> None:
-    """Refuse a release of which a listed file is missing or changed: what follows from it would be wrong.
+    """Refuse a release of which a listed file was changed: what follows from it would be wrong.
+
+    A file that is missing is left to whoever reads it.
 
     Args:
         root: Release folder.
         manifest: Of the release. Format 2 did not list every file.
         places: The files and folders, directly in the release folder, that will be read.
     Raises:
-        StoreError: a listed file in one of these places is missing, or is another one.
+        StoreError: a listed file in one of these places is another one, or cannot be read.
     """
     for name in manifest.digests:
-        if name.split("/", maxsplit=1)[0] in places:
-            require_unchanged(root, manifest, inside(root, *name.split("/")))
+        path = inside(root, *name.split("/"))
+        if name.split("/", maxsplit=1)[0] in places and path.exists():
+            require_unchanged(root, manifest, path)
 
 
 def _undigested(content: JsonObject) -> JsonObject | str:

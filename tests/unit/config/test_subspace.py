@@ -153,3 +153,14 @@ def test_gaussian_noise_costs_half_the_distance_over_its_variance(load):
             ('distance = "2"', 'distance = "5/2"'),
         )
     assert caught.value.code == "subspace-distance"
+
+
+@pytest.mark.parametrize("name", ["counts.csv", "levels.parquet"])
+def test_levels_do_not_come_from_the_confidential_table(load, tmp_path, name):
+    (tmp_path / "counts.csv").write_text("place,level\nnorth,canary\n")
+    if name != "counts.csv":
+        (tmp_path / name).hardlink_to(tmp_path / "counts.csv")
+    with pytest.raises(ConfigError, match="must be public") as caught:
+        load(('levels = ["a", "b"]', LISTED.replace("levels.parquet", name)))
+    assert caught.value.code == "records-not-public"
+    assert "canary" not in str(caught.value)
