@@ -197,7 +197,7 @@ def test_the_page_shows_levels_and_numbers(finished, errors):
         "all diagnoses of one chapter",
         "region × chapter",
         "9.618188",
-        "sex * broad_age",
+        "sex × broad age",
         "NOT PRIVATE",
     ):
         assert text in page
