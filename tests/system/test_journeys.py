@@ -198,6 +198,8 @@ def test_the_data_user_reads_with_r(released):
         ["Rscript", "-e", R_USER, str(released / "release")], capture_output=True, text=True, check=True
     ).stdout
     rows, people = map(int, said.split())
-    towns = tallyveil.open(released / "release").table("Town", "total")
+    opened = tallyveil.open(released / "release")
+    assert isinstance(opened, tallyveil.Release)
+    towns = opened.table("Town", "total")
     assert people == towns["count"].sum()
     assert rows > len(towns)

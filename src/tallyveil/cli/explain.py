@@ -28,8 +28,8 @@ def explain(
             "[not-toml]'.",
             code="bad-flag",
         )
-    said = {"code": code, "explanation": found[code]}
-    give(said, [f"error [{code}]\n\n{found[code]}"], quiet=False, as_json=as_json)
+    record = {"code": code, "explanation": found[code]}
+    give(record, [f"error [{code}]\n\n{found[code]}"], quiet=False, as_json=as_json)
 
 
 def explanations() -> dict[str, str]:
