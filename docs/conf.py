@@ -43,7 +43,10 @@ RETURNED = (
     "tallyveil.face.opened.Opened",
     "tallyveil.face.stated.StatedGuarantee",
     "tallyveil.plans.resources.Resources",
+    "tallyveil.postprocess.derived.Derived",
+    "tallyveil.postprocess.derived.Equality",
     "tallyveil.postprocess.district.District",
+    "tallyveil.postprocess.district.DistrictAnswer",
     "tallyveil.postprocess.quantities.Quantities",
 )
 """Classes that no public module lists, whose objects public functions return."""
