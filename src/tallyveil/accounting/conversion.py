@@ -22,6 +22,7 @@ from tallyveil.errors import BudgetError, SolverError
 from tallyveil.exact import as_given
 
 _MAX_STEPS = 200
+_DOUBLINGS = 12
 _NEWTON_STEPS = 20
 """Most searches need fewer than ten. Where delta falls from atom to atom in long jumps, a Newton step ends at the next
 jump, of which there may be thousands; then halving the interval is faster."""
@@ -184,6 +185,23 @@ def _certified_upper(engine: LossEngine, root: float, slope: float, target: Boun
         epsilon += _stride(epsilon, (found.upper - target.lower) / slope, attempt)
         if epsilon >= ceiling:
             return ceiling
+    return _by_halving(engine, epsilon, target)
+
+
+def _by_halving(engine: LossEngine, low: float, target: Bounds) -> float:
+    """An epsilon above one that fails, where the slope misled the search: delta need not fall evenly between tilts."""
+
+    def holds(epsilon: float) -> bool:
+        return log_delta_of(engine, epsilon).upper <= target.lower
+
+    high = 2 * low + 1e-3
+    for _ in range(_DOUBLINGS):
+        if holds(high):
+            for _ in range(_NEWTON_STEPS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if holds(middle) else (middle, high)
+            return high
+        low, high = high, 2 * high
     raise SolverError(
         f"the bounds that the engine {engine.name} gives on delta are too wide to enclose this epsilon. Ask for a "
         "larger delta, or for another engine."

@@ -48,6 +48,7 @@ SLACK: Final = 4
 PIECES: Final = 1 << 14
 """Steps that an answer moves whose integer noise stands for Laplace noise."""
 
+_FINE_VARIANCE: Final = 10**8
 _LEAST_REST: Final = 10**300
 _LARGEST_SPREAD: Final = 1 << 17
 _FEW_ANSWERS: Final = 1 << 14  # failures of which the probability is computed as an exact fraction
@@ -95,7 +96,9 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
-    upper, lower = (standing(law, covering=covering) for covering in (True, False))
+    upper, lower = (
+        standing(without_fine(law, covering=covering), covering=covering) for covering in (True, False)
+    )
     if upper == lower:
         return Gridded(upper)
     return Between(Gridded(upper), Gridded(lower) if lower else NoLoss(), upper, lower, _chord(law))
@@ -119,6 +122,24 @@ def _failures(law: Law) -> tuple[Fraction, Fraction]:
         ball = sum((n * (-rational(p)).log1p() for p, n in chances), rational(Fraction(0)))
         found = -ball.expm1()
         return max(lower_fraction(found), Fraction(0)), min(upper_fraction(found), Fraction(1))
+
+
+def without_fine(law: Law, *, covering: bool) -> Law:
+    """The law with normal noise in the place of integer noise whose losses take too many values to be listed."""
+
+    def coarse(loss: AnyLoss) -> AnyLoss:
+        match loss:
+            case GaussianLoss() if loss.variance >= _FINE_VARIANCE:
+                variance = loss.variance - SLACK if covering else loss.variance + SLACK
+                return NormalLoss(loss.sensitivity**2 / variance, loss.multiplicity)
+            case SampledLoss(GaussianLoss() as base):
+                other = coarse(base)
+                assert isinstance(other, GaussianLoss | NormalLoss)
+                return replace(loss, base=other)
+            case _:
+                return loss
+
+    return merged_law(tuple(map(coarse, law)))
 
 
 def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:

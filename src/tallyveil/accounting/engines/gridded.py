@@ -50,16 +50,15 @@ _SCALES: Final = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
 """Tilts that are tried in Chernoff's bound, in units of the best one for a normal loss."""
 
 _CACHED: Final = 16
-_COARSENESS: Final = 0.5  # of the tilts, in standard deviations of the loss
-_LAG: Final = 1.5  # standard deviations from the mean up to epsilon
-_FARTHEST: Final = 1e9  # the largest tilt
+_SPARE: Final = 4.0
+_HALVINGS: Final = 24
+_FARTHEST: Final = 1e9  # the largest tilt, in units of the deviation
 _SMALL: Final = 25.0  # minus the logarithm of the tail of T, relative to delta
 _SHELLS: Final = (1.0, 2.0, 3.0, 4.0, 6.0)
 _AROUND: Final = 2.0
 """Distances from epsilon, in units of the standard deviation of T, at which what dividing adds is bounded."""
 
 _STEEPEST: Final = 600.0
-_STEPS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +105,11 @@ class Gridded:
         self.law = law
         self.greatest = greatest_bounds(law).upper
         self._laws: dict[float, GriddedLaw] = {}
-        self._moments: dict[float, tuple[float, float]] = {}
+        self._moments: dict[float, tuple[float, float, float]] = {}
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`; both probabilities follow from delta and are known to a few per cent."""
-        return tails_by_chords(self, epsilon, 0.02 * self._at(0.0)[1])
+        return tails_by_chords(self, epsilon, 0.02 * self._at(0.0)[2])
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""
@@ -135,42 +134,58 @@ class Gridded:
             self._laws[tilt] = gridded_law(self.law, tilt)
         return self._laws[tilt]
 
-    def _at(self, tilt: float) -> tuple[float, float]:
-        """About the mean and the standard deviation of the tilted loss."""
+    def _at(self, tilt: float) -> tuple[float, float, float]:
+        """About the log moment, the mean and the deviation of the tilted loss; infinite if it is too far out."""
         if tilt not in self._moments:
-            mean = variance = 0.0
-            for loss in self.law:
-                atoms = listed(loss, tilt, coarse=True)
-                middle = float(atoms.weights @ atoms.losses)
-                mean += loss.multiplicity * middle
-                variance += loss.multiplicity * float(atoms.weights @ (atoms.losses - middle) ** 2)
-            self._moments[tilt] = mean, math.sqrt(max(variance, 1e-300))
+            log_moment = mean = variance = 0.0
+            try:
+                for loss in self.law:
+                    atoms = listed(loss, tilt, coarse=True)
+                    middle = float(atoms.weights @ atoms.losses)
+                    log_moment += loss.multiplicity * atoms.log_scale
+                    mean += loss.multiplicity * middle
+                    variance += loss.multiplicity * float(atoms.weights @ (atoms.losses - middle) ** 2)
+            except SolverError:
+                log_moment = mean = math.inf
+            self._moments[tilt] = log_moment, mean, math.sqrt(max(variance, 1e-300))
         return self._moments[tilt]
 
     def _tilt(self, epsilon: float) -> float:
-        """A tilt of 0 or more whose mean is a little below epsilon, from a grid that neighbouring epsilons share.
+        """A tilt of 0 or more, below the one whose mean is epsilon, from a grid that neighbouring epsilons share.
 
-        There the tail beyond epsilon is still a good part of the law. A larger tilt would need a wider window.
+        At the latter, Chernoff's bound is least. The smallest tilt is taken at which it is at most exp(4) times as
+        large. There delta keeps its digits, and the law fits into a narrow window.
         """
-        low, high, tilt = 0.0, math.inf, 0.0
-        mean, deviation = self._at(0.0)
-        for _ in range(_STEPS):
-            above = (epsilon - mean) / deviation
-            if above <= _LAG if tilt == 0 else abs(above - _LAG) <= _COARSENESS:
-                break
-            low, high = (tilt, high) if above > _LAG else (low, tilt)
-            wanted = min(tilt + (above - _LAG) / deviation, 4 * tilt + 4 / deviation)
-            wanted = _on_grid(wanted, deviation)
-            if not low < wanted < high:
-                wanted = 2 * tilt + 1 / deviation if high == math.inf else (low + high) / 2
-            if wanted > _FARTHEST or wanted in (low, high):
-                break
-            try:
-                mean, deviation = self._at(wanted)
-            except SolverError:  # too far out to be listed: the tilt before serves, with wider bounds
-                break
-            tilt = wanted
-        return tilt
+        most = self._saddle(epsilon)
+
+        def size(tilt: float) -> float:
+            return self._at(tilt)[0] - tilt * epsilon
+
+        limit = size(most) + _SPARE
+        if not most or limit >= 0:
+            return 0.0
+        low, high = 0.0, most
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if size(middle) <= limit else (middle, high)
+        grid = 2.0 ** (math.floor(math.log2(high)) - 3)
+        return min(math.ceil(high / grid) * grid, most)
+
+    def _saddle(self, epsilon: float) -> float:
+        """About the tilt whose mean is epsilon, 0 if that is below 0."""
+        _, mean, deviation = self._at(0.0)
+        if mean >= epsilon:
+            return 0.0
+        low, high = 0.0, 1 / deviation
+        while self._at(high)[1] < epsilon and high < _FARTHEST / deviation:
+            low, high = high, 2 * high
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            _, mean, deviation = self._at(middle)
+            if abs(mean - epsilon) <= deviation / 4:
+                return middle
+            low, high = (middle, high) if mean < epsilon else (low, middle)
+        return low
 
 
 def gridded_law(losses: tuple[Listable, ...], tilt: float) -> GriddedLaw:
@@ -291,12 +306,14 @@ def _added_up(divided: list[tuple[_Divided, int]], first: int) -> tuple[Floats, 
     """Weights of the sum on a cycle of places that begins with `first`, and a bound on the error of each."""
     from scipy import fft  # here, since most compositions need no transform and the import takes long
 
+    if len(divided) == 1 and divided[0][1] == 1:
+        weights = np.roll(_on_cycle(divided[0][0]), -(first % LENGTH))
+        weights.flags.writeable = False
+        return weights, 0.0
     product: Complexes = np.ones(LENGTH // 2 + 1, dtype=np.complex128)
     size, off = np.ones(product.size), np.zeros(product.size)
     for one, n in divided:
-        places = np.mod(one.cells, LENGTH).astype(np.int64)
-        mass = np.bincount(places, weights=one.down, minlength=LENGTH)
-        mass += np.roll(np.bincount(places, weights=one.up, minlength=LENGTH), 1)
+        mass = _on_cycle(one)
         values = fft.rfft(mass, workers=1)
         slip = np.full(values.size, fft_error(LENGTH) * float(mass.sum()) * 1.01)
         raised, error = power_with_error(values, np.abs(values), slip, n)
@@ -307,6 +324,13 @@ def _added_up(divided: list[tuple[_Divided, int]], first: int) -> tuple[Floats, 
     weights = np.roll(fft.irfft(product, LENGTH, workers=1), -(first % LENGTH))
     weights.flags.writeable = False
     return weights, 1.01 * (2 * float(off.mean()) + fft_error(LENGTH) * 2 * float(size.mean()))
+
+
+def _on_cycle(one: _Divided) -> Floats:
+    """The divided weights of one answer, on a cycle of places that begins with 0."""
+    places = np.mod(one.cells, LENGTH).astype(np.int64)
+    mass: Floats = np.bincount(places, weights=one.down, minlength=LENGTH).astype(np.float64, copy=False)
+    return mass + np.roll(np.bincount(places, weights=one.up, minlength=LENGTH), 1)
 
 
 def _summed(law: GriddedLaw, epsilon: Fraction) -> tuple[float, float]:
@@ -374,8 +398,3 @@ def _logarithm(value: float, law: GriddedLaw, epsilon: Fraction, side: int) -> f
     part = math.log(value)
     slack = law.relative + 8 * UNIT * (abs(part) + abs(scale) + 1)
     return part + scale + side * slack
-
-
-def _on_grid(tilt: float, deviation: float) -> float:
-    grid = 2.0 ** math.floor(math.log2(_COARSENESS / deviation))
-    return round(tilt / grid) * grid

@@ -53,11 +53,11 @@ def _greatest_of_sample(loss: SampledLoss) -> Bounds:
     if most is None and not loss.added:
         return Bounds(math.inf, math.inf)
     with precision(256):
-        q = rational(loss.probability)
+        q, rest = rational(loss.probability), rational(1 - loss.probability)
         if loss.added and (loss.failure or most is None):
-            return float_bounds(-(1 - q).log())
+            return float_bounds(-rest.log())
         assert most is not None
-        grown = (1 - q + q * rational(-most if loss.added else most).exp()).log()
+        grown = (rest + q * rational(-most if loss.added else most).exp()).log()
         return float_bounds(-grown if loss.added else grown)
 
 
