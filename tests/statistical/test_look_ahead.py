@@ -171,8 +171,9 @@ def test_other_tables_have_the_law_by_listing(sets, laws, n):
     """Unequal laws, fixed cells, groups of cells in rows, and layers, against a list of all small tables."""
     lattice = lattice_of(ConstraintSystem.from_sets(sets, len(laws)), "reduced")
     basis = lattice.sparse_basis.toarray()
-    reach = {1: 40, 2: 30, 3: 14, 4: 8, 5: 4, 6: 3}[basis.shape[1]]
-    box = np.array(list(itertools.product(range(-reach, reach + 1), repeat=basis.shape[1])))
+    # With 3 in place of 4, the list of the widest laws lacked a share of 0.0005, which a million draws notice.
+    reach = {1: 40, 2: 30, 3: 14, 4: 8, 5: 4, 6: 4}[basis.shape[1]]
+    box = np.indices([2 * reach + 1] * basis.shape[1]).reshape(basis.shape[1], -1).T - reach
     weights = np.exp(-sum(exponent(law, (box @ basis.T)[:, i]) for i, law in enumerate(laws)))
     sampler = unequal_sampler(lattice, laws)
     keys = (2 * reach + 1) ** np.arange(basis.shape[1])[::-1]
