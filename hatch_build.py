@@ -1,5 +1,6 @@
 """Writes the commit into what is built, so that `tallyveil --version` can name it without the checkout."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from tempfile import mkdtemp
@@ -12,6 +13,8 @@ NAME = "tallyveil/commit.txt"
 
 class CommitHook(BuildHookInterface[Any]):
     """Adds the file with the commit. A source distribution has it too, so that wheels made of it have it."""
+
+    made: Path | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the file, unless the package runs from its checkout or there is no checkout."""
@@ -31,6 +34,12 @@ class CommitHook(BuildHookInterface[Any]):
             commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
         except (OSError, subprocess.CalledProcessError):  # no git, or a checkout that it does not trust
             return
-        file = Path(mkdtemp(prefix="tallyveil-build-")) / "commit.txt"
+        self.made = Path(mkdtemp(prefix="tallyveil-build-"))
+        file = self.made / "commit.txt"
         file.write_text(f"{commit}\n", encoding="utf-8")
         build_data["force_include"][str(file)] = NAME if self.target_name == "wheel" else f"src/{NAME}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the folder of the file."""
+        if self.made is not None:
+            shutil.rmtree(self.made)

@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 import pytest
 from numba.core.dispatcher import Dispatcher
-from tests.windows import behave_like_windows
 
 from tallyveil.cli.main import main
 
@@ -203,6 +202,8 @@ def shared_data() -> Path:
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files behave as on Windows."""
+    from tests.windows import behave_like_windows  # here, since programs import this module from elsewhere
+
     behave_like_windows(monkeypatch)
 
 

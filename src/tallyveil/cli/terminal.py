@@ -4,7 +4,6 @@ Names come from unknown sources. The name of a release, a CSV header or a folder
 that rich reads as markup. So commands print only with `say` and `Screen`. A test checks this.
 """
 
-import io
 import os
 import sys
 from collections.abc import Iterator
@@ -84,9 +83,8 @@ def compiled_libraries_silenced() -> Iterator[None]:
     moved = _is_standard(before)
     if moved:
         before.flush()
-        sys.stderr = io.TextIOWrapper(
-            io.FileIO(own, "w", closefd=False), before.encoding, "backslashreplace", line_buffering=True
-        )
+        # On a console of Windows, only this opener writes every character.
+        sys.stderr = os.fdopen(own, "w", 1, before.encoding, "backslashreplace", closefd=False)
     os.dup2(null, 2)
     try:
         yield
