@@ -54,7 +54,7 @@ def _exact_sums(plan: Mapping[str, Any]) -> str:
 
 
 def _sure(manifest: Manifest, counts: pl.DataFrame, unit: Unit) -> str:
-    if "margins" not in manifest.body:
+    if manifest.body.get("margins") is None:
         return "This release has no margins of error. How far a count may lie from the true one is not known from it."
     level = percent(float(Fraction(manifest.body["margins"]["level"])))
     noisy = counts.filter(pl.col("margin") > 0)
