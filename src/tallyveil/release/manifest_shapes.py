@@ -181,7 +181,15 @@ SUBSPACE_PRIVACY: Final = {"statement": str}
 _SET: Final = {"geography": str, "level": int, "budget": str}
 
 TABLE_PLAN: Final = {
-    "schema": dict,
+    "schema": {
+        "name": str,
+        "attributes": [{"name": str, "levels": [str]}],
+        "recodes": Perhaps([{"name": str, "attribute": str, "groups": Each([str])}]),
+        "structural_zeros": Perhaps([{"name": str, "cells": Each([str])}]),
+        "unit": Perhaps(str),
+        "units": Perhaps(str),
+    },
+    "constraints": Perhaps([str]),
     "table": {"count": TEXT_OR_NONE, "columns": Each(str)},
     "law": str,
     "neighbours": str,

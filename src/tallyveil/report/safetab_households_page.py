@@ -25,7 +25,7 @@ from tallyveil.report.safetab_page import (
     run_values,
     short_values,
 )
-from tallyveil.report.short_groups import GEOGRAPHIES
+from tallyveil.report.short_groups import geography_title
 from tallyveil.report.wording import groups_counted, power_of_ten, rounded
 from tallyveil.universe.unit import Unit
 
@@ -62,7 +62,7 @@ def write_households_report(out: Path) -> Path:
             }
             for run, one in manifest.privacy.items()
         ],
-        "details": [{**one, "geography": GEOGRAPHIES[one["geography"]]} for one in expected],
+        "details": [{**one, "geography": geography_title(one["geography"])} for one in expected],
         "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
     }
     return write_page(out / REPORT, "safetab_households.html.j2", values)
@@ -133,4 +133,4 @@ def _by_size(published: pl.DataFrame, geographies: list[str]) -> Matrix:
     rows = tuple(
         ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies)) for size in present
     )
-    return Matrix(tuple(GEOGRAPHIES[one] for one in geographies), rows)
+    return Matrix(tuple(geography_title(one) for one in geographies), rows)

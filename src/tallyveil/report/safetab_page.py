@@ -22,7 +22,7 @@ from tallyveil.report.page import write_page
 from tallyveil.report.parameters import ParameterTable, parameter_table
 from tallyveil.report.points import Point, evaluation_points
 from tallyveil.report.privacy import MECHANISMS
-from tallyveil.report.short_groups import GEOGRAPHIES, group_points, group_tiles, groups_guess
+from tallyveil.report.short_groups import geography_title, group_points, group_tiles, groups_guess
 from tallyveil.report.wording import (
     detail_title,
     duration,
@@ -65,7 +65,7 @@ def write_safetab_report(out: Path) -> Path:
             ),
         ),
         "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
-        "details": [{**one, "geography": GEOGRAPHIES[one["geography"]]} for one in expected["details"]],
+        "details": [{**one, "geography": geography_title(one["geography"])} for one in expected["details"]],
         "expected": [
             (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
         ],
@@ -141,7 +141,7 @@ def run_values(
         "sets": [
             {
                 **one,
-                "geography": GEOGRAPHIES[one["geography"]],
+                "geography": geography_title(one["geography"]),
                 "budget": short_decimal(Fraction(one["budget"])),
                 "groups": manifest.body["sizes"][run]["groups"][name(one)],
             }
@@ -219,13 +219,13 @@ def _expected(sizes: list[dict[str, Any]], level: int, geographies: Sequence[str
 
 
 def _titles(geographies: Sequence[str]) -> tuple[str, ...]:
-    return tuple(GEOGRAPHIES[one] for one in geographies)
+    return tuple(geography_title(one) for one in geographies)
 
 
 def _expected_plot(sizes: list[dict[str, Any]], geographies: Sequence[str]) -> Picture:
     level = max(one["level"] for one in sizes)
     values = {
-        (grouped(one["size"]), GEOGRAPHIES[one["geography"]]): one["estimate_rmse"]
+        (grouped(one["size"]), geography_title(one["geography"])): one["estimate_rmse"]
         for one in sizes
         if one["level"] == level
     }
@@ -285,14 +285,14 @@ def error_plot(
 ) -> Picture:
     """A plot of root mean squared errors by size, with a series for each value of a column."""
     rows = {
-        (row["SIZE"], GEOGRAPHIES.get(row[by], row[by])): row[f"{value}: root mean square"]
+        (row["SIZE"], geography_title(row[by])): row[f"{value}: root mean square"]
         for row in frame.iter_rows(named=True)
     }
     positive = [error for error in rows.values() if error > 0]
     svg = dot_plot(
         name,
         [size for size in SIZES if any(size == s for s, _ in rows)],
-        [GEOGRAPHIES.get(one, one) for one in series],
+        [geography_title(one) for one in series],
         rows,
         axis=f"root mean squared error, {units} (logarithmic)",
         description="Errors by true size of the group; the tables below give each.",
@@ -322,7 +322,7 @@ def frame_texts(frame: pl.DataFrame) -> dict[str, Any]:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, str):
-            return GEOGRAPHIES.get(value, detail_title(value))
+            return geography_title(detail_title(value))
         if "within" in name or name.startswith("share"):
             return percent(value)
         return (grouped(value) if isinstance(value, int) else rounded(value, 4)).replace("-", "−")

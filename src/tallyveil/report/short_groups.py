@@ -29,6 +29,12 @@ GEOGRAPHIES: Final = {
 }
 """How the regions of the Census layout are called."""
 
+
+def geography_title(name: str) -> str:
+    """How a geography of the Census layout is called; any other text stays as it is."""
+    return GEOGRAPHIES.get(name, name)
+
+
 _LEFT_OUT: Final = (
     " In small areas, small totals were left out: a group without a count may have members there."
 )

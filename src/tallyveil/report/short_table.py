@@ -45,7 +45,7 @@ def table_points(
 
 
 def _exact_sums(plan: Mapping[str, Any]) -> str:
-    names = [str(name) for name in plan["constraints"]]
+    names = list(plan.get("constraints", ()))
     if not names:
         return "No sum is published exactly."
     more = len(names) - _NAMES_SHOWN

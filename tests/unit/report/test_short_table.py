@@ -19,7 +19,7 @@ def told(plan: dict[str, Any], counts: pl.DataFrame = COUNTS, **changes: Any) ->
         body={"margins": {"level": "19/20"}},
     )
     if "margin" not in counts.columns:
-        manifest.body = {}
+        manifest.body = {"margins": None}
     whole = {"constraints": ["a", "b", "c", "d", "e"], "neighbours": "bounded", **plan}
     return {point.heading: point.text for point in table_points(manifest, whole, counts, PERSON)}
 
