@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.arguments import Quiet, split_names
+from tallyveil.cli.arguments import Quiet, require_utf8, split_names
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _asked(value: str | None, flag: str, question: str) -> str:
         return value
     if not sys.stdin.isatty():
         raise ConfigError(f"give {flag}. {question}.", code="bad-flag")
-    return str(typer.prompt(f"{question} ({flag})", err=True))
+    return require_utf8(str(typer.prompt(f"{question} ({flag})", err=True)))
 
 
 def _budget(rho: str | None, epsilon: str | None) -> tuple[str, str]:
