@@ -28,6 +28,11 @@ def shown(text: str) -> str:
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)
 
 
+def has_bytes(text: str) -> bool:
+    """Whether a text holds bytes that are no UTF-8. Python reads such bytes from names of files and from terminals."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def described(title: str, lines: Iterable[tuple[str, str]], lead: str = "") -> str:
     """HTML of a heading, a sentence, and a table with a name and a text in each row. Notebooks show it for an object.
 

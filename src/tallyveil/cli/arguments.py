@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from tallyveil.cli.terminal import say
+from tallyveil.errors import StoreError
+from tallyveil.printable import has_bytes
 
 DELTA = "Delta, an exact number such as 1e-10."
 ENTITIES = (
@@ -68,6 +70,21 @@ InsecureTestKey = Annotated[
         help="Derive all noise from this text, for tests. The release then protects nobody, and its files say so.",
     ),
 ]
+
+
+def require_utf8(text: str) -> str:
+    """A text that somebody typed, unchanged: an argument, an answer, or the working folder.
+
+    Raises:
+        StoreError: it has bytes that are no UTF-8, which readers of Parquet and JSON cannot take.
+    """
+    if has_bytes(text):
+        raise StoreError(
+            f"got '{text}', which has bytes that are no UTF-8 text; wanted paths and values in UTF-8. Rename the file "
+            "or the folder.",
+            code="path-not-text",
+        )
+    return text
 
 
 def split_names(text: str) -> list[str]:

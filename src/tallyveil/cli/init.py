@@ -17,6 +17,7 @@ from tallyveil.cli.arguments import (
     Quiet,
     give,
     give_files,
+    require_utf8,
     split_names,
 )
 from tallyveil.cli.terminal import say
@@ -240,7 +241,7 @@ def _asked(value: str | None, flag: str, question: str) -> str:
         return value
     if not sys.stdin.isatty():
         raise ConfigError(f"give {flag}. {question}.", code="bad-flag")
-    return str(typer.prompt(f"{question} ({flag})", err=True))
+    return require_utf8(str(typer.prompt(f"{question} ({flag})", err=True)))
 
 
 def _budget(rho: str | None, epsilon: str | None) -> tuple[str, str]:

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,7 @@ import typer
 import typer.main
 
 from tallyveil.cli.account import account
+from tallyveil.cli.arguments import require_utf8
 from tallyveil.cli.demo import demo
 from tallyveil.cli.docs import docs
 from tallyveil.cli.estimate import estimate
@@ -120,7 +120,8 @@ def main() -> None:
     command = _command()
     with compiled_libraries_silenced():
         try:
-            _require_text([*sys.argv[1:], _working_folder()])
+            for text in (*sys.argv[1:], _working_folder()):
+                require_utf8(text)
             code = command(prog_name="tallyveil", standalone_mode=False)
         except _UsageMistake as error:
             code = _show_mistake(error)
@@ -163,17 +164,6 @@ def _working_folder() -> str:
         return str(Path.cwd())
     except FileNotFoundError:
         return ""
-
-
-def _require_text(texts: Sequence[str]) -> None:
-    """Refuse arguments and a working folder with bytes that are no UTF-8: Parquet readers and JSON cannot take them."""
-    for text in texts:
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise StoreError(
-                f"got '{text}', which has bytes that are no UTF-8 text; wanted paths and values in UTF-8. Rename the "
-                "file or the folder.",
-                code="path-not-text",
-            )
 
 
 def _show_mistake(error: Any) -> int:

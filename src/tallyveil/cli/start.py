@@ -40,7 +40,8 @@ def main() -> None:
 
     def leave(number: int, frame: FrameType | None) -> None:
         # An interrupted import can raise other errors, and compiled code calls the hook for them. Print nothing then.
-        sys.excepthook = _silent
+        # Where it is raised in what Python calls by itself, such as a callback of a reference, Python prints it there.
+        sys.excepthook, sys.unraisablehook = _silent, _pass_over
         pressed.set()
         raise Interrupted
 
@@ -73,6 +74,10 @@ def _standard_error() -> int:
 
 def _silent(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     """Print nothing about an error."""
+
+
+def _pass_over(told: object) -> None:
+    """Print nothing about an error that Python cannot raise."""
 
 
 def _answer(reader: int, error: int, told: threading.Event) -> None:

@@ -9,6 +9,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import as_given
+from tallyveil.printable import has_bytes
 from tallyveil.runs.observer import Observer
 
 Geocodes = Iterable[str] | pl.Series
@@ -90,7 +91,7 @@ def path_given(path: object, what: str) -> Path:
         raise ConfigError(
             f"{what} is {as_given(path)}, wanted a path, as text or as a Path.", code="bad-argument"
         )
-    if _has_bytes(text):
+    if has_bytes(text):
         raise StoreError(
             f"{what} is {as_given(text)}, which has bytes that are no UTF-8 text. Rename the file or the folder.",
             code="path-not-text",
@@ -182,11 +183,6 @@ def number_given(number: object, what: str) -> float:
             f"{what} is {as_given(number)}, wanted a number, such as 0.95.", code="bad-argument"
         )
     return number
-
-
-def _has_bytes(text: str) -> bool:
-    """Whether a text holds bytes that are no UTF-8, as Python reads them from names of files."""
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _series(geocodes: list[object]) -> pl.Series:

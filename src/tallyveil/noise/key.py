@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 from tallyveil.errors import ConfigError
+from tallyveil.printable import has_bytes
 
 KEY_BYTES: Final = 32
 NOISE_LAW: Final = 1
@@ -66,7 +67,7 @@ def insecure_key(text: str) -> bytes:
         ConfigError: it is no text, or a text with bytes that are no UTF-8. The message does not show it.
     Privacy: none. Noise from this key protects nobody. Mark every output that uses it.
     """
-    if not isinstance(text, str) or any("\ud800" <= character <= "\udfff" for character in text):
+    if not isinstance(text, str) or has_bytes(text):
         kind = (
             "text with bytes that are no UTF-8" if isinstance(text, str) else f"of type {type(text).__name__}"
         )

@@ -225,3 +225,10 @@ def test_numbers_without_a_codebook_are_not_passed_over(folder, command):
     for levels in (["--sample", "sample.csv"], ["--levels-from-records", "--attributes", "age"]):
         said = command("init", "people.parquet", *PLACES, "--rho", "1", *levels, "--numbers", "age", code=2)
         assert "attributes of a codebook, which is not given" in " ".join(said.split())
+
+
+def test_an_answer_with_bytes_that_are_no_text_is_refused(folder, command, monkeypatch):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", lambda *question, **more: "\udcff.csv")
+    said = command("init", "people.parquet", "--codebook", "codebook.csv", "--rho", "1", code=8)
+    assert "path-not-text" in said

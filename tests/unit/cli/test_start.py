@@ -38,6 +38,18 @@ WORK = {
     except BaseException as error:
         sys.excepthook(ImportError, ImportError('broken off'), error.__traceback__)
     """,
+    "a callback that Python calls": """
+    import weakref
+    class Thing:
+        pass
+    def callback(reference):
+        sys.stdout.write('go\\n'); sys.stdout.flush()
+        time.sleep(60)
+    thing = Thing()
+    reference = weakref.ref(thing, callback)
+    del thing
+    time.sleep(60)
+    """,
     "threads": """
     from concurrent.futures import ThreadPoolExecutor
     sys.stdout.write('go\\n'); sys.stdout.flush()
