@@ -13,6 +13,7 @@ ACTIVE = {"script", "link", "img", "iframe", "object", "embed", "base", "form", 
 def text_of(page: Path) -> str:
     """What a reader sees, in one line."""
     body = re.sub(r"<style.*?</style>", "", page.read_text(), flags=re.DOTALL)
+    body = re.sub(r"<sup>(.*?)</sup>", r"^\1", body)
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", body)))
 
 

@@ -6,7 +6,9 @@ error in the middle of a computation. This module checks the number of digits an
 
 import re
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Integral
 
 MOST_DIGITS = 2000
 """Largest number of digits of an integer, a numerator, a denominator, or either side of a decimal point."""
@@ -32,12 +34,15 @@ def fraction_of(text: str) -> Fraction | None:
 
 
 def exact_value(value: object) -> Fraction | None:
-    """The value of a Fraction, an integer or a text as a fraction; None for a float, a bool or any other object."""
+    """The value of a Fraction, a Decimal, an integer (also of numpy) or a text; None for a float, a bool or the rest.
+
+    A Decimal is read as the text that it is printed as, with the same limits.
+    """
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value)
-    return fraction_of(value) if isinstance(value, str) else None
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return Fraction(int(value))
+    return fraction_of(str(value)) if isinstance(value, str | Decimal) else None
 
 
 def as_given(value: object) -> str:

@@ -106,6 +106,38 @@ def test_headers_that_do_not_say_which_column_is_meant(attempt, edit, header, sa
     assert said in text
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('path = "geography.parquet"', 'path = "PUBLIC"', "[geography] path"),
+        ("[geography]\n", '[geography]\nnames = "PUBLIC"\n', "[geography] names"),
+        ('path = "barracks.parquet"', 'path = "PUBLIC"', "[[bounds]] 'barracks'"),
+        (
+            "[outputs]\n",
+            '[spine]\nentities = "PUBLIC"\nfamilies = ["home"]\n[outputs]\n',
+            "[spine] entities",
+        ),
+        (
+            "[outputs]\n",
+            '[spine]\noverlapping = { ward = "PUBLIC" }\n[outputs]\n',
+            "[spine.overlapping] ward",
+        ),
+    ],
+)
+def test_the_records_are_no_public_table(attempt, edit, small_release, old, new, place):
+    """Its messages would quote records: "such as Block 'P0001'"."""
+    people = small_release.parent / "people.parquet"
+    people.with_name("hard.parquet").hardlink_to(people)
+    people.with_name("soft.parquet").symlink_to(people)
+    whole = small_release.read_text()
+    for name in ("people.parquet", "hard.parquet", "soft.parquet"):
+        code, text = attempt(edit(old, new.replace("PUBLIC", name)))
+        assert code == ConfigError.exit_code
+        assert "records-not-public" in text
+        assert place in " ".join(text.split())
+        small_release.write_text(whole)
+
+
 def test_dates_are_no_counts(attempt, small_release):
     path = small_release.parent / "people.parquet"
     frame = pl.read_parquet(path)

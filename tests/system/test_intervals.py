@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.special import ndtri
+from tests.pages import require_readable, text_of
 
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, StoreError
@@ -84,7 +85,23 @@ def test_every_published_count_gets_an_interval(run, command, tmp_path):
     assert {item["area"] for item in manifest["compared"]} == {"Region", "Town", "Block", "ward", "regions"}
     assert all((run / item["path"]).stat().st_size == item["bytes"] for item in manifest["files"])
     assert "privacy noise" in (run / "intervals/_README.txt").read_text()
-    assert 'id="uncertainty"' in (run / "report.html").read_text()
+    page = run / "report.html"
+    assert require_readable(page).values("id", "section")[:2] == ["short", "uncertainty"]
+    told = _told_of_blocks(run)
+    assert told in text_of(page)
+
+
+def _told_of_blocks(run: Path) -> str:
+    """What the page must say of typical blocks, from the files of the intervals."""
+    parts = pl.read_parquet(run / "intervals" / "geolevel=Block" / "query=total" / "*.parquet")
+    rows = parts.filter(pl.col("standard_error") >= 1e-6).select("count", "lower", "upper").rows()
+    farthest = sorted(max(upper - count, count - lower) for count, lower, upper in rows)
+    counts = sorted(count for count, _, _ in rows)
+    middle = (len(rows) - 1) // 2
+    return (
+        f"With 95 % confidence, the number of people before noise is within {farthest[middle]} of the published one "
+        f"for a typical Block (about {counts[middle]})"
+    )
 
 
 def test_the_same_release_gives_the_same_bytes(run):

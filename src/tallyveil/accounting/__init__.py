@@ -16,11 +16,14 @@ from tallyveil.accounting.events import (
     InvariantEvent,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
     SequentialEvent,
     WorstEvent,
 )
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.filters import Filter, Odometer
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.losses.loss_laws import alternatives_of, invariants_of, loss_law_of
@@ -34,6 +37,7 @@ from tallyveil.accounting.zcdp_curve import ZcdpConversion, ZcdpCurve
 if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration, calibrate
     from tallyveil.accounting.composition import compose
+    from tallyveil.accounting.dp_events import from_dp_event
     from tallyveil.accounting.guarantee import Guarantee
     from tallyveil.accounting.ledger.file import Ledger, read_ledger
     from tallyveil.accounting.whole_curve import calibrate_to_curve, curve_excess
@@ -48,26 +52,35 @@ _HEAVY = {
     "calibrate_to_curve": "whole_curve",
     "compose": "composition",
     "curve_excess": "whole_curve",
+    "from_dp_event": "dp_events",
 }
 
 __all__ = [
+    "ZCDP",
     "AdaptiveEvent",
+    "ApproximateDP",
     "Bounds",
     "Calibration",
     "Conversion",
     "Declaration",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Filter",
+    "Gaussian",
     "Guarantee",
     "IntegerSubspaceGaussian",
     "IntegerSubspaceLaplace",
     "InvariantEvent",
+    "Laplace",
     "Ledger",
     "LedgerEntry",
     "Neighbours",
     "NonPrivateEvent",
+    "Odometer",
     "ParallelEvent",
+    "PoissonSampled",
     "PrivacyEvent",
+    "RandomizedResponse",
     "RenyiBound",
     "SequentialEvent",
     "WorstEvent",
@@ -82,6 +95,7 @@ __all__ = [
     "epsilon_of",
     "event_from_mapping",
     "exact_text",
+    "from_dp_event",
     "group_privacy",
     "invariants_of",
     "loss_law_of",

@@ -23,7 +23,8 @@ from scipy.optimize import brentq
 
 from tallyveil.accounting.approximation import approximate_log_delta
 from tallyveil.accounting.composition import compose
-from tallyveil.accounting.conversion import log_bounds_of, real_number
+from tallyveil.accounting.conversion import real_number
+from tallyveil.accounting.engines.tails import log_bounds_of
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     DiscreteGaussian,
@@ -31,15 +32,20 @@ from tallyveil.accounting.events import (
     InvariantEvent,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
+    Sampleable,
     SequentialEvent,
     WorstEvent,
 )
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.losses.further import further, of_integers
 from tallyveil.accounting.losses.loss_laws import alternatives_of, branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 DIGITS = 13
 """Significant decimal digits of the factor found."""
@@ -116,9 +122,10 @@ def calibrate(
 
     def approximate_excess(log_factor: float) -> float:
         laws = alternatives_of(scaled(event, Fraction(math.exp(log_factor))), relation)
-        return finite(max(approximate_log_delta(law, float(target)) for law in laws) - log_delta)
+        return finite(max(approximate_log_delta(of_integers(law), float(target)) for law in laws) - log_delta)
 
-    low, high = bracket(excess, *_first_guess(approximate_excess))
+    integers = not any(further(law) for law in alternatives_of(event, relation))
+    low, high = bracket(excess, *(_first_guess(approximate_excess) if integers else (0.0, -1.0)))
     root = brentq(excess, low, high, xtol=10.0 ** -(digits + 1), rtol=8 * sys.float_info.epsilon)
     factor = rounded_up(Fraction(math.exp(root)), digits)
     for nudge in range(MAX_STEPS):
@@ -132,13 +139,30 @@ def calibrate(
     )
 
 
-def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0911 (one return a kind)
+def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0911, PLR0912 (one return a kind)
     """The same event with every variance and scale multiplied by a factor."""
     match event:
         case DiscreteGaussian():
             return DiscreteGaussian(event.variance * factor, event.sensitivity, event.multiplicity)
         case DiscreteLaplace():
             return DiscreteLaplace(event.scale * factor, event.sensitivity, event.multiplicity)
+        case Gaussian():
+            return Gaussian(event.variance * factor, event.sensitivity, event.multiplicity)
+        case Laplace():
+            return Laplace(event.scale * factor, event.sensitivity, event.multiplicity)
+        case RandomizedResponse():
+            return RandomizedResponse(event.epsilon / factor, event.options, event.multiplicity)
+        case ZCDP():
+            return ZCDP(event.rho / factor)
+        case ApproximateDP():
+            raise BudgetError(
+                f"{as_given(event)} states a guarantee, and no noise that could be scaled. Leave it out, and lower the "
+                "target by what it costs."
+            )
+        case PoissonSampled():
+            inner = scaled(event.event, factor)
+            assert isinstance(inner, Sampleable | PoissonSampled)
+            return PoissonSampled(inner, event.probability, event.multiplicity)
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)
         case IntegerSubspaceGaussian():

@@ -2,11 +2,10 @@
 
 from fractions import Fraction
 
-from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.costs import epsilon_of, has_gaussian, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import DiscreteGaussian, PrivacyEvent, parts_of
+from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 
 
@@ -24,7 +23,7 @@ def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]
     Raises:
         BudgetError: a delta out of range, or a non-private event.
     """
-    pure = {} if _has_gaussian(event) else {"pure": fraction_bounds(epsilon_of(event)).upper}
+    pure = {} if has_gaussian(event) else {"pure": fraction_bounds(epsilon_of(event)).upper}
     rho = rho_of(event, laplace_as_zcdp=True)
     return pure | {
         "zcdp_textbook": zcdp_to_epsilon_textbook(rho, delta),
@@ -32,9 +31,3 @@ def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]
         "renyi_mironov": renyi_epsilon(event, delta, Conversion.MIRONOV).value,
         "renyi": renyi_epsilon(event, delta).value,
     }
-
-
-def _has_gaussian(event: PrivacyEvent) -> bool:
-    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian):
-        return True
-    return any(_has_gaussian(part) for part in parts_of(event))

@@ -11,13 +11,15 @@ import math
 from fractions import Fraction
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.tails import LossEngine, Tails, float_bounds, fraction_bounds, log_delta_of
+from tallyveil.accounting.engines.enclosing import Between, WithFailure
+from tallyveil.accounting.engines.renyi_bound import RenyiUpper
+from tallyveil.accounting.engines.tails import LossEngine, Tails, fraction_bounds, log_bounds_of, log_delta_of
 from tallyveil.accounting.exact import exact_number
-from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor
-from tallyveil.accounting.losses.largest_loss import greatest_loss
+from tallyveil.accounting.losses.factors import GaussianLoss
+from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers
+from tallyveil.accounting.losses.largest_loss import greatest_bounds, greatest_loss
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.exact import as_given
-from tallyveil.noise.balls import precision, rational
 
 _MAX_STEPS = 200
 _NEWTON_STEPS = 20
@@ -40,14 +42,10 @@ def real_number(value: Fraction | float | str, where: str) -> Fraction:
     return Fraction(value)
 
 
-def log_bounds_of(value: Fraction) -> Bounds:
-    """Natural logarithm of a positive exact number."""
-    with precision(128):
-        return float_bounds(rational(value).log())
-
-
-def epsilon_at(engine: LossEngine, factors: tuple[LossFactor, ...], delta: Fraction) -> Bounds:
+def epsilon_at(engine: LossEngine, factors: Law, delta: Fraction) -> Bounds:
     """The smallest epsilon >= 0 with delta(epsilon) <= delta, from both sides.
+
+    Where two engines enclose the truth, the upper end is that of one of them and the lower end that of the other.
 
     Args:
         engine: Tails of the loss.
@@ -62,21 +60,45 @@ def epsilon_at(engine: LossEngine, factors: tuple[LossFactor, ...], delta: Fract
         raise BudgetError(f"delta must be 0 or more, got {float(delta):.3g}. Give one such as '1e-10'.")
     if delta >= 1 or not factors:
         return Bounds(0.0, 0.0)
-    most = greatest_loss(factors)
+    if isinstance(engine, WithFailure | Between):
+        return _of_parts(engine, delta)
+    most = _greatest(factors)
     if delta == 0:
-        return Bounds(math.inf, math.inf) if most is None else fraction_bounds(most)
+        return most
+    if isinstance(engine, RenyiUpper):
+        return Bounds(0.0, engine.epsilon(delta))
+    return _by_search(engine, factors, delta, most.upper)
+
+
+def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float) -> Bounds:
     target = log_bounds_of(delta)
     if log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
-    ceiling = math.inf if most is None else fraction_bounds(most).upper
     root, slope = _root(engine, factors, target, ceiling)
     upper = _certified_upper(engine, root, slope, target, ceiling)
     return Bounds(_certified_lower(engine, root, slope, target), upper)
 
 
-def _root(
-    engine: LossEngine, factors: tuple[LossFactor, ...], target: Bounds, ceiling: float
-) -> tuple[float, float]:
+def _of_parts(engine: WithFailure | Between, delta: Fraction) -> Bounds:
+    """The smallest epsilon of two enclosing engines, or of the rest at what failures leave of delta."""
+    if isinstance(engine, Between):
+        upper = epsilon_at(engine.upper, engine.upper_law, delta).upper
+        return Bounds(min(epsilon_at(engine.lower, engine.lower_law, delta).lower, upper), upper)
+    less, more = engine.deltas_of_rest(delta)
+    upper = math.inf if less < 0 else epsilon_at(engine.rest, engine.law, less).upper
+    lower = math.inf if more < 0 else epsilon_at(engine.rest, engine.law, more).lower
+    return Bounds(lower, upper)
+
+
+def _greatest(law: Law) -> Bounds:
+    """The largest possible loss, infinite if there is none."""
+    if further(law):
+        return greatest_bounds(law)
+    most = greatest_loss(of_integers(law))
+    return Bounds(math.inf, math.inf) if most is None else fraction_bounds(most)
+
+
+def _root(engine: LossEngine, factors: Law, target: Bounds, ceiling: float) -> tuple[float, float]:
     """An epsilon near the root, and minus the derivative of ln delta there."""
     aim = (target.lower + target.upper) / 2
     low, high = 0.0, ceiling
@@ -119,9 +141,9 @@ def _step(epsilon: float, log_delta: float, aim: float, slope: float) -> float:
     return epsilon + off / slope
 
 
-def _guess(factors: tuple[LossFactor, ...], log_delta: float) -> float:
-    rho = 0.0
-    for factor in factors:
+def _guess(factors: Law, log_delta: float) -> float:
+    rho = sum(cost_hint(loss) for loss in further(factors))
+    for factor in of_integers(factors):
         if isinstance(factor, GaussianLoss):
             rho += factor.multiplicity * float(factor.offset)
         else:

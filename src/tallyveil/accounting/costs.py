@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from tallyveil.accounting.events import (
     AdaptiveEvent,
@@ -11,13 +11,15 @@ from tallyveil.accounting.events import (
     InvariantEvent,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
     Release,
     SequentialEvent,
     WorstEvent,
     parts_of,
 )
-from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.exact import Exact, exact_number, exact_text
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
@@ -27,6 +29,7 @@ from tallyveil.accounting.subspace_events import (
     require_distance,
 )
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 Number = TypeVar("Number", Fraction, float)
@@ -49,23 +52,17 @@ def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
     """
 
     def of_release(release: Release) -> Fraction:
-        if isinstance(release, DiscreteGaussian):
-            return release.multiplicity * Fraction(release.sensitivity**2) / (2 * release.variance)
-        if isinstance(release, IntegerSubspaceGaussian):
-            return release.rho
-        if isinstance(release, IntegerSubspaceLaplace):
-            if laplace_as_zcdp:
-                return release.loss**2 / 2
-            raise BudgetError(
-                f"generalised Laplace noise of epsilon {exact_text(release.epsilon)} has a cost in epsilon, "
-                "not in rho. Declare the budget in epsilon, use Gaussian noise on the lattice, or "
-                "ask for laplace_as_zcdp."
-            )
+        match release:
+            case DiscreteGaussian() | Gaussian():
+                return release.multiplicity * Fraction(release.sensitivity**2) / (2 * release.variance)
+            case IntegerSubspaceGaussian() | ZCDP():
+                return release.rho
+        epsilon, answers = _pure(release, "rho")
         if laplace_as_zcdp:
-            return release.multiplicity * (release.sensitivity / release.scale) ** 2 / 2
+            return answers * epsilon**2 / 2
         raise BudgetError(
-            f"discrete Laplace noise of scale {exact_text(release.scale)} has a cost in epsilon, not in rho. "
-            "Declare the budget in epsilon, use discrete Gaussian noise, or ask for laplace_as_zcdp."
+            f"{_in_words(release)} has a cost in epsilon, not in rho. Declare the budget in epsilon, use discrete "
+            "Gaussian noise, or ask for laplace_as_zcdp."
         )
 
     return folded_cost(event, of_release, Fraction(0))
@@ -75,8 +72,16 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
     """Refuse an event that leaves out what one record moves, because its stated cost would be too low.
 
     Raises:
-        BudgetError: an integer-subspace release in it states a distance below that of neighbours.
+        BudgetError: an integer-subspace release in it states a distance below that of neighbours; or a random sample
+            under bounded neighbours.
     """
+    if isinstance(event, PoissonSampled) and neighbours is Neighbours.BOUNDED:
+        raise BudgetError(
+            "PoissonSampled is stated for unbounded neighbours: one record is added or removed. Ask with "
+            "neighbours='unbounded'. group_privacy with size 2 turns the (epsilon, delta) found into one for a record "
+            "that changes its value.",
+            code="sample-neighbours",
+        )
     if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
         require_distance(event, neighbours)
     for part in parts_of(event):
@@ -96,21 +101,66 @@ def epsilon_of(event: PrivacyEvent) -> Fraction:
     """
 
     def of_release(release: Release) -> Fraction:
-        if isinstance(release, DiscreteLaplace):
-            return release.multiplicity * Fraction(release.sensitivity) / release.scale
-        if isinstance(release, IntegerSubspaceLaplace):
-            return release.loss
-        raise BudgetError(
-            f"Gaussian noise of variance {exact_text(release.variance)} has no finite pure epsilon. "
-            "Declare the budget in rho, or use discrete Laplace noise."
-        )
+        match release:
+            case DiscreteGaussian() | Gaussian() | IntegerSubspaceGaussian():
+                raise BudgetError(
+                    f"Gaussian noise of variance {exact_text(release.variance)} has no finite pure epsilon. "
+                    "Declare the budget in rho, or use discrete Laplace noise."
+                )
+            case ZCDP():
+                raise BudgetError(
+                    f"a rho of {exact_text(release.rho)} promises no finite pure epsilon. Declare the budget in rho."
+                )
+        epsilon, answers = _pure(release, "pure epsilon")
+        return answers * epsilon
 
     return folded_cost(event, of_release, Fraction(0))
 
 
+PureRelease: TypeAlias = (
+    DiscreteLaplace | Laplace | RandomizedResponse | ApproximateDP | IntegerSubspaceLaplace
+)
+
+
+def _pure(release: PureRelease | PoissonSampled, unit: str) -> tuple[Fraction, int]:
+    """The pure epsilon of one answer, and the number of answers."""
+    match release:
+        case DiscreteLaplace():
+            return release.sensitivity / release.scale, release.multiplicity
+        case IntegerSubspaceLaplace():
+            return release.loss, 1
+        case PoissonSampled():
+            raise BudgetError(
+                f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
+                "both sides.",
+                code="no-cost",
+            )
+        case ApproximateDP() if release.delta:
+            raise BudgetError(
+                f"(epsilon, delta) with delta {exact_text(release.delta)} promises no {unit}. Ask for the guarantee "
+                "(compose), which is bounded from both sides.",
+                code="no-cost",
+            )
+        case _:
+            return release.epsilon, release.multiplicity
+
+
+def _in_words(release: PureRelease | PoissonSampled) -> str:
+    match release:
+        case DiscreteLaplace() | Laplace():
+            kind = "discrete Laplace" if isinstance(release, DiscreteLaplace) else "Laplace"
+            return f"{kind} noise of scale {exact_text(release.scale)}"
+        case IntegerSubspaceLaplace():
+            return f"generalised Laplace noise of epsilon {exact_text(release.epsilon)}"
+        case _:
+            return f"a release of {as_given(release)}"
+
+
 def has_gaussian(event: PrivacyEvent) -> bool:
-    """Whether some noise in an event is Gaussian, which has no finite pure epsilon."""
-    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian):
+    """Whether some noise in an event is Gaussian, or is known by its rho: it has no finite pure epsilon."""
+    if isinstance(event, PoissonSampled):
+        return has_gaussian(event.event)
+    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | ZCDP):
         return True
     return any(has_gaussian(part) for part in parts_of(event))
 
@@ -132,8 +182,6 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
         BudgetError: a non-private event, adaptive branches with different loss laws, or what `of_release` raises.
     """
     match event:
-        case DiscreteGaussian() | DiscreteLaplace() | IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
-            return of_release(event)
         case SequentialEvent(events):
             return sum((folded_cost(part, of_release, nothing) for part in events), nothing)
         case AdaptiveEvent():
@@ -150,6 +198,8 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
                 f"a non-private event has no finite cost ({reason}). Record it with Ledger.declassify, which enters "
                 "it without a cost."
             )
+        case _:
+            return of_release(event)
 
 
 def total_variation_of(event: PrivacyEvent) -> Fraction:
@@ -174,7 +224,7 @@ def total_variation_of(event: PrivacyEvent) -> Fraction:
             return sum(shares, Fraction(0))
 
 
-def delta_with_total_variation(epsilon: Fraction, delta: Fraction, total_variation: Fraction) -> float:
+def delta_with_total_variation(epsilon: Exact, delta: Exact, total_variation: Exact) -> float:
     """The delta of a mechanism within a total variation of an (epsilon, delta) one: delta + (1 + e^epsilon) tv.
 
     Rounded up; at most 1.
@@ -182,4 +232,7 @@ def delta_with_total_variation(epsilon: Fraction, delta: Fraction, total_variati
     Source: docs/proofs/integer-subspace.md, section 4.
     """
     with precision(128):
-        return min(1.0, round_up(rational(delta) + (1 + rational(epsilon).exp()) * rational(total_variation)))
+        e, d = (rational(exact_number(one, name)) for one, name in ((epsilon, "epsilon"), (delta, "delta")))
+        return min(
+            1.0, round_up(d + (1 + e.exp()) * rational(exact_number(total_variation, "total variation")))
+        )

@@ -26,9 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.conversion import log_bounds_of
-from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds, log_delta_of
+from tallyveil.accounting.engines.enclosing import Between, WithFailure
+from tallyveil.accounting.engines.gridded import Gridded
+from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds, log_bounds_of, log_delta_of
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
+from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers
 from tallyveil.accounting.losses.log_bounds import exponential
 
 _NO_ERROR = 1e-300
@@ -45,21 +47,30 @@ _LONGEST = 64
 _CLOSE = 1e-7
 """Distance at which the search for the loss of a level stops, in standard deviations."""
 
+_ROUGH = 1e-3  # the same where delta alone is known: its slope is then known to a few per cent
+
 _STEEPEST = 700.0
 _FINEST = Fraction(1, 10**9)
 """The least distance of the two losses of a chord. Over a chord this short, the function bends by less than 1e-18."""
 
 
-def beta_at(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> tuple[Fraction, Bounds]:
+def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bounds]:
     """A loss whose line supports the trade-off function at alpha, and the value at alpha from both sides.
 
     Args:
         engine: Tails of the loss.
-        factors: The losses added up.
+        law: The losses added up.
         alpha: Between 0 and 1, exact.
     """
-    if not factors or alpha in {0, 1}:  # every outcome is possible on both sides
+    if isinstance(engine, WithFailure):
+        more, less = engine.levels_of_rest(alpha)
+        knot, at_most = beta_at(engine.rest, engine.law, more)
+        return knot, engine.beta(at_most, beta_at(engine.rest, engine.law, less)[1])
+    if not law or alpha in {0, 1}:  # every outcome is possible on both sides
         return Fraction(0), fraction_bounds(1 - alpha)
+    if further(law):
+        return _from_profile(engine, law, alpha)
+    factors = of_integers(law)
     lattice = lattice_of(factors)
     if zcdp_cost(factors) > _PROTECTS_NOBODY:
         # The test that rejects above loss 0 may make next to no error of either kind.
@@ -84,11 +95,13 @@ def beta_at(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction
     return loss(index), _between(alpha, (loss(index), *right), (loss(index - 1), *left))
 
 
-def knot_at(engine: LossEngine, factors: tuple[LossFactor, ...], count: int) -> NDArray[np.float64]:
+def knot_at(engine: LossEngine, law: Law, count: int) -> NDArray[np.float64]:
     """Type I errors at which to draw the trade-off function: they belong to evenly spread losses."""
-    if not factors:
+    if isinstance(engine, Between | WithFailure | Gridded):
+        return (np.cos(np.linspace(math.pi, 0, count + 2)[1:-1]) + 1) / 2
+    if not law:
         return np.linspace(0, 1, count + 2)[1:-1]
-    rho = zcdp_cost(factors)
+    rho = search_cost(law)
     reach = rho + 4 * math.sqrt(2 * rho)
     logs = [engine.log_tails(float(loss)).log_second.upper for loss in np.linspace(-reach, reach, count)]
     return np.exp(logs)
@@ -105,9 +118,12 @@ def zcdp_cost(factors: tuple[LossFactor, ...]) -> float:
     return fraction_bounds(total).upper
 
 
-def _from_profile(
-    engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction
-) -> tuple[Fraction, Bounds]:
+def search_cost(law: Law) -> float:
+    """About the rho of a law, by which searches begin; the same as `zcdp_cost` for integer noise."""
+    return zcdp_cost(of_integers(law)) + sum(cost_hint(loss) for loss in further(law))
+
+
+def _from_profile(engine: LossEngine, factors: Law, alpha: Fraction) -> tuple[Fraction, Bounds]:
     """The same from delta alone: the largest value of g, which is concave in exp(epsilon)."""
     loss = _where_level(engine, factors, log_bounds_of(alpha).lower)
     middle = _height(engine, loss, alpha)
@@ -127,9 +143,12 @@ def _from_profile(
     return loss, Bounds(lower, upper)
 
 
-def _where_level(engine: LossEngine, factors: tuple[LossFactor, ...], wanted: float) -> Fraction:
+def _where_level(engine: LossEngine, factors: Law, wanted: float) -> Fraction:
     """About the loss at which ln Q(L > loss) has a wanted value."""
-    rho = zcdp_cost(factors)
+    if isinstance(engine, Between):
+        engine = engine.upper
+    close = _ROUGH if further(factors) else _CLOSE
+    rho = search_cost(factors)
     low = high = -rho - math.sqrt(2 * rho) * _quantile(math.exp(wanted))
     step = 0.01 * math.sqrt(2 * rho)
 
@@ -141,7 +160,7 @@ def _where_level(engine: LossEngine, factors: tuple[LossFactor, ...], wanted: fl
         low, high, step = high, high + step, 2 * step
     while low == high or passes(low):
         low, high, step = low - step, low, 2 * step
-    while high - low > _CLOSE * math.sqrt(2 * rho):
+    while high - low > close * math.sqrt(2 * rho):
         middle = (low + high) / 2
         low, high = (low, middle) if passes(middle) else (middle, high)
     return Fraction(high)

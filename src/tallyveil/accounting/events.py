@@ -16,12 +16,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
-from tallyveil.accounting.exact import parameter_of_noise
+from tallyveil.accounting.exact import count_of, parameter_of_noise, share_of
+from tallyveil.accounting.further_events import (
+    ApproximateDP,
+    FurtherRelease,
+    Gaussian,
+    Laplace,
+    RandomizedResponse,
+)
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
 Chosen = Literal["adaptive", "public"]
+
+_LEAST_SHARE = Fraction(1, 10**100)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -36,7 +45,7 @@ class DiscreteGaussian:
 
     Attributes:
         variance: The parameter sigma squared of the noise, P(x) ~ exp(-x^2 / (2 variance)); counts squared,
-            exact. Given as a Fraction, an integer or exact text; a float is refused.
+            exact. Given as a Fraction, a Decimal, an integer or exact text; a float is refused.
         sensitivity: By how much one answer moves between neighbours; a whole number of counts.
         multiplicity: Number of answers that move by this much, in one release or in several; each has its own noise.
 
@@ -49,8 +58,8 @@ class DiscreteGaussian:
 
     def __init__(self, variance: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
         object.__setattr__(self, "variance", parameter_of_noise(variance, "variance of DiscreteGaussian"))
-        object.__setattr__(self, "sensitivity", _count("sensitivity of DiscreteGaussian", sensitivity))
-        object.__setattr__(self, "multiplicity", _count("multiplicity of DiscreteGaussian", multiplicity))
+        object.__setattr__(self, "sensitivity", count_of(sensitivity, "sensitivity of DiscreteGaussian"))
+        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of DiscreteGaussian"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the variance is an exact fraction as text."""
@@ -72,8 +81,8 @@ class DiscreteLaplace:
     needs both imports this one as `DiscreteLaplaceEvent`.
 
     Attributes:
-        scale: P(x) ~ exp(-|x| / scale); counts, exact. Given as a Fraction, an integer or exact text; a
-            float is refused.
+        scale: P(x) ~ exp(-|x| / scale); counts, exact. Given as a Fraction, a Decimal, an integer or exact
+            text; a float is refused.
         sensitivity: By how much one answer moves between neighbours; a whole number of counts.
         multiplicity: Number of answers that move by this much, in one release or in several; each has its own noise.
 
@@ -86,8 +95,8 @@ class DiscreteLaplace:
 
     def __init__(self, scale: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
         object.__setattr__(self, "scale", parameter_of_noise(scale, "scale of DiscreteLaplace"))
-        object.__setattr__(self, "sensitivity", _count("sensitivity of DiscreteLaplace", sensitivity))
-        object.__setattr__(self, "multiplicity", _count("multiplicity of DiscreteLaplace", multiplicity))
+        object.__setattr__(self, "sensitivity", count_of(sensitivity, "sensitivity of DiscreteLaplace"))
+        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of DiscreteLaplace"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the scale is an exact fraction as text."""
@@ -95,6 +104,69 @@ class DiscreteLaplace:
             "kind": "discrete_laplace",
             "scale": str(self.scale),
             "sensitivity": self.sensitivity,
+            "multiplicity": self.multiplicity,
+        }
+
+
+Sampleable: TypeAlias = (
+    Gaussian | Laplace | DiscreteGaussian | DiscreteLaplace | RandomizedResponse | ApproximateDP
+)
+"""Releases that may see a random sample."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PoissonSampled:
+    """A release that sees a random sample of the records: each record is in it with a probability, independently.
+
+    The event is stated under unbounded neighbours: one record is added or removed. Both changes are accounted for, and
+    the worse one counts. Nothing is claimed under bounded neighbours. The sample itself must stay secret.
+
+    Attributes:
+        event: What is done with the sample, stated under unbounded neighbours: one answer with real or integer noise
+            (normal noise also with several answers), randomized response, (epsilon, delta), or a sample again.
+        probability: Of each record, between 0 and 1; exact.
+        multiplicity: Number of samples, each drawn anew: the steps of a training run.
+
+    Source: Zhu, Dong, Wang 2022 (Poisson subsampling of dominating pairs); docs/proofs/real-noise.md, section 4.
+    """
+
+    event: "Sampleable | PoissonSampled"
+    probability: Fraction
+    multiplicity: int
+
+    def __init__(
+        self,
+        event: "Sampleable | PoissonSampled",
+        probability: Fraction | int | str,
+        multiplicity: int = 1,
+    ) -> None:
+        if not isinstance(event, Sampleable | PoissonSampled):
+            raise BudgetError(
+                f"PoissonSampled takes one release, got {as_given(event)}. Give Gaussian, Laplace, DiscreteGaussian, "
+                "DiscreteLaplace, RandomizedResponse, ApproximateDP or PoissonSampled; state any other one as "
+                "ApproximateDP."
+            )
+        if event.multiplicity != 1 and not isinstance(event, Gaussian):
+            raise BudgetError(
+                f"PoissonSampled takes one answer, got {as_given(event)} with {event.multiplicity} of them that see "
+                "the same sample. Give the multiplicity to PoissonSampled if each answer has a sample of its own. "
+                "State the answers together as ApproximateDP if they share one."
+            )
+        object.__setattr__(self, "event", event)
+        share = share_of(probability, "probability of PoissonSampled")
+        if 0 < min(share, 1 - share) < _LEAST_SHARE:
+            raise BudgetError(
+                f"probability of PoissonSampled must be 0, 1, or 1e-100 away from both, got {as_given(probability)}."
+            )
+        object.__setattr__(self, "probability", share)
+        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of PoissonSampled"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; the probability is an exact fraction as text."""
+        return {
+            "kind": "poisson_sampled",
+            "event": self.event.to_mapping(),
+            "probability": str(self.probability),
             "multiplicity": self.multiplicity,
         }
 
@@ -205,7 +277,7 @@ class ParallelEvent:
     degree: int = 1
 
     def __post_init__(self) -> None:
-        _count("degree of ParallelEvent", self.degree)
+        object.__setattr__(self, "degree", count_of(self.degree, "degree of ParallelEvent"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
@@ -259,7 +331,14 @@ UNPROTECTED: Final = frozenset({TEST_KEY, WITHOUT_NOISE})
 Any other non-private act, such as an evaluation, does not change the guarantee of what the run published.
 """
 
-Release: TypeAlias = DiscreteGaussian | DiscreteLaplace | IntegerSubspaceLaplace | IntegerSubspaceGaussian
+Release: TypeAlias = (
+    DiscreteGaussian
+    | DiscreteLaplace
+    | IntegerSubspaceLaplace
+    | IntegerSubspaceGaussian
+    | FurtherRelease
+    | PoissonSampled
+)
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
 )
@@ -274,14 +353,6 @@ def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
             return event.branches
         case _:
             return ()
-
-
-def _count(where: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise BudgetError(
-            f"{where} must be an integer of 1 or more, got {as_given(value)}. Leave the event out."
-        )
-    return value
 
 
 def _require_a_branch(event: str, branches: tuple[PrivacyEvent, ...]) -> None:

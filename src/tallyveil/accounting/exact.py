@@ -1,10 +1,15 @@
 """Exact numbers, to text and from text."""
 
+import math
 from fractions import Fraction
+from typing import TypeAlias
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given, exact_value
+
+Exact: TypeAlias = Fraction | int | str
+"""What is taken as an exact number. Decimals and the integers of numpy are taken too."""
 
 
 def exact_text(value: Fraction) -> str:
@@ -39,14 +44,50 @@ def exact_number(value: Fraction | int | str, where: str) -> Fraction:
     """The fraction a value stands for.
 
     Args:
-        value: A Fraction, an integer, or text such as '293764/114921', '3', '0.25' or '1e-10'.
+        value: A Fraction, a Decimal, an integer, or text such as '293764/114921', '3', '0.25' or '1e-10'.
         where: What the number is, for the error.
     Raises:
         BudgetError: a float, whose decimal is not what was written; or anything else that is no exact number.
     """
     if (number := exact_value(value)) is not None:
         return number
-    raise BudgetError(
-        f"{where} must be an exact number, got {as_given(value)}. "
-        "Give a Fraction, an integer, or text such as '5/2' or '0.25'; a float is not the decimal it was written as."
-    )
+    advice = "Give a Fraction, an integer, a Decimal, or text such as '5/2' or '0.25'."
+    if isinstance(value, float) and math.isfinite(value):
+        advice = (
+            f"Write '{value!r}', as text, or better an exact fraction such as '1/3': a float is not the decimal it was "
+            "written as."
+        )
+    raise BudgetError(f"{where} must be an exact number, got {as_given(value)}. {advice}")
+
+
+def count_of(value: int, where: str, least: int = 1) -> int:
+    """A whole number, such as a multiplicity.
+
+    Args:
+        value: An integer (also of numpy), or a Fraction, a Decimal or text of a whole number.
+        where: What the number is, for the error.
+        least: The smallest number allowed.
+
+    Raises:
+        BudgetError: it is no whole number, or below the least.
+    """
+    number = exact_value(value)
+    if number is None or number.denominator != 1 or number < least:
+        raise BudgetError(
+            f"{where} must be an integer of {least} or more, got {as_given(value)}. Leave the event out."
+        )
+    return int(number)
+
+
+def share_of(value: Fraction | int | str, where: str) -> Fraction:
+    """A probability, as an exact number from 0 to 1.
+
+    Raises:
+        BudgetError: it is no exact number, below 0 or above 1.
+    """
+    number = exact_number(value, where)
+    if not 0 <= number <= 1:
+        raise BudgetError(
+            f"{where} must lie between 0 and 1, got {as_given(value)}. Give one such as '1e-6'."
+        )
+    return number

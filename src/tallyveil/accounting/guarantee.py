@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.conversion import epsilon_at, log_bounds_of, real_number
-from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
-from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
+from tallyveil.accounting.conversion import epsilon_at, real_number
+from tallyveil.accounting.curves import beta_at, knot_at, search_cost
+from tallyveil.accounting.engines.choose import FallbackEngine
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
-from tallyveil.accounting.engines.tails import LossEngine, log_delta_of
-from tallyveil.accounting.envelope import gaussian_envelope
+from tallyveil.accounting.engines.general import engine_for
+from tallyveil.accounting.engines.tails import LossEngine, log_bounds_of, log_delta_of
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.guarantee_views import draw_profile, draw_tradeoff, lines_of
-from tallyveil.accounting.losses.factors import LossFactor, merged
+from tallyveil.accounting.losses.further import Law, merged_law
 from tallyveil.accounting.losses.log_bounds import exponential
 from tallyveil.accounting.losses.points import are_floats
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.profile_envelope import profile_envelope
+from tallyveil.accounting.profile_envelope import smallest_mu
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.printable import described
@@ -52,7 +52,7 @@ class Guarantee:
     """
 
     event: PrivacyEvent
-    alternatives: tuple[tuple[LossFactor, ...], ...]
+    alternatives: tuple[Law, ...]
     neighbours: Neighbours
     invariants: tuple[str, ...] = ()
     engine: str = "auto"
@@ -63,9 +63,9 @@ class Guarantee:
         if not self.alternatives:
             raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
-        laws = tuple(merged(factors) for factors in self.alternatives)
+        laws = tuple(merged_law(law) for law in self.alternatives)
         object.__setattr__(self, "alternatives", laws)
-        engines = tuple(choose_engine(law, self.engine, self.width) for law in laws)
+        engines = tuple(engine_for(law, self.engine, self.width) for law in laws)
         object.__setattr__(self, "computed_by", engines)
 
     @property
@@ -98,7 +98,7 @@ class Guarantee:
         exact = real_number(delta, "delta")
         found: list[Bounds] = []
         # The costliest one by zCDP is most often the worst. Of the others, one delta says that they are no worse.
-        for law, engine in sorted(self._laws(), key=lambda one: zcdp_cost(one[0]), reverse=True):
+        for law, engine in sorted(self._laws(), key=lambda one: search_cost(one[0]), reverse=True):
             if not found or _exceeds(engine, max(bounds.lower for bounds in found), exact):
                 found.append(epsilon_at(engine, law, exact))
         return _largest(found)
@@ -177,12 +177,7 @@ class Guarantee:
 
         Source: Dong, Roth, Su 2022, Definition 2.6.
         """
-        return _largest(
-            [
-                profile_envelope(engine) if isinstance(engine, Dithered) else gaussian_envelope(law)
-                for law, engine in self._laws()
-            ]
-        )
+        return _largest([smallest_mu(law, engine) for law, engine in self._laws()])
 
     def profile_curve(self, epsilons: Sequence[Number]) -> ManyBounds:
         """Delta at each epsilon."""
@@ -225,7 +220,7 @@ class Guarantee:
         lead = "epsilon(delta), delta(epsilon), beta(alpha), mu() and advantage() compute bounds of it from both sides."
         return described("Guarantee", lines_of(self), lead)
 
-    def _laws(self) -> Iterator[tuple[tuple[LossFactor, ...], LossEngine]]:
+    def _laws(self) -> Iterator[tuple[Law, LossEngine]]:
         return zip(self.alternatives, self.computed_by, strict=True)
 
     def _supporting(self, epsilon: Fraction, alpha: Fraction) -> float:

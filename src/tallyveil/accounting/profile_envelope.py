@@ -32,8 +32,12 @@ import numpy as np
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import zcdp_cost
 from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.enclosing import WithFailure
+from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.engines.revivals import number_of_nodes
-from tallyveil.accounting.envelope import beyond
+from tallyveil.accounting.engines.tails import LossEngine
+from tallyveil.accounting.envelope import beyond, gaussian_envelope
+from tallyveil.accounting.losses.further import Law, further, of_integers
 from tallyveil.arrays import Floats
 
 _GRID: Final = 0.04  # distance of neighbouring epsilons, in units of sigma
@@ -47,6 +51,21 @@ _SHARES: Final = (0.5, 0.75, 1.0)
 _HALVINGS: Final = 60
 _ERROR: Final = 1e-12
 """Relative error of the logarithm of the normal distribution function, with room to spare."""
+
+
+def smallest_mu(law: Law, engine: LossEngine) -> Bounds:
+    """The smallest mu of a composition, from both sides, by the way that its engine allows.
+
+    Real-valued noise beside other noise, guarantees that are stated, and random samples have the bounds (0, infinity),
+    which say nothing.
+    """
+    if isinstance(engine, Normal):
+        return engine.mu()
+    if isinstance(engine, WithFailure):  # no normal noise reveals everything
+        return Bounds(math.inf, math.inf)
+    if further(law):
+        return Bounds(0.0, math.inf)
+    return profile_envelope(engine) if isinstance(engine, Dithered) else gaussian_envelope(of_integers(law))
 
 
 def profile_envelope(engine: Dithered) -> Bounds:

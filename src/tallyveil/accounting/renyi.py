@@ -3,41 +3,31 @@
 The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), v
 variance, t scale, k sensitivity.
 
-One discrete Gaussian answer that moves by k has a divergence of at most alpha k^2 / (2 v), with equality if alpha k
-is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alpha - 1) k^2 / (2 v)) times the sum of exp(-(j
-- alpha k)^2 / (2 v)) over the integers j, divided by the sum of exp(-j^2 / (2 v)). The former sum is largest if its
-centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
-
-One discrete Laplace answer that moves by k has the loss (k - 2 j) / t with the probabilities in
-`accounting/losses/factors.py`. With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j exp((alpha - 1)
-(k - 2 j) / t) over j = 0..k is a geometric series, and the divergence is
-
-    k / t + ln[(1 + r^k + (1 - a) (r - r^k) / (1 - r)) / (1 + a)] / (alpha - 1).
-
-Example: for k = 1 this is ln[(exp(alpha e) + exp((1 - alpha) e)) / (1 + exp(e))] / (alpha - 1) with e = 1 / t, which
-is the divergence of randomised response. SafeTab's Lemma 8 and Corollary 1 print a smaller value, which is no bound.
+`losses/divergences.py` has the divergences of single losses.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-import flint
-
 from tallyveil.accounting.costs import folded_cost
-from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, PrivacyEvent, Release
+from tallyveil.accounting.events import PrivacyEvent, Release
 from tallyveil.accounting.exact import exact_number, exact_text
-from tallyveil.accounting.rounding import as_float, exact_upper, log_of, round_up
-from tallyveil.accounting.search import least_point
+from tallyveil.accounting.losses.divergences import (
+    BITS,
+    best_excess,
+    certified_divergence,
+    saved,
+    saved_ball,
+    searched_divergence,
+)
+from tallyveil.accounting.losses.factors import LaplaceLoss
+from tallyveil.accounting.losses.further import Law
+from tallyveil.accounting.losses.loss_laws import loss_law_of
+from tallyveil.accounting.rounding import as_float, log_of, round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
-from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
-
-_BITS = 320  # working precision of the ball arithmetic; the answer is rounded to 53
-_NEAREST, _FARTHEST = -60, 100  # logarithms of the least and the largest excess tried
 
 
 class Conversion(StrEnum):
@@ -84,7 +74,7 @@ def renyi_divergence(event: PrivacyEvent, order: Fraction | int | str) -> float:
         raise BudgetError(
             f"the order of a Renyi divergence must be above 1, got {exact_text(alpha)}. Give a larger order."
         )
-    with precision(_BITS):
+    with precision(BITS):
         return round_up(rational(_certified(event, alpha - 1)))
 
 
@@ -112,14 +102,14 @@ def renyi_epsilon(
     log_delta = log_of(exact)
 
     def bound(excess: float) -> float:
-        saved = _saved(excess) if conversion is Conversion.CANONNE else 0.0
-        return _searched(event, excess) - (log_delta + saved) / excess
+        less = saved(excess) if conversion is Conversion.CANONNE else 0.0
+        return _searched(event, excess) - (log_delta + less) / excess
 
-    best = _best_excess(bound)
-    with precision(_BITS):
+    best = best_excess(bound)
+    with precision(BITS):
         x, log_ball = rational(best), rational(exact).log()
         if conversion is Conversion.CANONNE:
-            log_ball += _saved_ball(x)
+            log_ball += saved_ball(x)
         epsilon = rational(_certified(event, best)) - log_ball / x
         return RenyiBound(max(0.0, round_up(epsilon)), 1 + best)
 
@@ -140,45 +130,25 @@ def renyi_delta(
     allowed = as_float(exact)
 
     def log_delta(excess: float) -> float:
-        saved = _saved(excess) if conversion is Conversion.CANONNE else 0.0
-        return excess * (_searched(event, excess) - allowed) - saved
+        less = saved(excess) if conversion is Conversion.CANONNE else 0.0
+        return excess * (_searched(event, excess) - allowed) - less
 
-    best = _best_excess(log_delta)
-    with precision(_BITS):
+    best = best_excess(log_delta)
+    with precision(BITS):
         x = rational(best)
         logarithm = x * (rational(_certified(event, best)) - rational(exact))
         if conversion is Conversion.CANONNE:
-            logarithm -= _saved_ball(x)
+            logarithm -= saved_ball(x)
         return RenyiBound(min(1.0, round_up(logarithm.exp())), 1 + best)
-
-
-def _saved(excess: float) -> float:
-    """-ln[(1 - 1 / alpha)^alpha / (alpha - 1)]: by how much the better conversion lowers ln delta."""
-    return (1 + excess) * math.log1p(1 / excess) + math.log(excess)
-
-
-def _saved_ball(excess: flint.arb) -> flint.arb:
-    return (1 + excess) * (1 / excess).log1p() + excess.log()
 
 
 def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
     """Upper bound of the divergence at order 1 + excess. The caller sets the working precision."""
 
     def of_release(release: Release) -> Fraction:
-        if isinstance(release, DiscreteGaussian):
-            return _gaussian(release) * (1 + excess)
         if isinstance(release, IntegerSubspaceGaussian):
             return release.rho * (1 + excess)
-        if isinstance(release, IntegerSubspaceLaplace):
-            release = _as_response(release)
-        end = exact_upper(_laplace_ball(release, rational(excess)))
-        if end is None:
-            raise BudgetError(
-                f"the divergence of {as_given(release)} is too large to be computed. Check its scale or variance."
-            )
-        exact = release.multiplicity * Fraction(end[0]) * Fraction(2) ** end[1]
-        # What pure differential privacy promises bounds every order, also where the ball is wide.
-        return min(exact, release.multiplicity * release.sensitivity / release.scale)
+        return certified_divergence(_law(release), excess)
 
     return folded_cost(event, of_release, Fraction(0))
 
@@ -187,51 +157,16 @@ def _searched(event: PrivacyEvent, excess: float) -> float:
     """The divergence in floats, by which an order is chosen."""
 
     def of_release(release: Release) -> float:
-        if isinstance(release, DiscreteGaussian):
-            return as_float(_gaussian(release)) * (1 + excess)
         if isinstance(release, IntegerSubspaceGaussian):
             return as_float(release.rho) * (1 + excess)
-        if isinstance(release, IntegerSubspaceLaplace):
-            release = _as_response(release)
-        return release.multiplicity * _laplace(release, excess)
+        return searched_divergence(_law(release), excess)
 
     return folded_cost(event, of_release, 0.0)
 
 
-def _as_response(release: IntegerSubspaceLaplace) -> DiscreteLaplace:
-    """The worst mechanism of the same pure epsilon: randomised response."""
-    return DiscreteLaplace(1 / release.loss)
-
-
-def _gaussian(release: DiscreteGaussian) -> Fraction:
-    return release.multiplicity * Fraction(release.sensitivity**2) / (2 * release.variance)
-
-
-def _laplace_ball(release: DiscreteLaplace, excess: flint.arb) -> flint.arb:
-    """Divergence of one answer."""
-    k, rate = release.sensitivity, rational(1 / release.scale)
-    log_r = -(1 + 2 * excess) * rate
-    r_to_k = (k * log_r).exp()
-    inner = (-rate).expm1() * (r_to_k - log_r.exp()) / -log_r.expm1()  # (1 - a) (r - r^k) / (1 - r)
-    return k * rate + ((1 + r_to_k + inner) / (1 + (-rate).exp())).log() / excess
-
-
-def _laplace(release: DiscreteLaplace, excess: float) -> float:
-    """Divergence of one answer, in floats."""
-    k, rate = release.sensitivity, as_float(1 / release.scale)
-    log_r = -(1 + 2 * excess) * rate
-    if log_r > -1e-300:  # the noise drowns the answer
-        return 0.0
-    r_to_k = math.exp(k * log_r)
-    inner = math.expm1(-rate) * (r_to_k - math.exp(log_r)) / -math.expm1(log_r)
-    return k * rate + math.log((1 + r_to_k + inner) / (1 + math.exp(-rate))) / excess
-
-
-def _best_excess(objective: Callable[[float], float]) -> Fraction:
-    """An excess near the minimum of the objective: the best of a coarse grid, refined by golden-section search."""
-
-    def at(logarithm: float) -> float:
-        return objective(math.exp(logarithm))
-
-    best = min(range(_NEAREST, _FARTHEST + 1), key=at)
-    return Fraction(math.exp(least_point(at, best - 1.0, best + 1.0, 1e-8)))
+def _law(release: Release) -> Law:
+    if isinstance(
+        release, IntegerSubspaceLaplace
+    ):  # the worst mechanism of this pure epsilon: randomised response
+        return (LaplaceLoss(1 / release.loss, 1, 1),)
+    return loss_law_of(release)

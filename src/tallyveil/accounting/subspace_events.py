@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from tallyveil.accounting.exact import exact_number, parameter_of_noise
+from tallyveil.accounting.exact import count_of, exact_number, parameter_of_noise
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
@@ -112,17 +112,12 @@ class IntegerSubspaceGaussian:
         invariants: tuple[str, ...] = (),
         total_variation: Fraction | int | str = 0,
     ) -> None:
-        if (
-            not isinstance(squared_distance, int)
-            or isinstance(squared_distance, bool)
-            or squared_distance < 1
-        ):
-            raise BudgetError(
-                "squared_distance of IntegerSubspaceGaussian must be an integer of 1 or more, got "
-                f"{as_given(squared_distance)}. The squared l2 distance of two tables of integers is an integer."
-            )
         _set(self, "variance", parameter_of_noise(variance, "variance of IntegerSubspaceGaussian"))
-        _set(self, "squared_distance", squared_distance)
+        _set(
+            self,
+            "squared_distance",
+            count_of(squared_distance, "squared_distance of IntegerSubspaceGaussian"),
+        )
         _set(self, "invariants", _names(invariants))
         _set(self, "total_variation", _variation(total_variation))
 

@@ -8,11 +8,13 @@ from tallyveil.accounting.events import (
     DiscreteGaussian,
     DiscreteLaplace,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
     SequentialEvent,
     WorstEvent,
 )
 from tallyveil.accounting.exact import exact_number, exact_text
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.rounding import round_up
@@ -95,7 +97,7 @@ def group_privacy(
 
 def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
     match event:
-        case DiscreteGaussian() | DiscreteLaplace():
+        case DiscreteGaussian() | DiscreteLaplace() | Gaussian() | Laplace():
             multiplicity = event.multiplicity * factor
             if multiplicity.denominator != 1:
                 raise BudgetError(
@@ -108,6 +110,11 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
                 f"{as_given(event)} states the distance of the populations that it protects, not a neighbour "
                 "relation, so there is nothing to translate. Give the event with the distance that neighbours under "
                 "the other relation have."
+            )
+        case RandomizedResponse() | ApproximateDP() | ZCDP() | PoissonSampled():
+            raise BudgetError(
+                f"{as_given(event)} is no noisy partition query, so nothing says what it costs under the other "
+                "relation. State it under that relation yourself, or use group_privacy."
             )
         case SequentialEvent(events):
             return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))

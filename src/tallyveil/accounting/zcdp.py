@@ -11,7 +11,7 @@ from fractions import Fraction
 import flint
 
 from tallyveil.accounting.decimals import at_least
-from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.exact import Exact, exact_number, exact_text
 from tallyveil.accounting.rounding import as_float, log_of, round_up
 from tallyveil.accounting.search import least_point
 from tallyveil.errors import BudgetError
@@ -23,7 +23,7 @@ _LARGEST_EPSILON = 10**6
 _FARTHEST = 600.0  # logarithm of the largest excess tried; exp stays finite 30 beyond it
 
 
-def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> float:
+def zcdp_to_epsilon(rho: Exact, delta: Exact) -> float:
     """Smallest proved epsilon such that rho-zCDP gives (epsilon, delta)-differential privacy.
 
     The bound holds at every order alpha. Floats only choose a good order; there the bound is evaluated in ball
@@ -39,8 +39,7 @@ def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> float:
 
     Source: Canonne, Kamath, Steinke 2020, Proposition 12, solved for epsilon.
     """
-    _check_rho(rho)
-    _check_delta(delta)
+    rho, delta = _rho(rho), _delta(delta)
     if rho == 0:
         return 0.0
     rho = max(rho, _LEAST_RHO)
@@ -58,7 +57,7 @@ def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> float:
         return max(0.0, round_up(epsilon))
 
 
-def epsilon_to_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+def epsilon_to_rho(epsilon: Exact, delta: Exact) -> Fraction:
     """A large rho, of at most six digits, such that rho-zCDP gives (epsilon, delta)-differential privacy.
 
     It is within about one part in 100,000 of the largest one. The inverse of `zcdp_to_epsilon`.
@@ -66,7 +65,7 @@ def epsilon_to_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     Raises:
         BudgetError: epsilon or delta out of range.
     """
-    _check_delta(delta)
+    epsilon, delta = exact_number(epsilon, "epsilon"), _delta(delta)
     if not 0 < epsilon <= _LARGEST_EPSILON:
         raise BudgetError(
             f"epsilon must be above 0 and at most {_LARGEST_EPSILON}, got {exact_text(epsilon)}. Give another one."
@@ -88,7 +87,7 @@ def epsilon_to_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     return Fraction(at_least(low, 6))
 
 
-def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> float:
+def zcdp_to_delta(rho: Exact, epsilon: Exact) -> float:
     """Smallest proved delta such that rho-zCDP gives (epsilon, delta)-differential privacy; at most 1.
 
     Certified in the same way as `zcdp_to_epsilon`. A delta below the smallest float is rounded up to that float.
@@ -98,7 +97,7 @@ def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> float:
 
     Source: Canonne, Kamath, Steinke 2020, Proposition 12.
     """
-    _check_rho(rho)
+    rho, epsilon = _rho(rho), exact_number(epsilon, "epsilon")
     if epsilon < 0:
         raise BudgetError(
             f"epsilon must be 0 or more, got {exact_text(epsilon)}. Give a non-negative epsilon."
@@ -124,7 +123,7 @@ def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> float:
         return min(1.0, round_up(delta))
 
 
-def zcdp_to_epsilon_textbook(rho: Fraction, delta: Fraction) -> float:
+def zcdp_to_epsilon_textbook(rho: Exact, delta: Exact) -> float:
     """The simpler, larger epsilon = rho + 2 sqrt(rho ln(1 / delta)), rounded up; found in older tables.
 
     Raises:
@@ -132,8 +131,7 @@ def zcdp_to_epsilon_textbook(rho: Fraction, delta: Fraction) -> float:
 
     Source: Bun and Steinke 2016, Proposition 1.3.
     """
-    _check_rho(rho)
-    _check_delta(delta)
+    rho, delta = _rho(rho), _delta(delta)
     with flint.ctx.workprec(_BITS):
         r, d = rational(rho), rational(delta)
         return round_up(r + 2 * (-r * d.log()).sqrt())
@@ -149,14 +147,18 @@ def _best_excess(objective: Callable[[float], float], guess: float) -> Fraction:
     return Fraction(math.exp(least_point(lambda x: objective(math.exp(x)), guess - 30.0, guess + 30.0, 1e-8)))
 
 
-def _check_rho(rho: Fraction) -> None:
+def _rho(value: Exact) -> Fraction:
+    rho = exact_number(value, "rho")
     if rho < 0:
         raise BudgetError(f"rho must be 0 or more, got {exact_text(rho)}. Give a non-negative rho.")
+    return rho
 
 
-def _check_delta(delta: Fraction) -> None:
+def _delta(value: Exact) -> Fraction:
+    delta = exact_number(value, "delta")
     if not 0 < delta < 1:
         raise BudgetError(
             f"delta must lie between 0 and 1, both excluded, got {exact_text(delta)}. "
             "Give one such as '1e-10'."
         )
+    return delta

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import flint
 
-from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.exact import Exact, exact_number, exact_text
 from tallyveil.accounting.rounding import as_float, round_up
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.errors import BudgetError
@@ -46,7 +46,7 @@ class ZcdpConversion(StrEnum):
     TEXTBOOK = "textbook"
     BEST = "best"
 
-    def epsilon(self, rho: Fraction, delta: Fraction) -> float:
+    def epsilon(self, rho: Exact, delta: Exact) -> float:
         """Epsilon at a delta, rounded up.
 
         Raises:
@@ -69,12 +69,13 @@ class ZcdpCurve:
     conversion: ZcdpConversion = ZcdpConversion.TEXTBOOK
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", exact_number(self.rho, "rho of ZcdpCurve"))
         if not self.rho > 0:
             raise BudgetError(
                 f"a curve of zCDP needs rho above 0, got {exact_text(self.rho)}. Give the rho that was published."
             )
 
-    def epsilon(self, delta: Fraction) -> float:
+    def epsilon(self, delta: Exact) -> float:
         """Epsilon at a delta, rounded up.
 
         Raises:

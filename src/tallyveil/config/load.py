@@ -54,6 +54,12 @@ def _of_mapping(content: Mapping[str, Any], model: type[File], where: str) -> Fi
         return model.model_validate(_as_in_a_file(content))
     except ValidationError as error:
         raise ConfigError(_all_mistakes(where, error, model), code="bad-key-or-value") from None
+    except RecursionError:
+        raise ConfigError(
+            f"{where} is nested too deeply, or a table or a list in it holds itself. No table of a release file needs "
+            "more than a few levels.",
+            code="bad-key-or-value",
+        ) from None
 
 
 def _as_in_a_file(value: Any) -> Any:

@@ -184,21 +184,6 @@ def number_given(number: object, what: str) -> float:
     return number
 
 
-def text_given(text: object, what: str) -> str:
-    """A text.
-
-    Raises:
-        ConfigError: it is something else, or holds bytes that are no text. The message does not show it, because it may
-            be secret.
-    """
-    if not isinstance(text, str) or _has_bytes(text):
-        kind = (
-            "text with bytes that are no UTF-8" if isinstance(text, str) else f"of type {type(text).__name__}"
-        )
-        raise ConfigError(f"{what} is {kind}, wanted text.", code="bad-argument")
-    return text
-
-
 def _has_bytes(text: str) -> bool:
     """Whether a text holds bytes that are no UTF-8, as Python reads them from names of files."""
     return any("\ud800" <= character <= "\udfff" for character in text)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.face.given import observer_given, path_given, text_given, workers_given
+from tallyveil.face.given import observer_given, path_given, workers_given
 from tallyveil.face.opened import Measurements
 from tallyveil.face.planned import Plan, ReleaseFile, plan
 from tallyveil.face.released import Release, finished
@@ -77,4 +77,4 @@ def measure(
 
 
 def _key(text: str | None) -> bytes | None:
-    return None if text is None else insecure_key(text_given(text, "insecure_test_key"))
+    return None if text is None else insecure_key(text)

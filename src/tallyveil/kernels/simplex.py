@@ -4,7 +4,9 @@ Problem: given v and a positive total, find the x >= 0 with sum of x = total tha
 x = max(0, v - t) for one shift t; with weighted distances, x = max(0, v - t * slack). Variable: t.
 
 Step: Newton's method on the sum of max(0, v - t) as a function of t, which is convex, piecewise linear and decreasing.
-Stopping rule: a step no longer changes t, which happens after finitely many steps.
+Stopping rule: a step no longer changes t, which happens after finitely many steps. Rounding errors of a long sum can
+move t up and down for ever. So the method also ends after FEW_STEPS steps where two steps have the same numbers above
+zero: the second one has then only mended rounding.
 
 Worked case: v = (5, -2) and total 3. At t = 0 the sum is 5 with one number above zero, so t = 2; the sum is 3 there.
 x = (3, 0).
@@ -16,6 +18,9 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import njit
+
+FEW_STEPS = 20
+"""Steps that are made without looking for this. Nearly every search has ended before."""
 
 
 @njit(nogil=True, cache=True)
@@ -32,8 +37,8 @@ def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
         if larger - smaller >= total:
             return float(larger - total)
         return float((larger + smaller - total) * 0.5)
-    shift = start
-    for _ in range(4 * n + 100):
+    shift, before = start, 0
+    for number in range(4 * n + 100):
         # four sums side by side, in a fixed order, and no branch to mispredict
         one, two, three, four = 0.0, 0.0, 0.0, 0.0
         n_one, n_two, n_three, n_four = 0, 0, 0, 0
@@ -61,8 +66,9 @@ def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
             continue
         step = (above - total) / count
         shift += step
-        if abs(step) <= 1e-15 * (1.0 + abs(shift)):
+        if abs(step) <= 1e-15 * (1.0 + abs(shift)) or (number >= FEW_STEPS and count == before):
             break
+        before = count
     return shift
 
 
@@ -72,8 +78,8 @@ def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: f
 
     This is the projection with distances weighted by 1 / slack, which is positive. It uses Newton's method too.
     """
-    shift = start
-    for _ in range(4 * n + 100):
+    shift, before = start, 0.0
+    for number in range(4 * n + 100):
         above, slope = 0.0, 0.0
         for i in range(n):
             left = values[i] - shift * slack[i]
@@ -89,6 +95,9 @@ def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: f
         shift += step
         if abs(step) <= 1e-15 * abs(shift) or abs(above - total) <= 1e-15 * total:
             break
+        if number >= FEW_STEPS and slope == before:
+            break
+        before = slope
     return shift
 
 

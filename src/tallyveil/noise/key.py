@@ -62,6 +62,13 @@ def derive_key(run_key: bytes, purpose: str, *digests: bytes) -> bytes:
 def insecure_key(text: str) -> bytes:
     """A key that anyone can compute from `text`, for tests and examples only.
 
+    Raises:
+        ConfigError: it is no text, or a text with bytes that are no UTF-8. The message does not show it.
     Privacy: none. Noise from this key protects nobody. Mark every output that uses it.
     """
+    if not isinstance(text, str) or any("\ud800" <= character <= "\udfff" for character in text):
+        kind = (
+            "text with bytes that are no UTF-8" if isinstance(text, str) else f"of type {type(text).__name__}"
+        )
+        raise ConfigError(f"the text of a test key is {kind}, wanted text.", code="bad-argument")
     return hashlib.sha256(_INSECURE_LABEL + text.encode()).digest()

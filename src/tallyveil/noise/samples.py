@@ -6,11 +6,12 @@ nothing else uses: the array has a number, and an entry has its place in the arr
 
 import math
 from fractions import Fraction
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, SchemaError
 from tallyveil.exact import as_given, exact_value
 from tallyveil.noise.key import new_run_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
@@ -62,10 +63,27 @@ def discrete_laplace(
 
 
 def _draws(law: Law, shape: Shape, key: bytes | None, number: int) -> NDArray[np.int64]:
-    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+    wanted = _lengths(shape)
+    if not _is_whole(number):
+        raise SchemaError(f"number is {as_given(number)}, wanted a whole number from 0 to 65535.")
     source = NoiseSource(new_run_key() if key is None else key)
-    found: NDArray[np.int64] = source.dense(law, 0, number, range(1), math.prod(wanted))
+    found: NDArray[np.int64] = source.dense(law, 0, int(number), range(1), math.prod(wanted))
     return found.reshape(wanted)
+
+
+def _lengths(shape: object) -> tuple[int, ...]:
+    """The length of each dimension; raises SchemaError."""
+    given = shape if isinstance(shape, tuple | list) else (shape,)
+    lengths = [int(one) for one in given if _is_whole(one)]
+    if len(lengths) != len(given) or min(lengths, default=0) < 0:
+        raise SchemaError(
+            f"shape is {as_given(shape)}, wanted a whole number, 0 or more, or a tuple of such numbers."
+        )
+    return tuple(lengths)
+
+
+def _is_whole(number: object) -> TypeGuard[int]:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _exact(value: Exact, name: str) -> Fraction:

@@ -14,6 +14,7 @@ from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import zcdp_to_delta
+from tallyveil.report.points import Tile
 from tallyveil.universe.unit import Unit
 
 _SLOWEST: Final = "rounded_fft"
@@ -64,6 +65,14 @@ def guess_words(right: Fraction, neighbours: Neighbours, unit: Unit) -> str:
 def guess_text(right: Fraction) -> str:
     """The bound as a percentage, rounded up."""
     return f"{at_most(100 * right, places=1)} %"
+
+
+def guess_tile(right: Fraction, unit: Unit, *, is_protected: bool) -> Tile:
+    """The bound as a number that stands out; everything can be known if the key of the noise is not secret."""
+    name = f"Best guess about one {unit.one}"
+    if not is_protected:
+        return Tile(name, "100 %", "right, since the key of the noise is not secret")
+    return Tile(name, guess_text(right), "right at most; 50 % without the release")
 
 
 def _setting(neighbours: Neighbours, unit: Unit) -> str:

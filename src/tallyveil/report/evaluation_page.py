@@ -98,8 +98,10 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
             (name_title(level), artefact_lines(evaluation.artefacts, level, titles))
             for level in reversed(geolevels)
         ],
-        "query_plot": _plot("errors", queries, geolevels, overall, titles.query, files.unit),
-        "size_plot": _plot("sizes", classes, geolevels, of_sized, str, files.unit),
+        "query_plot": _plot("errors", queries, geolevels, overall, titles.query, files.unit, "“{}”"),
+        "size_plot": _plot(
+            "sizes", classes, geolevels, of_sized, str, files.unit, f"geounits of {{}} {files.unit.many}"
+        ),
         "version": ", ".join(files.manifest.tallyveil),
     }
 
@@ -161,6 +163,7 @@ def _plot(
     rows: Rows,
     title: Callable[[str], str],
     unit: Unit,
+    row_words: str,
 ) -> Picture:
     """Draw mean absolute errors. Zeros are drawn to the left of the smallest positive value."""
     values = {
@@ -177,15 +180,16 @@ def _plot(
         description="Mean absolute errors; the table below gives each.",
         below=min(positive, default=1.0) / 2 if has_zero else None,
     )
-    return Picture(svg, _worst(values, unit))
+    return Picture(svg, _worst(values, unit, row_words))
 
 
-def _worst(values: dict[tuple[str, str], float], unit: Unit) -> str:
+def _worst(values: dict[tuple[str, str], float], unit: Unit, row_words: str) -> str:
     """Where the mean error is largest, in a sentence."""
     if not values:
         return "No errors are known."
     row, level = max(values, key=lambda pair: values[pair])
-    return f"The largest mean error is {rounded(values[row, level])} {unit.many}: “{row}” at {name_title(level)}."
+    where = f"{row_words.format(row)} at {name_title(level)}"
+    return f"The largest mean error is {rounded(values[row, level])} {unit.many}: {where}."
 
 
 def _rows(frame: pl.DataFrame, titles: Titles) -> list[ErrorRow]:

@@ -113,7 +113,7 @@ def short_values(
     """The summary of a page of population groups; the arguments are those of `group_points`."""
     right = groups_guess(out)
     return {
-        "tiles": group_tiles(published, unit, right),
+        "tiles": group_tiles(published, unit, right, is_protected=manifest.protected),
         "points": group_points(
             published,
             unit,

@@ -9,7 +9,7 @@ import polars as pl
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.evaluation.safetab_errors import SIZES
 from tallyveil.release.finished import LEDGER
-from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_text, guess_words
+from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_tile, guess_words
 from tallyveil.report.points import Point, Tile
 from tallyveil.report.wording import grouped, percent, rounded
 from tallyveil.safetab.levels import NEIGHBOURS
@@ -40,7 +40,9 @@ def groups_guess(out: Path) -> Fraction:
     return composed_guess(entries, declaration)
 
 
-def group_tiles(published: pl.DataFrame, unit: Unit, right: Fraction) -> tuple[Tile, ...]:
+def group_tiles(
+    published: pl.DataFrame, unit: Unit, right: Fraction, *, is_protected: bool
+) -> tuple[Tile, ...]:
     """The numbers that stand out: how many groups have a count, the typical margins, and the best guess."""
     tiles = [
         Tile("Groups with a published count", grouped(published.height), "each with a margin of its own")
@@ -49,8 +51,7 @@ def group_tiles(published: pl.DataFrame, unit: Unit, right: Fraction) -> tuple[T
         Tile(f"A typical count of {_size(size)}", f"± {_margin(margin)}", f"{unit.many}, in 95 of 100 cases")
         for size, margin in _ends(published)
     ]
-    note = "right at most; 50 % without the tables"
-    return (*tiles, Tile(f"Best guess about one {unit.one}", guess_text(right), note))
+    return (*tiles, guess_tile(right, unit, is_protected=is_protected))
 
 
 def group_points(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tallyveil.budget.expected import ExpectedError
-from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_of_cost, guess_text, guess_words
+from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_of_cost, guess_tile, guess_words
 from tallyveil.report.nearness import Nearness
 from tallyveil.report.points import Point, Tile
 from tallyveil.report.population import GeolevelSizes
@@ -33,7 +33,7 @@ def release_tiles(
         Tile(
             f"Smallest areas ({name_title(finest.geolevel)})",
             grouped(finest.geounits),
-            f"{grouped(finest.empty)} of them empty",
+            f"{grouped(finest.empty)} of them published as empty",
         ),
     ]
     if found is not None and found.nearness:
@@ -45,8 +45,7 @@ def release_tiles(
                 f"{unit.many}, with {found.level} confidence",
             )
         )
-    note = "right at most; 50 % without the release"
-    return (*tiles, Tile(f"Best guess about one {unit.one}", guess_text(right), note))
+    return (*tiles, guess_tile(right, unit, is_protected=files.is_protected))
 
 
 def release_points(
@@ -80,9 +79,12 @@ def _done(files: ReleaseFiles) -> str:
         for item in files.plan["invariants"]
     ]
     kept = f" Published exactly, without noise: {listed(exactly)}." if exactly else ""
+    others = (
+        "Others have measured and published the noisy counts. " if "imported" in files.manifest.body else ""
+    )
     return (
-        "A random whole number, called noise, was added to every count that was measured. It may be positive or "
-        "negative, and it is public how large such numbers usually are. All published counts were then computed "
+        f"{others}A random whole number, called noise, was added to every count that was measured. It may be positive "
+        "or negative, and it is public how large such numbers usually are. All published counts were then computed "
         f"from the noisy ones. They are whole, never negative, and add up from {last} to {first}.{kept}"
     )
 
@@ -92,10 +94,7 @@ def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], found: Uncerta
         return f"{_measured(files, expected)} This release has no intervals of its published counts yet."
     what = files.titles.counts_of(found.query)
     if not found.nearness:
-        return (
-            f"Each count has an estimate without bias and its standard error. The table below has the typical standard "
-            f"errors of {what} and of all other counts."
-        )
+        return f"Each count has an estimate without bias and its standard error.{_errors(files, found)}"
     small, large = found.nearness[-1], found.nearness[0]
     text = f"With {found.level} confidence, {what} before noise is {_within(small)}"
     text += f" and {_within(large)}." if large is not small else "."
@@ -103,6 +102,20 @@ def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], found: Uncerta
         f"{text} Typical means that this or better holds for at least half of these areas. Every single count has an "
         "interval of its own."
     )
+
+
+def _errors(files: ReleaseFiles, found: Uncertainty) -> str:
+    """The median standard errors at the finest and at the coarsest geolevel where counts are not exact."""
+    own = dict(found.errors.rows).get(files.titles.query(found.query), ())
+    known = [
+        f"{text} for one {level}"
+        for level, text in zip(found.errors.geolevels, own, strict=False)
+        if text not in (None, "exact")
+    ]
+    if not known:
+        return ""
+    ends = " and ".join(dict.fromkeys((known[-1], known[0])))
+    return f" That of {files.titles.counts_of(found.query)} is typically {ends}, in {files.unit.many}."
 
 
 def _within(near: Nearness) -> str:
@@ -139,7 +152,7 @@ def _not(files: ReleaseFiles, finest: GeolevelSizes, found: Uncertainty | None) 
             f" Of the {grouped(near.above_zero)} {level} counts above zero, {grouped(near.perhaps_zero)} "
             f"({percent(near.perhaps_zero / near.above_zero)}) may be zero before noise: their intervals hold zero."
         )
-    interval = "" if found is None else ", and use the interval of the sum"
+    interval = ", and use the interval of the sum" if found is not None and found.given else ""
     return f"{text} Add areas up before you compare them{interval}."
 
 

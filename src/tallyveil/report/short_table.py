@@ -54,9 +54,10 @@ def _exact_sums(plan: Mapping[str, Any]) -> str:
 
 
 def _sure(manifest: Manifest, counts: pl.DataFrame, unit: Unit) -> str:
-    if "margins" not in manifest.body:
+    margins = manifest.body.get("margins")
+    if margins is None:
         return "This release has no margins of error. How far a count may lie from the true one is not known from it."
-    level = percent(float(Fraction(manifest.body["margins"]["level"])))
+    level = percent(float(Fraction(margins["level"])))
     noisy = counts.filter(pl.col("margin") > 0)
     if noisy.is_empty():
         return "All counts follow from sums that are published exactly."

@@ -3,6 +3,8 @@
 import math
 from fractions import Fraction
 
+from markupsafe import Markup
+
 from tallyveil.accounting.decimals import at_most
 
 
@@ -32,25 +34,29 @@ def percent(share: float) -> str:
     return f"{value:.3g} %" if value >= 1 else f"{rounded(value, 2)} %"
 
 
-def power_of_ten(value: Fraction) -> str:
-    """The delta of a claim: a power of ten as 10⁻¹⁰, any other number rounded up to two significant digits."""
+def power_of_ten(value: Fraction) -> Markup:
+    """The delta of a claim: a power of ten, or any other number rounded up to two significant digits.
+
+    The power is marked up as a superscript, because not every font has the superscript minus: without it, 10 to the
+    power of -10 would look like 10 to the power of 10.
+    """
     power = round(math.log10(value.numerator) - math.log10(value.denominator))
     if value == Fraction(10) ** power:
-        return "10" + _raised(power)
+        return _ten_to(power)
     digits, _, exponent = at_most(value, 2).partition("e")
-    return f"{digits} × 10{_raised(int(exponent))}" if exponent else digits
+    return Markup("{} × {}").format(digits, _ten_to(int(exponent))) if exponent else Markup(digits)
 
 
-def scientific(value: float) -> str:
-    """A number with two significant digits, and with a power of ten if it is below 0.001: 3.1 × 10⁻⁹, 0.52."""
+def scientific(value: float) -> Markup:
+    """A number with two significant digits, and with a power of ten if it is below 0.001: 3.1 × 10^-9, 0.52."""
     if value == 0 or abs(value) >= 0.001:
-        return rounded(value, 2)
+        return Markup(rounded(value, 2))
     digits, exponent = f"{value:.1e}".split("e")
-    return f"{digits} × 10{_raised(int(exponent))}"
+    return Markup("{} × {}").format(digits, _ten_to(int(exponent)))
 
 
-def _raised(exponent: int) -> str:
-    return str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+def _ten_to(power: int) -> Markup:
+    return Markup("10<sup>{}</sup>").format(str(power).replace("-", "−"))
 
 
 def file_size(size: int) -> str:

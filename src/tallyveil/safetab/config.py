@@ -98,8 +98,15 @@ def read_values(folder: Path) -> tuple[dict[str, Any], str]:
     """The unchecked keys and values of config.json, and the name of the file.
 
     Raises:
-        ConfigError: the file is missing or is not a JSON object.
+        ConfigError: the file is missing or is not a JSON object, or the folder is a file.
     """
+    if folder.is_file():
+        raise ConfigError(
+            f"{folder} is a file; wanted the parameter folder of the Census layout, with config.json and the four "
+            "code files. A TOML file of population groups is for `tallyveil safetab plan`, `validate`, `run` and "
+            "`evaluate`.",
+            code="safetab-config",
+        )
     path = folder / CONFIG
     try:
         text = read_text_file(path)

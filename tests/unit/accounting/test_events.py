@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError, replace
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from tallyveil.accounting import (
@@ -75,7 +76,7 @@ def test_the_json_form_is_kept_from_version_to_version() -> None:
     }
 
 
-@pytest.mark.parametrize("given", [Fraction(5, 2), "5/2", "2.5", " 25e-1 "])
+@pytest.mark.parametrize("given", [Fraction(5, 2), "5/2", "2.5", " 25e-1 ", Decimal("2.5")])
 def test_a_parameter_is_a_fraction_however_it_is_written(given) -> None:
     assert DiscreteGaussian(given) == DiscreteGaussian(Fraction(5, 2), 1, 1)
     assert type(DiscreteLaplace(given).scale) is Fraction
@@ -89,7 +90,8 @@ def test_a_parameter_is_a_fraction_however_it_is_written(given) -> None:
         2.5,
         float("nan"),
         float("inf"),
-        Decimal("2.5"),
+        Decimal("inf"),
+        Decimal("1e999999999"),
         True,
         None,
         "nan",
@@ -116,7 +118,7 @@ def test_a_parameter_must_be_above_zero(given) -> None:
         DiscreteLaplace(given)
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.0, True, "1"])
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, "1.5", Fraction(1, 2), "x"])
 def test_sensitivities_multiplicities_and_degrees_are_positive_integers(count) -> None:
     for make in (
         lambda: DiscreteGaussian(1, count),
@@ -127,6 +129,18 @@ def test_sensitivities_multiplicities_and_degrees_are_positive_integers(count) -
     ):
         with pytest.raises(BudgetError, match="must be an integer of 1 or more"):
             make()
+
+
+@pytest.mark.parametrize("count", [2, np.int64(2), "2", Fraction(2), Decimal(2)])
+def test_whole_numbers_may_be_written_in_every_exact_way(count) -> None:
+    event = DiscreteGaussian(1, count, count)
+    assert event == DiscreteGaussian(1, 2, 2)
+    assert type(event.sensitivity) is type(event.multiplicity) is type(ParallelEvent((), count).degree) is int
+
+
+def test_a_refused_float_shows_how_to_write_it() -> None:
+    with pytest.raises(BudgetError, match=r"Write '0\.1', as text, or better an exact fraction"):
+        DiscreteGaussian(0.1)
 
 
 def test_events_are_values() -> None:

@@ -1,12 +1,19 @@
 """Rho as (epsilon, delta)."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import flint
 import pytest
 
-from tallyveil.accounting import zcdp_to_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.accounting import (
+    ZcdpCurve,
+    delta_with_total_variation,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
+    zcdp_to_epsilon_textbook,
+)
 from tallyveil.errors import BudgetError
 
 RATES = [Fraction(1, 10**12), Fraction(1, 100), Fraction(293764, 114921), Fraction(50), Fraction(10**6)]
@@ -92,3 +99,20 @@ def test_rho_must_not_be_negative(convert) -> None:
 def test_epsilon_must_not_be_negative() -> None:
     with pytest.raises(BudgetError, match="epsilon must be 0 or more"):
         zcdp_to_delta(Fraction(1), Fraction(-1))
+
+
+def test_numbers_are_taken_in_every_exact_form() -> None:
+    rho, delta, epsilon = Fraction(1, 2), Fraction(1, 10**6), Fraction(3)
+    assert (
+        zcdp_to_epsilon("1/2", "1e-6")
+        == zcdp_to_epsilon(Decimal("0.5"), Decimal("1e-6"))
+        == zcdp_to_epsilon(rho, delta)
+    )
+    assert zcdp_to_delta("0.5", 3) == zcdp_to_delta(rho, epsilon)
+    assert zcdp_to_epsilon_textbook("0.5", "1e-6") == zcdp_to_epsilon_textbook(rho, delta)
+    assert ZcdpCurve("1/2").epsilon("1e-6") == ZcdpCurve(rho).epsilon(delta)
+    assert delta_with_total_variation(3, "1e-6", "1e-9") == delta_with_total_variation(
+        epsilon, delta, Fraction(1, 10**9)
+    )
+    with pytest.raises(BudgetError, match=r"Write '0\.5'"):
+        zcdp_to_epsilon(0.5, delta)

@@ -131,3 +131,11 @@ def test_a_run_computes_each_epsilon_once(command, records, tmp_path, monkeypatc
         "safetab", "run", STAYS, records, "--out", tmp_path / "out", "--insecure-test-key", "k", "--quiet"
     )
     assert len(found) == len(set(found)) == 2  # for a record added, and for one that changes its value
+
+
+@pytest.mark.parametrize("name", ["general-form", "households"])
+def test_a_file_of_groups_is_no_parameter_folder(tmp_path, command, name):
+    """Only some commands take both."""
+    said = command("safetab", name, STAYS, tmp_path, "--out", tmp_path / "out", code=2)
+    assert "is a file; wanted the parameter folder of the Census layout" in " ".join(said.split())
+    assert not (tmp_path / "out").exists()

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from tests.pages import require_readable
 from typer.testing import CliRunner
 
 from tallyveil.cli.main import app
@@ -249,6 +250,7 @@ def test_show_is_one_file_the_same_every_time(folder):
     assert page.count("<svg") == 2
     assert "src=" not in page
     assert "Block Group" in page
+    require_readable(folder / "one.html")
     run("show", folder / "plain.parquet", "--out", folder / "three.html")
     assert (folder / "three.html").read_text().count("<svg") == 1
 

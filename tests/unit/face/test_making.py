@@ -63,6 +63,9 @@ def test_mistakes_in_a_mapping_are_named(folder):
         tallyveil.plan(content, folder=folder)
     assert "privacy.delta" in str(caught.value)
     assert "did you mean 'tables'" in str(caught.value)
+    content["outputs"]["tables"] = content
+    with pytest.raises(ConfigError, match="a table or a list in it holds itself"):
+        tallyveil.plan(content, folder=folder)
     with pytest.raises(ConfigError, match="leave folder out"):
         tallyveil.plan(folder / "release.toml", folder=folder)
 
@@ -369,7 +372,7 @@ def test_what_is_no_number_or_no_text_is_refused(folder, release, tmp_path):
     with pytest.raises(ConfigError, match=r"level is '0\.9', wanted a number"):
         release.add_intervals(level="0.9")
     for key, kind in ((b"secret", "of type bytes"), ("secret\udcff", "text with bytes")):
-        with pytest.raises(ConfigError, match=f"insecure_test_key is {kind}") as caught:
+        with pytest.raises(ConfigError, match=f"text of a test key is {kind}") as caught:
             tallyveil.run(folder / "release.toml", tmp_path / "out", insecure_test_key=key)
         assert "secret" not in str(caught.value)
 

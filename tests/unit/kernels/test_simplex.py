@@ -11,7 +11,7 @@ from tallyveil.kernels.simplex import (
 )
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 200])
+@pytest.mark.parametrize("n", [1, 2, 7, 200, 1500])
 def test_simplex_shift(n):
     rng = np.random.default_rng(n)
     for scale in (1e-3, 1.0, 1e6):
@@ -22,7 +22,7 @@ def test_simplex_shift(n):
             assert np.maximum(values - shift, 0).sum() == pytest.approx(2.5, rel=1e-6)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 200])
+@pytest.mark.parametrize("n", [1, 2, 7, 200, 1500])
 def test_weighted_shift(n):
     rng = np.random.default_rng([1, n])
     for scale in (1e-3, 1.0, 1e6):

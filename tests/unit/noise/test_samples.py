@@ -50,3 +50,26 @@ def test_what_is_refused():
         discrete_gaussian(2, 3, number=1 << 16)
     with pytest.raises(AttributeError, match="no attribute"):
         _ = noise.gaussian
+
+
+@pytest.mark.parametrize("shape", [2.5, "3", None, (2, "3"), True, -1, (-2, -3)])
+def test_what_is_no_shape_is_refused(shape):
+    with pytest.raises(SchemaError, match="shape is"):
+        discrete_gaussian(4, shape)
+
+
+@pytest.mark.parametrize("number", [1.5, "1", None, True])
+def test_what_is_no_number_of_an_array_is_refused(number):
+    with pytest.raises(SchemaError, match="number is"):
+        discrete_laplace(4, 2, key=bytes(32), number=number)
+
+
+def test_shapes_may_come_from_numpy():
+    assert discrete_gaussian(4, np.int64(3)).shape == discrete_gaussian(4, [3]).shape == (3,)
+
+
+@pytest.mark.parametrize("text", [None, 5, b"x", "secret\udcff"])
+def test_a_test_key_is_made_of_text(text):
+    with pytest.raises(ConfigError, match="wanted text") as caught:
+        insecure_key(text)
+    assert "secret" not in str(caught.value)

@@ -107,10 +107,6 @@ def test_refusals(run, edit):
     frame[1:].write_parquet(path, metadata={"tallyveil.run": tags["tallyveil.run"]})
     with pytest.raises(StoreError) as refused:
         make_intervals(run, workers=1)
-    assert refused.value.code == "measurements-mismatch"
-    frame.write_parquet(path)
-    with pytest.raises(StoreError) as refused:
-        make_intervals(run, workers=1)
     assert refused.value.code == "release-damaged"
     path.unlink()
     with pytest.raises(StoreError) as refused:

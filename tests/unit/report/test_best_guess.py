@@ -12,6 +12,7 @@ from tallyveil.report.best_guess import (
     guess_of_cost,
     guess_of_pair,
     guess_text,
+    guess_tile,
     guess_words,
 )
 from tallyveil.universe.unit import PERSON, unit_of
@@ -73,3 +74,8 @@ def test_it_is_rounded_up_and_says_what_it_is_about() -> None:
     assert "whether one household’s record is among the data" in added
     assert "at most 75.0 % of their guesses are right" in changed
     assert "promises next to nothing" in guess_words(Fraction(99_999, 100_000), Neighbours.BOUNDED, PERSON)
+
+
+def test_a_key_that_is_not_secret_leaves_nothing_to_guess() -> None:
+    assert guess_tile(Fraction(3, 4), PERSON, is_protected=True).value == "75.0 %"
+    assert guess_tile(Fraction(3, 4), PERSON, is_protected=False).value == "100 %"

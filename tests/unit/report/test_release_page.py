@@ -34,15 +34,15 @@ def test_says_what_the_guarantee_is(redistricting: Path) -> None:
     proved = 16.4651553768  # of the manifest
     # The tile: what is proved stands first, what the budget alone would allow beside it.
     tile = re.findall(
-        r"Differential privacy ε ≤ ([\d.]+) at δ = 10⁻¹⁰, bounded neighbours; ρ alone allows ε ≤ ([\d.]+)",
+        r"Differential privacy ε ≤ ([\d.]+) at δ = 10\^−10, bounded neighbours; ρ alone allows ε ≤ ([\d.]+)",
         text,
     )
     assert proved <= Fraction(tile[0][0]) < proved + 0.001
     assert by_rho <= Fraction(tile[0][1]) < by_rho + 0.001
     plain = text.replace("\xa0", " ")
     proof, budget = (
-        f"with ε ≤ {tile[0][0]} at δ = 10⁻¹⁰",
-        f"From ρ alone follows only ε ≤ {tile[0][1]} at δ = 10⁻¹⁰",
+        f"with ε ≤ {tile[0][0]} at δ = 10^−10",
+        f"From ρ alone follows only ε ≤ {tile[0][1]} at δ = 10^−10",
     )
     assert 0 < plain.index(proof) < plain.index(budget)
     for statement in (
@@ -90,7 +90,7 @@ def test_shows_the_numbers_of_plan_manifest_and_counts(redistricting: Path) -> N
     assert "all people not measured ± 2 ± 4 ± 5 ± 3 ± 175 " in text
     assert " 65 2.557 " in text  # measurements and cost in the ledger
     assert "State 1 0 200,000 200,000 200,000 657" in text
-    assert "Block 3,000 2,888 37 75 75 2,925 0 1.9 × 10⁻⁸" in text
+    assert "Block 3,000 2,888 37 75 75 2,925 0 1.9 × 10^−8" in text
     assert "an only child has its parent's counts" in text
     assert "measure Block Group" in text
     assert "numpy 2.1.3" in text
@@ -168,6 +168,8 @@ def test_an_insecure_key_is_impossible_to_overlook(make_race_age: Callable[..., 
     text = text_of(write_report(make_race_age(protected=False)))
     assert text.index("NOT PRIVATE: made with an insecure test key") < text.index("Release report")
     assert "The guarantee below does not hold for this release" in text
+    assert "Best guess about one person 100 % right, since the key of the noise is not secret" in text
+    assert "This would hold if the key of the noise were secret, which it is not." in text
     assert "destroyed when the run ends. The guarantee" not in text
 
 

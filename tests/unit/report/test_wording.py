@@ -37,9 +37,11 @@ def test_percent(share: float, text: str) -> None:
 
 
 def test_powers_of_ten() -> None:
-    assert wording.power_of_ten(Fraction(1, 10**10)) == "10⁻¹⁰"
-    assert wording.power_of_ten(Fraction(3, 10**7)) == "3 × 10⁻⁷"
-    assert wording.power_of_ten(Fraction("3.01e-7")) == "3.1 × 10⁻⁷"  # a delta is never understated
+    assert wording.power_of_ten(Fraction(1, 10**10)) == "10<sup>−10</sup>"
+    assert wording.power_of_ten(Fraction(3, 10**7)) == "3 × 10<sup>−7</sup>"
+    assert (
+        wording.power_of_ten(Fraction("3.01e-7")) == "3.1 × 10<sup>−7</sup>"
+    )  # a delta is never understated
     assert wording.power_of_ten(Fraction(1, 40)) == "0.025"
     assert wording.scientific(0.52) == "0.52"
 

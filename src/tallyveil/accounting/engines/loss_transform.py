@@ -165,7 +165,7 @@ def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Floats) -> tuple[Co
     # exp multiplies the exponents' relative error (at most 8 v pi^2 u) into the neighbours.
     neighbours = above + below + 2 * math.exp(-2 * math.pi**2 * v)
     off = neighbours * UNIT * (60 + 130 * v) + np.where(neighbours > 1e-20, 4 * UNIT, 1e-20)
-    powered, power_error = _powered(bracket, size, off, n)
+    powered, power_error = power_with_error(bracket, size, off, n)
     modulus = np.exp(-exponents)
     relative = UNIT * (8 * exponents + 8 * np.abs(turn) + 20)
     return leading * powered, modulus * (power_error + relative * (np.abs(powered) + power_error))
@@ -198,7 +198,7 @@ def listed_power(
         # bincount adds what falls on one place in order: at most as many roundings as turns round the cycle.
         turns = 1 + law.weights.size * stride // length
         error = law.error + fft_error(length) + UNIT * turns
-    return _powered(values, np.abs(values), np.full(values.size, error), multiplicity)
+    return power_with_error(values, np.abs(values), np.full(values.size, error), multiplicity)
 
 
 def centred(products: Integers, length: int) -> Floats:
@@ -207,7 +207,7 @@ def centred(products: Integers, length: int) -> Floats:
     return np.where(2 * reduced >= length, reduced - length, reduced).astype(np.float64)
 
 
-def _powered(values: Complexes, size: Floats, off: Floats, n: int) -> tuple[Complexes, Floats]:
+def power_with_error(values: Complexes, size: Floats, off: Floats, n: int) -> tuple[Complexes, Floats]:
     """values^n and a bound on its error; `size` are the moduli of the values, and `off` bounds their errors."""
     powered, worst, least = power_of(values, n), _real_power(size + off, n), _real_power(size, n)
     slack = 8 * (n + 2) * UNIT

@@ -19,6 +19,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
+from tallyveil.noise.balls import precision, rational
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,17 @@ def float_bounds(ball: arb) -> Bounds:
     return Bounds(down(float(ball.lower())), up(float(ball.upper())))
 
 
+def upper_fraction(ball: arb) -> Fraction:
+    """An exact number that is not below any number in a ball."""
+    mantissa, exponent = ball.upper().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def lower_fraction(ball: arb) -> Fraction:
+    """An exact number that is not above any number in a ball."""
+    return -upper_fraction(-ball)
+
+
 def fraction_bounds(value: Fraction) -> Bounds:
     """The nearest floats on both sides of an exact number; equal where it is a float."""
     try:
@@ -123,6 +135,12 @@ def fraction_bounds(value: Fraction) -> Bounds:
         return Bounds(huge, math.inf) if value > 0 else Bounds(-math.inf, -huge)
     exact = Fraction(nearest)
     return Bounds(nearest if exact <= value else down(nearest), nearest if exact >= value else up(nearest))
+
+
+def log_bounds_of(value: Fraction) -> Bounds:
+    """Natural logarithm of a positive exact number."""
+    with precision(128):
+        return float_bounds(rational(value).log())
 
 
 def probability(logarithm: Bounds) -> Bounds:

@@ -10,10 +10,12 @@ from tallyveil.accounting.events import (
     InvariantEvent,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
     SequentialEvent,
     WorstEvent,
 )
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
 from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
@@ -79,6 +81,37 @@ def _read_subspace_gaussian(keys: Mapping[str, Any], _: int) -> IntegerSubspaceG
     )
 
 
+def _read_real_gaussian(keys: Mapping[str, Any], _: int) -> Gaussian:
+    _check_keys(keys, {"variance", "sensitivity", "multiplicity"})
+    return Gaussian(_text(keys, "variance"), _text(keys, "sensitivity"), keys["multiplicity"])
+
+
+def _read_real_laplace(keys: Mapping[str, Any], _: int) -> Laplace:
+    _check_keys(keys, {"scale", "sensitivity", "multiplicity"})
+    return Laplace(_text(keys, "scale"), _text(keys, "sensitivity"), keys["multiplicity"])
+
+
+def _read_response(keys: Mapping[str, Any], _: int) -> RandomizedResponse:
+    _check_keys(keys, {"epsilon", "options", "multiplicity"})
+    return RandomizedResponse(_text(keys, "epsilon"), keys["options"], keys["multiplicity"])
+
+
+def _read_approximate(keys: Mapping[str, Any], _: int) -> ApproximateDP:
+    _check_keys(keys, {"epsilon", "delta", "multiplicity"})
+    return ApproximateDP(_text(keys, "epsilon"), _text(keys, "delta"), keys["multiplicity"])
+
+
+def _read_zcdp(keys: Mapping[str, Any], _: int) -> ZCDP:
+    _check_keys(keys, {"rho"})
+    return ZCDP(_text(keys, "rho"))
+
+
+def _read_sampled(keys: Mapping[str, Any], depth: int) -> PoissonSampled:
+    _check_keys(keys, {"event", "probability", "multiplicity"})
+    event = _read(keys["event"], depth + 1)
+    return PoissonSampled(event, _text(keys, "probability"), keys["multiplicity"])  # type: ignore[arg-type]
+
+
 def _read_sequential(keys: Mapping[str, Any], depth: int) -> SequentialEvent:
     _check_keys(keys, {"events"})
     return SequentialEvent(_events(keys, "events", depth))
@@ -116,6 +149,12 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], int], PrivacyEvent]] = {
     "discrete_laplace": _read_laplace,
     "integer_subspace_laplace": _read_subspace_laplace,
     "integer_subspace_gaussian": _read_subspace_gaussian,
+    "gaussian": _read_real_gaussian,
+    "laplace": _read_real_laplace,
+    "randomized_response": _read_response,
+    "approximate_dp": _read_approximate,
+    "zcdp": _read_zcdp,
+    "poisson_sampled": _read_sampled,
     "sequential": _read_sequential,
     "parallel": _read_parallel,
     "adaptive": _read_adaptive,

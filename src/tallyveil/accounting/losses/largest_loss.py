@@ -1,8 +1,20 @@
 """The largest loss that a composition can have, if there is one."""
 
+import math
 from fractions import Fraction
 
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.tails import float_bounds, fraction_bounds
 from tallyveil.accounting.losses.factors import LaplaceLoss, LossFactor
+from tallyveil.accounting.losses.further import (
+    Base,
+    ExponentialLoss,
+    FailureLoss,
+    Law,
+    ResponseLoss,
+    SampledLoss,
+)
+from tallyveil.noise.balls import precision, rational
 
 
 def greatest_loss(factors: tuple[LossFactor, ...]) -> Fraction | None:
@@ -10,3 +22,53 @@ def greatest_loss(factors: tuple[LossFactor, ...]) -> Fraction | None:
     if not all(isinstance(factor, LaplaceLoss) for factor in factors):
         return None
     return -sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))
+
+
+def greatest_bounds(law: Law) -> Bounds:
+    """The largest loss that a composition can have but for failures: infinite if there is none."""
+    exact, sampled = Fraction(0), [Bounds(0.0, 0.0)]
+    for loss in law:
+        match loss:
+            case LaplaceLoss():
+                exact -= loss.multiplicity * loss.offset
+            case ExponentialLoss() | ResponseLoss():
+                exact += loss.multiplicity * loss.epsilon
+            case SampledLoss():
+                one = _greatest_of_sample(loss)
+                sampled.append(Bounds(one.lower * loss.multiplicity, one.upper * loss.multiplicity))
+            case FailureLoss():
+                pass
+            case _:
+                return Bounds(math.inf, math.inf)
+    if len(sampled) == 1:
+        return fraction_bounds(exact)
+    ends = [fraction_bounds(exact), *sampled]
+    lower, upper = math.fsum(one.lower for one in ends), math.fsum(one.upper for one in ends)
+    return Bounds(lower * (1 - 1e-15), upper * (1 + 1e-15))
+
+
+def _greatest_of_sample(loss: SampledLoss) -> Bounds:
+    """ln(1 - q + q exp(b)), or -ln(1 - q + q exp(-b)) for an added record, at the largest b."""
+    most = _largest_base(loss.base)
+    if most is None and not loss.added:
+        return Bounds(math.inf, math.inf)
+    with precision(256):
+        q = rational(loss.probability)
+        if loss.added and (loss.failure or most is None):
+            return float_bounds(-(1 - q).log())
+        assert most is not None
+        grown = (1 - q + q * rational(-most if loss.added else most).exp()).log()
+        return float_bounds(-grown if loss.added else grown)
+
+
+def _largest_base(base: Base | None) -> Fraction | None:
+    """The largest loss on the sample, None if there is no largest one."""
+    match base:
+        case LaplaceLoss():
+            return -base.offset
+        case ExponentialLoss() | ResponseLoss():
+            return base.epsilon
+        case None:
+            return Fraction(0)
+        case _:
+            return None

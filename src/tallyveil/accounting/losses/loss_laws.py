@@ -22,7 +22,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
 
 from tallyveil.accounting.events import (
     AdaptiveEvent,
@@ -31,25 +30,43 @@ from tallyveil.accounting.events import (
     InvariantEvent,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
     Release,
+    Sampleable,
     SequentialEvent,
     WorstEvent,
     parts_of,
 )
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
+from tallyveil.accounting.losses.further import (
+    AnyLoss,
+    ConcentratedLoss,
+    ExponentialLoss,
+    FailureLoss,
+    Law,
+    NormalLoss,
+    ResponseLoss,
+    SampledLoss,
+    further,
+    merged_law,
+    mirrored,
+)
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.accounting.subspace_events import (
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
+    SubspaceRelease,
+)
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
 MOST_ALTERNATIVES = 400
 """Number of laws above which an event is refused."""
 
-Law: TypeAlias = tuple[LossFactor, ...]
 
-
-def loss_law_of(event: PrivacyEvent) -> tuple[LossFactor, ...]:
+def loss_law_of(event: PrivacyEvent) -> Law:
     """The one composition that an event adds up to, merged; empty if nothing is released.
 
     It holds under both relations. Under bounded neighbours a record may leave one parallel part and enter another,
@@ -64,10 +81,11 @@ def loss_law_of(event: PrivacyEvent) -> tuple[LossFactor, ...]:
     return laws[0]
 
 
-def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[tuple[LossFactor, ...], ...]:
+def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[Law, ...]:
     """The compositions of which the worst one is what the event costs; none of them dominates another.
 
-    The privacy profile of the event is the pointwise largest of their profiles, as the top of this module explains.
+    The privacy profile of the event is the pointwise largest of their profiles, as the top of this module explains. An
+    event with random samples has each law twice: for the removal of a record and for its addition.
 
     Args:
         event: What is done.
@@ -82,7 +100,8 @@ def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[tuple[
             event, among branches of which none dominates; parallel parts that cannot be halved; or more than
             four hundred alternatives.
     """
-    return _laws(event, neighbours.answers_moved, outermost=True)
+    laws = _laws(event, neighbours.answers_moved, outermost=True)
+    return tuple(dict.fromkeys(law for one in laws for law in (one, merged_law(mirrored(one)))))
 
 
 def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
@@ -124,9 +143,9 @@ def dominates(larger: Law, smaller: Law) -> bool:
     spare = {factor: n - less.get(factor, 0) for factor, n in more.items() if n > less.get(factor, 0)}
     if not rest:
         return True
-    if any(isinstance(factor, GaussianLoss) for factor in rest):
+    if not all(isinstance(factor, LaplaceLoss) for factor in rest):
         return False
-    epsilon = sum(_pure(factor) * n for factor, n in rest.items())
+    epsilon = sum(_pure(factor) * n for factor, n in rest.items() if isinstance(factor, LaplaceLoss))
     together = math.gcd(*rest.values())
     # The rest falls into equal groups, each to stand against one of the spare answers. Both numbers of groups are even
     # where all multiplicities are, so that a law halved is dominated as the whole is (docs/proofs/domination.md, 3).
@@ -140,7 +159,7 @@ def dominates(larger: Law, smaller: Law) -> bool:
     )
 
 
-def _pure(factor: LossFactor) -> Fraction:
+def _pure(factor: LaplaceLoss) -> Fraction:
     """The pure epsilon of one answer of a Laplace factor."""
     return -factor.offset
 
@@ -155,8 +174,6 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
         outermost: Whether nothing else that loses privacy is composed with the event.
     """
     match event:
-        case DiscreteGaussian() | DiscreteLaplace() | IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
-            return ((_loss(event),),)
         case InvariantEvent():
             return ((),)
         case NonPrivateEvent(reason):
@@ -187,35 +204,76 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
                 law for part in events for law in _laws(part, answers_moved, outermost=False)
             )
             return _mixes(parts, degree, answers_moved)
+        case _:
+            return (merged_law(_loss(event)),)
 
 
-def _loss(release: Release) -> LossFactor:
-    if isinstance(release, DiscreteGaussian):
-        return GaussianLoss(release.variance, release.sensitivity, release.multiplicity)
+def sampled_law(event: PoissonSampled) -> Law:
+    """The losses of a release that sees a random sample, for the removal of a record."""
+    q = event.probability
+    inner: Sampleable | PoissonSampled = event.event
+    while isinstance(inner, PoissonSampled):  # a sample of a sample is a sample
+        q *= inner.probability
+        inner = inner.event
+    law = _loss(inner) if q else ()
+    if q == 1 or not law:
+        return _times(law, Fraction(event.multiplicity))
+    failure = sum((one.probability for one in law if isinstance(one, FailureLoss)), Fraction(0))
+    base = next((one for one in merged_law(law) if not isinstance(one, FailureLoss)), None)
+    assert not isinstance(base, SampledLoss | ConcentratedLoss | FailureLoss)
+    return (SampledLoss(base, q, failure, multiplicity=event.multiplicity),)
+
+
+def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
+    match release:
+        case DiscreteGaussian():
+            return (GaussianLoss(release.variance, release.sensitivity, release.multiplicity),)
+        case DiscreteLaplace():
+            return (LaplaceLoss(release.scale, release.sensitivity, release.multiplicity),)
+        case Gaussian():
+            return (NormalLoss(release.mu_squared, release.multiplicity),)
+        case Laplace():
+            return (ExponentialLoss(release.epsilon, release.multiplicity),)
+        case RandomizedResponse():
+            if release.options == 2:
+                return (LaplaceLoss(1 / release.epsilon, 1, release.multiplicity),)
+            return (ResponseLoss(release.epsilon, release.options, release.multiplicity),)
+        case ApproximateDP():
+            pure = (LaplaceLoss(1 / release.epsilon, 1, release.multiplicity),) if release.epsilon else ()
+            return (*pure, FailureLoss(release.delta, release.multiplicity)) if release.delta else pure
+        case ZCDP():
+            return (ConcentratedLoss(release.rho),)
+        case PoissonSampled():
+            return sampled_law(release)
+        case _:
+            return (_lattice_loss(release),)
+
+
+def _lattice_loss(release: SubspaceRelease) -> LossFactor:
     if isinstance(release, IntegerSubspaceGaussian):
         raise BudgetError(
             "Gaussian noise on a lattice has a different loss law for each pair of neighbouring populations, and no "
             "worst one among them. Ask for its rho, or for the privacy profile of one pair.",
             code="subspace-no-law",
         )
-    if isinstance(release, IntegerSubspaceLaplace) and release.total_variation:
+    if release.total_variation:
         raise BudgetError(
             "the noise of this release follows its law only up to a total variation distance, so the release has no "
             "exact loss law. Ask for its epsilon, and add delta_with_total_variation.",
             code="subspace-no-law",
         )
-    if isinstance(release, IntegerSubspaceLaplace):
-        # Randomised response is the worst pure mechanism (Kairouz, Oh, Viswanath 2015): case 2 above.
-        return LaplaceLoss(1 / release.loss, 1, 1)
-    return LaplaceLoss(release.scale, release.sensitivity, release.multiplicity)
+    # Randomised response is the worst pure mechanism (Kairouz, Oh, Viswanath 2015): case 2 above.
+    return LaplaceLoss(1 / release.loss, 1, 1)
 
 
 def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tuple[Law, ...]:
     """The laws of a record that is in `degree` of the parts."""
-    if len(parts) == 1:
-        return (_times(parts[0], Fraction(degree)),)
     if not parts:
         return ((),)
+    if answers_moved != 1:
+        _require_halves(parts)
+    if len(parts) == 1:
+        return (_times(parts[0], Fraction(degree)),)
     if answers_moved is None:
         raise _several(len(parts))
     units = [_times(law, Fraction(1, answers_moved)) for law in parts]
@@ -227,18 +285,18 @@ def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tu
         tuple(factor for unit in set(choice) for factor in _times(units[unit], Fraction(choice.count(unit))))
         for choice in choices
     )
-    return tuple(dict.fromkeys(merged(mix) for mix in mixes))
+    return tuple(dict.fromkeys(merged_law(mix) for mix in mixes))
 
 
 def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
     """The laws of a sequence: every combination of one alternative of each part."""
-    fixed = merged(tuple(factor for laws in by_part if len(laws) == 1 for factor in laws[0]))
+    fixed = merged_law(tuple(factor for laws in by_part if len(laws) == 1 for factor in laws[0]))
     products: tuple[Law, ...] = (fixed,)
     for laws in by_part:
         if len(laws) > 1:
             if len(products) * len(laws) > 100 * MOST_ALTERNATIVES:  # many of them may yet be equal
                 raise _too_many()
-            products = tuple(dict.fromkeys(merged(a + b) for a in products for b in laws))
+            products = tuple(dict.fromkeys(merged_law(a + b) for a in products for b in laws))
             if len(products) > MOST_ALTERNATIVES:
                 raise _too_many()
     return products
@@ -269,7 +327,17 @@ def _times(law: Law, share: Fraction) -> Law:
     return tuple(scaled)
 
 
-def _counted(law: Law) -> dict[LossFactor, int]:
+def _require_halves(parts: tuple[Law, ...]) -> None:
+    """Refuse losses of which nothing is known where a record leaves one part and enters another."""
+    for loss in (loss for law in parts for loss in further(law)):
+        raise BudgetError(
+            f"a parallel event holds {as_given(loss)}. Under bounded neighbours a record may leave one part and enter "
+            "another, and only releases of integer answers say what that costs. State the parallel event under "
+            "unbounded neighbours, or give its parts one after the other."
+        )
+
+
+def _counted(law: Law) -> dict[AnyLoss, int]:
     return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
 
 

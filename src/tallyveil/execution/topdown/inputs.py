@@ -8,7 +8,7 @@ import polars as pl
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
 from tallyveil.confidential.records import read_records
-from tallyveil.errors import GeographyError
+from tallyveil.errors import ConfigError, GeographyError
 from tallyveil.execution.topdown.spine_making import make_spine
 from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
@@ -19,6 +19,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import stated_geounits
 from tallyveil.plans.inputs import GeographyInput, SpineInput
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.storage.paths import is_same_file
 from tallyveil.storage.read import collect, require_text, scan_table
 
 ENTITY = "entity"
@@ -32,8 +33,9 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
         GeographyError: the geography is not a tree, the entities or names do not fit it, a step does not fit, or
             something is stated for a geolevel whose geounits the steps divide or replace.
         BudgetError: shares or variances do not fit the spine that the steps make.
-        StoreError, ConfigError: a file or a column is missing or unreadable.
+        StoreError, ConfigError: a file or a column is missing or unreadable, or a public table is the records.
     """
+    _refuse_records(plan)
     made, path = _read_areas(plan), plan.geography.names
     if path is None:
         return made
@@ -41,6 +43,28 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     for column in NAME_COLUMNS:
         require_text(frame, column, path, "names")
     return with_names(made, collect(frame.cast(pl.String), path, "names"))
+
+
+def _refuse_records(plan: ReleasePlan) -> None:
+    """Refuse the records in the place of a public table, whose content messages quote and releases contain."""
+    spine = plan.spine
+    public = [
+        ("[geography] path", plan.geography.path),
+        ("[geography] names", plan.geography.names),
+        ("[spine] entities", None if spine is None else spine.entities),
+        *(
+            (f"[spine.overlapping] {name}", path)
+            for name, path in (() if spine is None else spine.overlapping)
+        ),
+        *((f"[[bounds]] '{item.name}'", item.path) for item in plan.bounds),
+    ]
+    for key, path in public:
+        if path is not None and is_same_file(path, plan.records.path):
+            raise ConfigError(
+                f"{key} names {path}, the file of the confidential records. This table must be public: what it holds "
+                "is shown and published. Name another file.",
+                code="records-not-public",
+            )
 
 
 def _read_areas(plan: ReleasePlan) -> Hierarchies:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
+from tallyveil.accounting.losses.further import of_integers
 from tallyveil.accounting.losses.loss_laws import loss_law_of
 from tallyveil.arrays import Floats
 from tallyveil.studies.fdp_census.allocation import OVERALL_DELTA, overall_event
@@ -18,7 +19,7 @@ from tallyveil.studies.fdp_census.allocation import OVERALL_DELTA, overall_event
 
 def first_terms(epsilons: Floats) -> Floats:
     """P(L > epsilon) of all geolevels together, rounded up."""
-    engine = TiltedFFT(loss_law_of(overall_event()))
+    engine = TiltedFFT(of_integers(loss_law_of(overall_event())))
     return np.array([math.exp(engine.log_tails(epsilon).log_first.upper) for epsilon in epsilons.tolist()])
 
 
@@ -34,7 +35,7 @@ def first_term_reduction(epsilon: float) -> float:
     def excess(factor: float) -> float:
         # With eight digits, the losses have a common lattice that is not too large.
         exact = Fraction(round(factor * 10**8), 10**8)
-        engine = TiltedFFT(loss_law_of(overall_event(exact)))
+        engine = TiltedFFT(of_integers(loss_law_of(overall_event(exact))))
         return engine.log_tails(epsilon).log_first.upper - log_delta
 
     return 100 * (1 - float(brentq(excess, 0.8, 1.0, xtol=1e-7)))

@@ -1,0 +1,211 @@
+"""Events of the library dp_accounting, read as ours. It need not be installed: classes are told by their names.
+
+Its events hold floats. A float is taken as its exact binary value, which is also what that library computes with.
+
+Its events name no relation of neighbours. `GaussianDpEvent` and its like bound what one record adds. So an answer
+moves by that bound if a record is added or removed, and by at most twice the bound if a record changes its value.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from tallyveil.accounting.engines.tails import upper_fraction
+from tallyveil.accounting.events import (
+    DiscreteLaplace,
+    NonPrivateEvent,
+    PoissonSampled,
+    PrivacyEvent,
+    Sampleable,
+    SequentialEvent,
+)
+from tallyveil.accounting.exact import count_of, exact_number
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
+from tallyveil.noise.balls import precision, rational
+
+_DIGITS = 2**100
+"""Epsilon of randomized response is rounded up to a multiple of one over this."""
+
+_DEEPEST = 100
+
+
+def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEvent:
+    """An event of dp_accounting as an event of this package, stated under a relation.
+
+    Known are GaussianDpEvent, LaplaceDpEvent, DiscreteLaplaceDpEvent, EpsilonDeltaDpEvent, RandomizedResponseDpEvent,
+    ZCDpEvent with xi = 0, PoissonSampledDpEvent, ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and
+    NonPrivateDpEvent.
+
+    - An answer of Gaussian or Laplace noise moves by the bound of the event under unbounded neighbours (in
+      dp_accounting ADD_OR_REMOVE_ONE), and by twice that under bounded neighbours (REPLACE_ONE).
+    - (epsilon, delta) and rho are taken as stated under the relation given.
+    - Randomized response needs bounded neighbours, and a random sample unbounded ones.
+    - Laplace noise on several coordinates costs no more than on one (docs/proofs/real-noise.md, section 5).
+    - The epsilon of randomized response is irrational. It is rounded up, by less than 1e-30.
+
+    Args:
+        event: Of dp_accounting, or any object with the same name of its class and the same attributes.
+        neighbours: The relation that the result is stated under.
+
+    Raises:
+        BudgetError: an event, or a part of it, that is not supported; the message names it.
+    """
+    return _read(event, Neighbours.of(neighbours), 1)
+
+
+def _read(event: object, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    name = type(event).__name__
+    if name not in _READERS:
+        raise _refused(
+            event, f"Known are {', '.join(_READERS)}. State its (epsilon, delta) as ApproximateDP."
+        )
+    if depth > _DEEPEST:
+        raise _refused(event, f"It is nested more than {_DEEPEST} deep. Write its parts side by side.")
+    try:
+        return _READERS[name](event, neighbours, depth)
+    except AttributeError as error:
+        raise _refused(event, f"It lacks the attribute {error.name!r}.") from error
+
+
+def _gaussian(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
+    multiplier = _number(event, "noise_multiplier")
+    return Gaussian(multiplier**2, _moved(neighbours)) if multiplier else _no_noise(event)
+
+
+def _laplace(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
+    multiplier = _number(event, "noise_multiplier")
+    return Laplace(multiplier, _moved(neighbours)) if multiplier else _no_noise(event)
+
+
+def _discrete_laplace(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
+    rate = _number(event, "noise_parameter")
+    if rate <= 0:
+        raise _refused(event, "Its noise_parameter must be above 0.")
+    moved = count_of(event.sensitivity, "sensitivity of DiscreteLaplaceDpEvent") * _moved(neighbours)
+    return DiscreteLaplace(1 / rate, moved)
+
+
+def _epsilon_delta(event: Any, _: Neighbours, __: int) -> PrivacyEvent:
+    return ApproximateDP(_number(event, "epsilon"), _number(event, "delta"))
+
+
+def _response(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
+    if neighbours is not Neighbours.BOUNDED:
+        raise _refused(event, "Its neighbours differ in one person's answer: give neighbours='bounded'.")
+    share, options = _number(event, "noise_parameter"), count_of(event.num_buckets, "num_buckets")
+    if options == 1 or share == 1:
+        return SequentialEvent(())
+    if not share:
+        return _no_noise(event)
+    with precision(256):
+        epsilon = upper_fraction((1 + rational(options * (1 - share) / share)).log())
+    return RandomizedResponse(Fraction(math.ceil(epsilon * _DIGITS), _DIGITS), options)
+
+
+def _zcdp(event: Any, _: Neighbours, __: int) -> PrivacyEvent:
+    if _number(event, "xi"):
+        raise _refused(event, "Only xi = 0 is supported.")
+    rho = _number(event, "rho")
+    return ZCDP(rho) if rho else SequentialEvent(())
+
+
+def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    if neighbours is not Neighbours.UNBOUNDED:
+        raise _refused(
+            event, "A random sample is stated for an added or removed record: give neighbours='unbounded'."
+        )
+    inner = _joined(_read(event.event, neighbours, depth + 1))
+    if isinstance(inner, SequentialEvent) and not inner.events:
+        return inner
+    if not isinstance(inner, Sampleable | PoissonSampled):
+        raise _refused(
+            event, "Its sample is seen by more than one release, or by one that no sample is known for."
+        )
+    return PoissonSampled(inner, _number(event, "sampling_probability"))
+
+
+def _composed(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    return SequentialEvent(tuple(_read(part, neighbours, depth + 1) for part in event.events))
+
+
+def _self_composed(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    return _repeated(_read(event.event, neighbours, depth + 1), count_of(event.count, "count", least=0))
+
+
+def _nothing(_: Any, __: Neighbours, ___: int) -> PrivacyEvent:
+    return SequentialEvent(())
+
+
+def _non_private(event: Any, _: Neighbours, __: int) -> PrivacyEvent:
+    return NonPrivateEvent(f"{type(event).__name__} of dp_accounting")
+
+
+_READERS: dict[str, Callable[[Any, Neighbours, int], PrivacyEvent]] = {
+    "GaussianDpEvent": _gaussian,
+    "LaplaceDpEvent": _laplace,
+    "DiscreteLaplaceDpEvent": _discrete_laplace,
+    "EpsilonDeltaDpEvent": _epsilon_delta,
+    "RandomizedResponseDpEvent": _response,
+    "ZCDpEvent": _zcdp,
+    "PoissonSampledDpEvent": _sampled,
+    "ComposedDpEvent": _composed,
+    "SelfComposedDpEvent": _self_composed,
+    "NoOpDpEvent": _nothing,
+    "NonPrivateDpEvent": _non_private,
+}
+
+
+def _repeated(event: PrivacyEvent, count: int) -> PrivacyEvent:
+    """The event several times, each with its own noise and its own samples."""
+    match event:
+        case _ if not count:
+            return SequentialEvent(())
+        case SequentialEvent(events):
+            return SequentialEvent(tuple(_repeated(part, count) for part in events))
+        case ZCDP(rho):
+            return ZCDP(rho * count)
+        case _ if isinstance(event, Sampleable | PoissonSampled):
+            return replace(event, multiplicity=event.multiplicity * count)
+        case _:
+            return event
+
+
+def _joined(event: PrivacyEvent) -> PrivacyEvent:
+    """Several Gaussian releases that see the same sample, as one."""
+    if not isinstance(event, SequentialEvent):
+        return event
+    parts = [part for part in map(_joined, event.events) if part != SequentialEvent(())]
+    if len(parts) == 1:
+        return parts[0]
+    if parts and all(isinstance(part, Gaussian) for part in parts):
+        mu_squared = sum(
+            (p.multiplicity * p.mu_squared for p in parts if isinstance(p, Gaussian)), Fraction(0)
+        )
+        return Gaussian(1 / mu_squared)
+    return SequentialEvent(tuple(parts))
+
+
+def _number(event: Any, name: str) -> Fraction:
+    value = getattr(event, name)
+    if isinstance(value, float) and math.isfinite(value):
+        return Fraction(value)
+    return exact_number(value, f"{name} of {type(event).__name__}")
+
+
+def _moved(neighbours: Neighbours) -> int:
+    return neighbours.answers_moved
+
+
+def _no_noise(event: Any) -> PrivacyEvent:
+    return NonPrivateEvent(f"{type(event).__name__} of dp_accounting without noise")
+
+
+def _refused(event: object, why: str) -> BudgetError:
+    return BudgetError(
+        f"the event {as_given(event)} of dp_accounting is not supported. {why}", code="dp-event"
+    )

@@ -1,0 +1,64 @@
+"""Both probabilities of an engine that knows only delta: minus the slope of delta in exp(epsilon) is Q(L > epsilon)."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Protocol
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.tails import Tails, within_floats
+from tallyveil.accounting.many_bounds import ManyBounds
+
+_SLACK = 1e-12
+
+
+class KnowsDelta(Protocol):
+    """An engine of delta."""
+
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
+        """Certified ln delta at each epsilon."""
+
+
+def tails_by_chords(engine: KnowsDelta, epsilon: float | Fraction, length: float) -> Tails:
+    """All tails above epsilon: Q from the chords on either side of it, P = delta + exp(epsilon) Q.
+
+    Delta is convex in exp(epsilon). So its slope lies between those of two chords that end at epsilon.
+
+    Args:
+        engine: Knows delta.
+        epsilon: Any real number.
+        length: Of the chords.
+    """
+    exact, chord = within_floats(epsilon), Fraction(max(length, 1e-9))
+    before, here, after = engine.log_deltas([exact - chord, exact, exact + chord])
+    e, d = float(exact), float(chord)
+    # (delta(e) - delta(e + d)) / (exp(e + d) - exp(e)) <= Q <= (delta(e - d) - delta(e)) / (exp(e) - exp(e - d))
+    lower = _log_less(here.lower, after.upper) - e - math.log(math.expm1(d))
+    upper = min(_log_less(before.upper, here.lower) - e - math.log(-math.expm1(-d)), here.upper - e, 0.0)
+    if here.upper == -math.inf:
+        return Tails(here, here, here)
+    upper = _widened(min(_log_less(before.upper, here.lower) - e - math.log(-math.expm1(-d)), 0.0), e, 1)
+    second = Bounds(min(_widened(lower, e, -1), upper), upper)
+    most = _log_sum(here.upper, second.upper + e)
+    first = Bounds(min(_log_sum(here.lower, second.lower + e), most, 0.0), min(_widened(most, e, 1), 0.0))
+    return Tails(first, second, here)
+
+
+def _log_less(larger: float, smaller: float) -> float:
+    """ln(x - y) from ln x and ln y; -inf if y is not below x."""
+    if not smaller < larger:
+        return -math.inf
+    if smaller == -math.inf:
+        return larger
+    return larger + math.log(-math.expm1(smaller - larger))
+
+
+def _log_sum(one: float, other: float) -> float:
+    highest = max(one, other)
+    if highest == -math.inf:
+        return -math.inf
+    return highest + math.log(math.exp(one - highest) + math.exp(other - highest))
+
+
+def _widened(value: float, epsilon: float, side: int) -> float:
+    return value + side * _SLACK * (1 + abs(value) + abs(epsilon)) if math.isfinite(value) else value

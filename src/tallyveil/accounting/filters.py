@@ -1,0 +1,257 @@
+"""Budgets for noise that is chosen on the way: a filter that stops in time, and an odometer that says what was lost.
+
+`compose` needs to know the noise in advance. What is measured may depend on what was released before; how much noise it
+gets may not. If the noise itself is chosen on the way, the sum of the costs is random, and a plain composition theorem
+says nothing about it. A *filter* fixes the budget in advance instead, and refuses what would exceed it. An *odometer*
+has no limit. It holds a bound on the privacy loss that is valid at every step at once.
+
+The conditions are those of docs/proofs/filters.md: given all that was released before, each event has the cost that it
+states, and every event is stated under the same relation.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+from tallyveil.accounting.costs import epsilon_of, require_neighbours, rho_of, total_variation_of
+from tallyveil.accounting.events import (
+    InvariantEvent,
+    PrivacyEvent,
+    SequentialEvent,
+)
+from tallyveil.accounting.exact import Exact, exact_number, exact_text, parameter_of_noise, share_of
+from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.rounding import round_up
+from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
+from tallyveil.noise.balls import precision, rational
+
+_BITS = 192
+
+
+class _Unit(Protocol):
+    """A unit in which costs add up, also if they are chosen on the way."""
+
+    def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
+        """What an event costs, in each part of the unit."""
+
+    def promise(self, budget: tuple[Fraction, ...]) -> PrivacyEvent:
+        """What holds for everything that was spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rho:
+    """Zero-concentrated differential privacy. Source: Feldman, Zrnic 2021; Whitehouse et al. 2023."""
+
+    names: ClassVar = ("rho",)
+
+    def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
+        return (rho_of(event, laplace_as_zcdp=True),)
+
+    def promise(self, budget: tuple[Fraction, ...]) -> PrivacyEvent:
+        return ZCDP(budget[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Mu:
+    """The square of mu; for real-valued normal noise alone (docs/proofs/filters.md, section 2)."""
+
+    names: ClassVar = ("mu squared",)
+
+    def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
+        match event:
+            case Gaussian():
+                return (event.multiplicity * event.mu_squared,)
+            case SequentialEvent(events):
+                return (sum((self.costs(part)[0] for part in events), Fraction(0)),)
+            case InvariantEvent():
+                return (Fraction(0),)
+            case _:
+                raise BudgetError(
+                    f"a filter with mu takes Gaussian events alone, got {as_given(event)}. Use a filter with rho."
+                )
+
+    def promise(self, budget: tuple[Fraction, ...]) -> PrivacyEvent:
+        return Gaussian(1 / budget[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _EpsilonDelta:
+    """Sums of epsilon and of delta. Source: Rogers, Roth, Ullman, Vadhan 2016, basic composition."""
+
+    names: ClassVar = ("epsilon", "delta")
+
+    def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
+        if isinstance(event, ApproximateDP):
+            return event.multiplicity * event.epsilon, event.multiplicity * event.delta
+        if isinstance(event, SequentialEvent):
+            pairs = [self.costs(part) for part in event.events]
+            return tuple(sum((pair[i] for pair in pairs), Fraction(0)) for i in (0, 1))
+        return epsilon_of(event), Fraction(0)
+
+    def promise(self, budget: tuple[Fraction, ...]) -> PrivacyEvent:
+        return ApproximateDP(budget[0], budget[1])
+
+
+@dataclass(slots=True, init=False)
+class Filter:
+    """A budget fixed in advance, for events whose noise may be chosen by what was released before.
+
+    Give one budget: `rho`; or `epsilon`, with or without `delta`; or `mu`. Its promise (`event`) holds however the
+    events are chosen, and whenever one stops.
+
+    - `rho` takes every event with a rho. Noise of pure epsilon counts as epsilon^2 / 2.
+    - `epsilon` and `delta` take pure epsilons and `ApproximateDP`. Sums count, so many small events cost much.
+    - `mu` takes `Gaussian` alone, and loses nothing to a composition known in advance.
+
+    Attributes:
+        neighbours: The relation that all events are stated under.
+        spent: What was spent, exact: one number, or epsilon and delta.
+        budget: What may be spent, in the same units; mu is kept as its square.
+        events: What it was spent on, in order.
+    """
+
+    neighbours: Neighbours
+    budget: tuple[Fraction, ...]
+    spent: tuple[Fraction, ...]
+    events: tuple[PrivacyEvent, ...]
+    _unit: "_Rho | _Mu | _EpsilonDelta" = field(repr=False)
+
+    def __init__(
+        self,
+        *,
+        neighbours: Neighbours | str,
+        rho: Exact | None = None,
+        epsilon: Exact | None = None,
+        delta: Exact = 0,
+        mu: Exact | None = None,
+    ) -> None:
+        given = [
+            name for name, value in (("rho", rho), ("epsilon", epsilon), ("mu", mu)) if value is not None
+        ]
+        if len(given) != 1 or (epsilon is None and delta != 0):
+            raise BudgetError(
+                f"a filter takes one budget, got {', '.join(given) or 'none'}. Give rho, or mu, or epsilon with or "
+                "without delta.",
+                code="filter-budget",
+            )
+        if rho is not None:
+            self._unit, self.budget = _Rho(), (parameter_of_noise(rho, "rho of a filter"),)
+        elif mu is not None:
+            self._unit, self.budget = _Mu(), (parameter_of_noise(mu, "mu of a filter") ** 2,)
+        else:
+            assert epsilon is not None
+            share = share_of(delta, "delta of a filter")
+            self._unit, self.budget = (
+                _EpsilonDelta(),
+                (parameter_of_noise(epsilon, "epsilon of a filter"), share),
+            )
+        self._unit.promise(self.budget)  # refuses a budget that no event states
+        self.neighbours = Neighbours.of(neighbours)
+        self.spent = (Fraction(0),) * len(self.budget)
+        self.events = ()
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What holds for everything that was or will be spent. `compose` turns it into a guarantee."""
+        return self._unit.promise(self.budget)
+
+    @property
+    def left(self) -> tuple[Fraction, ...]:
+        """What may still be spent."""
+        return tuple(most - gone for most, gone in zip(self.budget, self.spent, strict=True))
+
+    def spend(self, event: PrivacyEvent) -> None:
+        """Enter an event, before it is done. If it costs more than is left, nothing is entered.
+
+        Raises:
+            BudgetError: the event costs more than is left (code `filter-spent`), has no cost in this unit, or is not
+                stated under this relation.
+        """
+        costs = _costs(self._unit, event, self.neighbours)
+        for name, cost, left in zip(self._unit.names, costs, self.left, strict=True):
+            if cost > left:
+                raise BudgetError(
+                    f"{as_given(event)} costs {name} {exact_text(cost)}, and {exact_text(left)} is left. Nothing was "
+                    "entered. Choose more noise, or stop.",
+                    code="filter-spent",
+                )
+        self.spent = tuple(gone + cost for gone, cost in zip(self.spent, costs, strict=True))
+        self.events = (*self.events, event)
+
+
+@dataclass(slots=True, init=False)
+class Odometer:
+    """A bound on the privacy loss that holds at every step at once, for events whose noise is chosen on the way.
+
+    With probability at least 1 - delta under the true law, the loss of everything released so far is at most `epsilon`,
+    at every step. So (epsilon, delta) holds wherever one stops, also if the results decide where. There is no limit.
+
+    The bound is (1 + x) rho + ln(1 / delta) / x with the x that is best where rho is `tuned_to`. It is a few per cent
+    above the best one within a factor of two of that, and loose far from it.
+
+    Attributes:
+        neighbours: The relation that all events are stated under.
+        delta: Exact.
+        tuned_to: The rho that is expected in the end, exact.
+        rho: What was spent, exact.
+        events: What it was spent on, in order.
+
+    Source: Whitehouse, Ramdas, Rogers, Wu 2023 (odometers with a linear boundary); docs/proofs/filters.md, section 4.
+    """
+
+    neighbours: Neighbours
+    delta: Fraction
+    tuned_to: Fraction
+    rho: Fraction
+    events: tuple[PrivacyEvent, ...]
+    _excess: Fraction = field(repr=False)
+
+    def __init__(self, *, neighbours: Neighbours | str, delta: Exact, tuned_to: Exact) -> None:
+        self.neighbours = Neighbours.of(neighbours)
+        self.delta = exact_number(delta, "delta of an odometer")
+        if not 0 < self.delta < 1:
+            raise BudgetError(
+                f"delta of an odometer must lie between 0 and 1, both excluded, got {as_given(delta)}. Give one "
+                "such as '1e-6'.",
+                code="filter-budget",
+            )
+        self.tuned_to = parameter_of_noise(tuned_to, "tuned_to of an odometer")
+        with precision(_BITS):
+            best = (-rational(self.delta).log() / rational(self.tuned_to)).sqrt()
+            self._excess = Fraction(float(best))  # any x above 0 gives a bound
+        self.rho, self.events = Fraction(0), ()
+
+    @property
+    def epsilon(self) -> float:
+        """An upper bound of the loss of everything entered so far, rounded up."""
+        if not self.rho:
+            return 0.0
+        with precision(_BITS):
+            x = rational(self._excess)
+            return round_up((1 + x) * rational(self.rho) - rational(self.delta).log() / x)
+
+    def spend(self, event: PrivacyEvent) -> None:
+        """Enter an event, before it is done.
+
+        Raises:
+            BudgetError: the event has no rho, or is not stated under this relation.
+        """
+        self.rho += _costs(_Rho(), event, self.neighbours)[0]
+        self.events = (*self.events, event)
+
+
+def _costs(unit: _Unit, event: PrivacyEvent, neighbours: Neighbours) -> tuple[Fraction, ...]:
+    if not isinstance(event, PrivacyEvent):
+        raise BudgetError(
+            f"spend takes one privacy event, got {as_given(event)}. Give an event, such as DiscreteGaussian(5)."
+        )
+    require_neighbours(event, neighbours)
+    costs = unit.costs(event)
+    if total_variation_of(event):
+        raise BudgetError(
+            "the noise of this event follows its law only up to a total variation distance, which a filter does not "
+            "count. Use noise that is drawn exactly."
+        )
+    return costs

@@ -1,0 +1,129 @@
+"""Events of dp_accounting, read as ours: the same mechanism under the same relation, or an error that names it."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+
+from tallyveil.accounting import (
+    ZCDP,
+    ApproximateDP,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    NonPrivateEvent,
+    PoissonSampled,
+    RandomizedResponse,
+    SequentialEvent,
+    compose,
+    from_dp_event,
+)
+from tallyveil.errors import BudgetError
+
+theirs = pytest.importorskip("dp_accounting.dp_event")
+NOTHING = SequentialEvent(())
+SAMPLED_AGAIN = theirs.SampledWithReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0))
+
+
+@dataclass
+class EpsilonDeltaDpEvent:
+    """As in versions of dp_accounting that have it."""
+
+    epsilon: float
+    delta: float
+
+
+def read(event, neighbours="unbounded"):
+    return from_dp_event(event, neighbours=neighbours)
+
+
+def test_each_kind_of_event() -> None:
+    assert read(theirs.GaussianDpEvent(1.5)) == Gaussian("9/4")
+    assert read(theirs.GaussianDpEvent(1.5), "bounded") == Gaussian("9/4", 2)
+    assert read(theirs.GaussianDpEvent(1.1)) == Gaussian(Fraction(1.1) ** 2)
+    assert read(theirs.LaplaceDpEvent(0.5)) == Laplace("1/2")
+    assert read(theirs.LaplaceDpEvent(0.5), "bounded") == Laplace("1/2", 2)
+    assert read(theirs.DiscreteLaplaceDpEvent(0.5, 3)) == DiscreteLaplace(2, 3)
+    assert read(EpsilonDeltaDpEvent(1.0, 2.0**-20)) == ApproximateDP(1, Fraction(1, 2**20))
+    assert read(theirs.ZCDpEvent(0.25)) == ZCDP("1/4")
+    assert read(theirs.NoOpDpEvent()) == read(theirs.ZCDpEvent(0.0)) == NOTHING
+    for event in (theirs.NonPrivateDpEvent(), theirs.GaussianDpEvent(0.0), theirs.LaplaceDpEvent(0.0)):
+        assert isinstance(read(event), NonPrivateEvent)
+
+
+def test_randomized_response_is_rounded_up() -> None:
+    found = read(theirs.RandomizedResponseDpEvent(0.5, 3), "bounded")
+    assert isinstance(found, RandomizedResponse)
+    assert found.options == 3
+    assert 0 < found.epsilon - Fraction(1386294361119890618, 10**18) < Fraction(1, 10**17)  # ln 4
+    assert read(theirs.RandomizedResponseDpEvent(1.0, 3), "bounded") == NOTHING
+    assert isinstance(read(theirs.RandomizedResponseDpEvent(0.0, 3), "bounded"), NonPrivateEvent)
+
+
+def test_events_within_events() -> None:
+    steps = theirs.SelfComposedDpEvent(theirs.PoissonSampledDpEvent(0.25, theirs.GaussianDpEvent(2.0)), 1000)
+    assert read(steps) == PoissonSampled(Gaussian(4), "1/4", 1000)
+    whole = theirs.ComposedDpEvent([steps, theirs.SelfComposedDpEvent(theirs.ZCDpEvent(0.25), 2)])
+    assert read(whole) == SequentialEvent((PoissonSampled(Gaussian(4), "1/4", 1000), ZCDP("1/2")))
+    twice = theirs.SelfComposedDpEvent(theirs.ComposedDpEvent([theirs.LaplaceDpEvent(1.0)]), 2)
+    assert read(twice) == SequentialEvent((Laplace(1, 1, 2),))
+    assert read(theirs.SelfComposedDpEvent(theirs.NonPrivateDpEvent(), 3)) == read(theirs.NonPrivateDpEvent())
+    assert read(theirs.SelfComposedDpEvent(theirs.NonPrivateDpEvent(), 0)) == NOTHING
+    shared = theirs.ComposedDpEvent(
+        [theirs.GaussianDpEvent(2.0), theirs.NoOpDpEvent(), theirs.GaussianDpEvent(2.0)]
+    )
+    assert read(theirs.PoissonSampledDpEvent(0.5, shared)) == PoissonSampled(Gaussian(2), "1/2")
+    assert read(theirs.PoissonSampledDpEvent(0.5, theirs.NoOpDpEvent())) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("event", "neighbours", "named"),
+    [
+        (theirs.UnsupportedDpEvent(), "unbounded", "UnsupportedDpEvent"),
+        (
+            theirs.SampledWithReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0)),
+            "unbounded",
+            "SampledWithReplacement",
+        ),
+        (theirs.ComposedDpEvent([theirs.UnsupportedDpEvent()]), "unbounded", "UnsupportedDpEvent"),
+        (theirs.ZCDpEvent(1.0, 0.5), "unbounded", "xi = 0"),
+        (theirs.RandomizedResponseDpEvent(0.5, 2), "unbounded", "neighbours='bounded'"),
+        (theirs.PoissonSampledDpEvent(0.5, theirs.GaussianDpEvent(1.0)), "bounded", "neighbours='unbounded'"),
+        (theirs.PoissonSampledDpEvent(0.5, theirs.ZCDpEvent(1.0)), "unbounded", "no sample is known"),
+        (
+            theirs.PoissonSampledDpEvent(
+                0.5, theirs.ComposedDpEvent([theirs.LaplaceDpEvent(1.0), theirs.GaussianDpEvent(1.0)])
+            ),
+            "unbounded",
+            "more than one release",
+        ),
+        ("GaussianDpEvent", "unbounded", "'GaussianDpEvent'"),
+        (theirs.DiscreteLaplaceDpEvent(0.0, 1), "unbounded", "above 0"),
+        (type("GaussianDpEvent", (), {})(), "unbounded", "'noise_multiplier'"),
+    ],
+)
+def test_what_is_not_supported_is_named(event, neighbours, named) -> None:
+    with pytest.raises(BudgetError, match=named) as caught:
+        read(event, neighbours)
+    assert caught.value.code == "dp-event"
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    for event in (
+        theirs.GaussianDpEvent(float("nan")),
+        theirs.LaplaceDpEvent(-1.0),
+        theirs.GaussianDpEvent(1e-300),
+    ):
+        with pytest.raises(BudgetError):
+            read(event)
+
+
+@pytest.mark.parametrize("relation", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
+def test_their_accountant_means_the_same_by_each_relation(relation: str) -> None:
+    library, pld = pytest.importorskip("dp_accounting"), pytest.importorskip("dp_accounting.pld")
+    event = theirs.GaussianDpEvent(3.0)
+    accountant = pld.PLDAccountant(library.NeighboringRelation[relation])
+    accountant.compose(event)
+    ours = "unbounded" if relation == "ADD_OR_REMOVE_ONE" else "bounded"
+    found = compose(read(event, ours), neighbours=ours).epsilon("1e-5")
+    assert accountant.get_epsilon(1e-5) == pytest.approx(found.upper, rel=1e-3)
