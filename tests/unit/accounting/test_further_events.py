@@ -157,6 +157,16 @@ def test_a_normal_answer_beside_integer_noise() -> None:
             encloses(found, epsilon, kept * parts[0] + (1 - kept) * parts[1], 1e-6)
 
 
+def test_integer_noise_of_huge_variance_beside_a_normal_answer() -> None:
+    """Discrete Gaussian noise of variance 10^12 is normal noise but for one part in 10^11."""
+    found = composed(Gaussian(1), DiscreteGaussian("1e12", 10**5, 3), RandomizedResponse("1e-9", 3))
+    with mp.workdps(40):
+        for epsilon in ("0", "2"):
+            true, bounds = normal_delta(Fraction(103, 100), number(epsilon)), found.delta(epsilon)
+            assert bounds.lower - 1e-8 <= true <= bounds.upper + 1e-8
+            assert bounds.width < 1e-6
+
+
 def test_two_laplace_answers_by_integration() -> None:
     found = composed(Laplace(1, "0.8"), Laplace(2))
     with mp.workdps(30):
