@@ -430,10 +430,10 @@ def rows(count: int, prv: str | None, part: int, parts: int) -> Iterator[dict[st
 def checks(
     events: tuple[PrivacyEvent, ...], guarantee: Any, ours: Any, exact: Callable[[Any], Any] | None
 ) -> list[dict[str, Any]]:
-    """Independent values of delta beside the certified bounds, at three epsilons."""
+    """Independent values of delta beside the certified bounds, at an epsilon close to the one that is claimed."""
     middle = ours.upper if math.isfinite(ours.upper) and ours.upper > 0 else 1.0
     found = []
-    for epsilon in (0.0, middle / 2, middle):
+    for epsilon in (0.999 * middle,):
         way, low, high = truth(events, epsilon, exact)
         bounds = guarantee.delta(epsilon)
         inside = bool(low <= bounds.upper and bounds.lower <= high)
