@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats, Integers, Uint32s
-from tallyveil.kernels.compiled import inlined, internal
+from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 
-MANY = 8
-"""Where at least one in so many children may have a cell, the slopes of all children are found: this needs no list of
-the children, so that a processor works on several of them at a time."""
+FEW, MANY = 32, 8
+"""With at least FEW children, of whom at least one in MANY may have a cell, the slopes of all children are found,
+answer by answer. This needs no list of the children, so that a processor works on several of them at a time."""
 
 
 class Columns(NamedTuple):
@@ -88,125 +88,111 @@ class Scratch(NamedTuple):
 @internal
 def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) -> float:
     """Minimise over every cell in turn; returns the largest move in persons."""
-    sums, has_sums, curvatures = program.sums, program.has_sums, program.curvature
-    proposal, slack, per_slope = scratch.proposal, scratch.slack, scratch.per_slope
-    alike, largest = per_slope.size == 1, 0.0
+    # names for the arrays of the inner loops: taking an array out of a tuple there costs time
+    kind, answers, weights, ridge = program.kind, program.answers, program.weights, program.ridge
+    sums, has_sums, hessian, curvatures = program.sums, program.has_sums, program.hessian, program.curvature
+    bound_label, bound_start, bound_width = program.bound_label, program.bound_start, program.bound_width
+    bound_group, bound_members, row_number = program.bound_group, program.bound_members, program.row_number
+    row_lower, row_upper = program.row_lower, program.row_upper
+    x, cell_price, row_price, gradient, excess, activity, against, stiffness = point
+    starts, members, bound_starts, bounds = blocks
+    slope, proposal, slack, per_slope, moved, change = scratch
+    dense, alike, n_partitions, n_children = (
+        gradient.size > 0,
+        per_slope.size == 1,
+        answers.shape[1],
+        x.shape[1],
+    )
+    largest = 0.0
     for i in range(sums.size):
-        members = blocks.members[blocks.starts[i] : blocks.starts[i + 1]]
-        bounds = blocks.bounds[blocks.bound_starts[i] : blocks.bound_starts[i + 1]]
-        n = members.size
+        begin, n = starts[i], starts[i + 1] - starts[i]
         if n == 0:
             continue
+        first_bound, last_bound = bound_starts[i], bound_starts[i + 1]
         # a row that m children share resists their common move m times as much as a move of one of them
         resisting = 0
-        for b in bounds:
-            resisting += program.bound_members[b]
+        for t in range(first_bound, last_bound):
+            resisting += bound_members[bounds[t]]
         for z in range(per_slope.size):
-            per_slope[z] = 1.0 / (curvatures[z, i] + point.stiffness * resisting)
-        _propose(program, point, i, members, bounds, scratch)
+            per_slope[z] = 1.0 / (curvatures[z, i] + stiffness * resisting)
+        # the slope is the gradient of the Lagrangian without the cell's price
+        if dense:
+            for k in range(n):
+                c = np.uint64(members[np.uint64(begin + k)])
+                slope[c] = gradient[c, i]
+        elif n_children < FEW or MANY * n < n_children:
+            for k in range(n):
+                c = np.uint64(members[np.uint64(begin + k)])
+                total = ridge[kind[c], i] * x[i, c]
+                for q in range(n_partitions):
+                    if answers[i, q] >= 0:
+                        total += excess[np.uint64(answers[i, q]), c]
+                slope[c] = total
+        else:
+            for c in range(n_children):
+                slope[c] = ridge[kind[c], i] * x[i, c]
+            for q in range(n_partitions):
+                if answers[i, q] >= 0:
+                    for c in range(n_children):
+                        slope[c] += excess[np.uint64(answers[i, q]), c]
+        for t in range(first_bound, last_bound):
+            b = bounds[t]
+            place = bound_start[b] + bound_label[b, i]
+            for k in range(n):
+                c = np.uint64(members[np.uint64(begin + k)])
+                slope[c] += against[np.uint64(place + bound_group[b, c] * bound_width[b])]
+        for k in range(n):
+            c = np.uint64(members[np.uint64(begin + k)])
+            slack[k] = per_slope[kind[c]]
+            proposal[k] = x[i, c] - slope[c] * slack[k]
         shift = 0.0
         if has_sums and alike:
-            shift = simplex_shift(proposal, n, sums[i], -point.cell_price[i] * per_slope[0])
-            point.cell_price[i] = -(curvatures[0, i] + point.stiffness * resisting) * shift
+            shift = simplex_shift(proposal, n, sums[i], -cell_price[i] * per_slope[0])
+            cell_price[i] = -(curvatures[0, i] + stiffness * resisting) * shift
         elif has_sums:
-            point.cell_price[i] = -weighted_shift(proposal, slack, n, sums[i], -point.cell_price[i])
+            cell_price[i] = -weighted_shift(proposal, slack, n, sums[i], -cell_price[i])
             for k in range(n):
-                proposal[k] += point.cell_price[i] * slack[k]
-        largest = max(largest, _move(program, point, i, members, bounds, scratch, shift))
-    return largest
-
-
-@inlined
-def _propose(
-    program: Program, point: Columns, i: int, members: Uint32s, bounds: Integers, scratch: Scratch
-) -> None:
-    """Where each member's count of a cell would go by itself, and its slack where these differ."""
-    kind, ridge, own, n = program.kind, program.ridge, point.x[i], members.size
-    slope, proposal, slack, per_slope, _, _ = scratch
-    # the slope is the gradient of the Lagrangian without the cell's price
-    if point.gradient.size > 0:
+                proposal[k] += cell_price[i] * slack[k]
+        n_moved = 0
         for k in range(n):
-            slope[members[k]] = point.gradient[members[k], i]
-    elif MANY * n < own.size:
-        for k in range(n):
-            slope[members[k]] = ridge[kind[members[k]], i] * own[members[k]]
-        for q in range(program.answers.shape[1]):
-            if program.answers[i, q] >= 0:
-                excess = point.excess[program.answers[i, q]]
-                for k in range(n):
-                    slope[members[k]] += excess[members[k]]
-    else:
-        for c in range(own.size):
-            slope[c] = ridge[kind[c], i] * own[c]
-        for q in range(program.answers.shape[1]):
-            if program.answers[i, q] >= 0:
-                excess = point.excess[program.answers[i, q]]
-                for c in range(own.size):
-                    slope[c] += excess[c]
-    for b in bounds:
-        groups, width = program.bound_group[b], program.bound_width[b]
-        against = point.against[program.bound_start[b] + program.bound_label[b, i] :]
-        for k in range(n):
-            slope[members[k]] += against[np.uint64(groups[members[k]] * width)]
-    if per_slope.size == 1:
-        for k in range(n):
-            proposal[k] = own[members[k]] - slope[members[k]] * per_slope[0]
-    else:
-        for k in range(n):
-            slack[k] = per_slope[kind[members[k]]]
-            proposal[k] = own[members[k]] - slope[members[k]] * slack[k]
-
-
-@inlined
-def _move(
-    program: Program,
-    point: Columns,
-    i: int,
-    members: Uint32s,
-    bounds: Integers,
-    scratch: Scratch,
-    shift: float,
-) -> float:
-    """Move the members' counts of a cell and what depends on them; returns the largest move."""
-    own, kind, proposal, moved, change = (
-        point.x[i],
-        program.kind,
-        scratch.proposal,
-        scratch.moved,
-        scratch.change,
-    )
-    n, largest = 0, 0.0
-    for k in range(members.size):
-        goal = max(proposal[k] - shift, 0.0)
-        by = goal - own[members[k]]
-        if by != 0.0:
-            own[members[k]] = goal
-            largest = max(largest, abs(by))
-            moved[n], change[n] = members[k], by
-            n += 1
-    if point.gradient.size > 0:
-        for k in range(n):
-            gradient, row = point.gradient[moved[k]], program.hessian[kind[moved[k]], i]
-            for j in range(row.size):
-                gradient[j] += change[k] * row[j]
-    else:
-        for q in range(program.answers.shape[1]):
-            answer = program.answers[i, q]
-            if answer >= 0:
-                excess = point.excess[answer]
-                for k in range(n):
-                    excess[moved[k]] += program.weights[kind[moved[k]], answer] * change[k]
-    for b in bounds:
-        groups, width = program.bound_group[b], program.bound_width[b]
-        first = program.bound_start[b] + program.bound_label[b, i]
-        for k in range(n):
-            place = first + groups[moved[k]] * width
-            row = program.row_number[place]
-            if row >= 0:
-                point.activity[row] += change[k]
-                price, held = point.row_price[row], point.activity[row]
-                lower, upper = program.row_lower[row], program.row_upper[row]
-                point.against[place] = -row_force(price, held, lower, upper, point.stiffness)
+            c = np.uint64(members[np.uint64(begin + k)])
+            goal = max(proposal[k] - shift, 0.0)
+            by = goal - x[i, c]
+            if by != 0.0:
+                x[i, c] = goal
+                largest = max(largest, abs(by))
+                moved[n_moved], change[n_moved] = c, by
+                n_moved += 1
+        if dense:
+            for k in range(n_moved):
+                c = np.uint64(moved[k])
+                like, by = kind[c], change[k]
+                for j in range(sums.size):
+                    gradient[c, j] += by * hessian[like, i, j]
+        elif n_children < FEW:
+            for k in range(n_moved):
+                c = np.uint64(moved[k])
+                for q in range(n_partitions):
+                    if answers[i, q] >= 0:
+                        answer = np.uint64(answers[i, q])
+                        excess[answer, c] += weights[kind[c], answer] * change[k]
+        else:
+            for q in range(n_partitions):
+                if answers[i, q] >= 0:
+                    answer = np.uint64(answers[i, q])
+                    for k in range(n_moved):
+                        c = np.uint64(moved[k])
+                        excess[answer, c] += weights[kind[c], answer] * change[k]
+        for t in range(first_bound, last_bound):
+            b = bounds[t]
+            for k in range(n_moved):
+                c = np.uint64(moved[k])
+                place = bound_start[b] + bound_group[b, c] * bound_width[b] + bound_label[b, i]
+                row = row_number[place]
+                if row >= 0:
+                    activity[row] += change[k]
+                    lower, upper = row_lower[row], row_upper[row]
+                    against[place] = -row_force(row_price[row], activity[row], lower, upper, stiffness)
     return largest
 
 
