@@ -34,7 +34,7 @@ from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.reduction import constraint_bounds
 from tallyveil.kernels.compiled import with_pointers
-from tallyveil.kernels.family.descent import new_state
+from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.program import PassArrays, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.signatures import PARTS_TYPE
@@ -158,7 +158,7 @@ def measure(problem: FamilyProblem, *, dense: bool) -> Result:
     if dense:
         program, group, share = reduce_arrays(arrays[-1])
         held = with_hessian(program)
-        state = new_state(held)
+        state = equal_parts(held)
         solve = with_pointers(solve_program, (held, state), PARTS_TYPE)
         start = time.process_time()
         solve(held, state, PARTS)

@@ -16,7 +16,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `family.answers` | specifications in the module; none for `number_answers`, which the others use |
 | `family.certificate` | `estimation.program` and a function in the module (specifications) |
 | `family.reduction`, `family.merging`, `family.ridge`, `family.groups` | `estimation.reduction` (specification) |
-| `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
+| `family.descent`, `family.sweep` | `family.polish`, which ends at the same optimum (oracle) |
 | `family.polish`, `family.walk`, `family.swap` | `estimation.active_set` (oracle) |
 | `family.face`, `family.conjugate`, `family.face_solution` | the equations as one dense system, in the tests (oracle) |
 | `family.answer_system`, `family.answer_solution`, `family.rows_by_child` | the same (oracle) |

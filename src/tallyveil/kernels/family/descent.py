@@ -19,71 +19,23 @@ Oracle: this descent with enough sweeps ends at the same point as `tallyveil.ker
 No sum is reassociated and no product is fused with a sum, so that every machine gives the same bits.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.kernels.compiled import inlined, internal, njit
-from tallyveil.kernels.family.program import Program
-from tallyveil.kernels.simplex import simplex_shift, weighted_shift
+from tallyveil.arrays import Bools, Floats, Integers, Uint32s
+from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.family.program import Point, Program
+from tallyveil.kernels.family.sweep import Blocks, Columns, Scratch, row_force, sweep
 
 PARTIAL_SWEEPS = 2
 """Sweeps over what is not zero after one over everything."""
 
 
-class State(NamedTuple):
-    """The descent's current point; arrays are changed in place.
-
-    Attributes:
-        x: [C, g].
-        cell_price: Prices of the parent's sums. [g]
-        row_price: Positive at a lower bound, negative at an upper one. [R]
-        gradient: H x - b, where H is held; else empty. [C, g]
-        excess: Weight times (sum of x - measured value), where H is not held; else empty. [C, L]
-        activity: Sums of the rows. [R]
-    """
-
-    x: Floats
-    cell_price: Floats
-    row_price: Floats
-    gradient: Floats
-    excess: Floats
-    activity: Floats
-
-
-class Blocks(NamedTuple):
-    """What the step at a cell involves.
-
-    Attributes:
-        starts: Where each cell's children begin in `members`. [g + 1]
-        members: Children that may have the cell.
-        bound_starts: Where each cell's bounds begin in `bounds`. [g + 1]
-        bounds: Bounds that have a row through the cell in some child.
-    """
-
-    starts: Integers
-    members: Integers
-    bound_starts: Integers
-    bounds: Integers
-
-
-class Scratch(NamedTuple):
-    """Scratch of one step.
-
-    Attributes:
-        proposal: Where each member's x would go by itself. [C]
-        slack: Persons by which it answers one unit of price. [C]
-        per_slope: The same of each kind. [K]
-    """
-
-    proposal: Floats
-    slack: Floats
-    per_slope: Floats
+TURNED_TOGETHER = 8
+"""Children whose numbers are turned together: a line of memory holds as many."""
 
 
 @njit(nogil=True, cache=True)
-def new_state(program: Program) -> State:
+def equal_parts(program: Program) -> Point:
     """Every child gets an equal part of each cell it may have; all prices are zero."""
     n_children, n_cells = program.allowed.shape
     x = np.zeros((n_children, n_cells))
@@ -95,15 +47,7 @@ def new_state(program: Program) -> State:
             for c in range(n_children):
                 if program.allowed[c, i]:
                     x[c, i] = program.sums[i] / count
-    dense = program.hessian.size > 0
-    return State(
-        x,
-        np.zeros(n_cells),
-        np.zeros(program.row_group.size),
-        np.empty((n_children, n_cells) if dense else (0, 0)),
-        np.empty((0, 0) if dense else program.targets.shape),
-        np.empty(program.row_group.size),
-    )
+    return Point(x, np.zeros(n_cells), np.zeros(program.row_group.size))
 
 
 @internal
@@ -133,7 +77,7 @@ def gradient_at(program: Program, excess: Floats, child: int, i: int, x: float) 
 
 @internal
 def gradients(program: Program, x: Floats, out: Floats) -> None:
-    """H x - b into `out` of shape (C, g)."""
+    """H x - b into `out` of shape (C, g). Where H is not held, it is 0 for cells that a child may not have."""
     n_children, n_cells = x.shape
     excess = np.empty(program.weights.shape[1])
     for c in range(n_children):
@@ -149,7 +93,8 @@ def gradients(program: Program, x: Floats, out: Floats) -> None:
         else:
             child_excess(program, c, x[c], excess)
             for i in range(n_cells):
-                out[c, i] = gradient_at(program, excess, c, i, x[c, i])
+                allowed = program.allowed[c, i]
+                out[c, i] = gradient_at(program, excess, c, i, x[c, i]) if allowed else 0.0
 
 
 @njit(nogil=True, cache=True)
@@ -171,170 +116,140 @@ def row_activity(program: Program, x: Floats, activity: Floats) -> None:
                         activity[row] += x[c, i]
 
 
-@inlined
-def refresh(program: Program, state: State) -> None:
-    """Recompute the arrays that the descent updates by increments."""
-    row_activity(program, state.x, state.activity)
-    if state.excess.size:
-        for c in range(state.x.shape[0]):
-            child_excess(program, c, state.x[c], state.excess[c])
-    else:
-        gradients(program, state.x, state.gradient)
-
-
 @njit(nogil=True, cache=True)
-def descend(program: Program, state: State, stiffness: float, n_sweeps: int, tolerance: float) -> int:
+def descend(program: Program, point: Point, stiffness: float, n_sweeps: int, tolerance: float) -> int:
     """Sweep over all cells until nothing moves by more than the tolerance.
 
     Most variables are zero and stay zero. So between sweeps over everything come sweeps over what is not zero.
 
     Args:
         program: The pass's program.
-        state: Where to begin; changed in place.
+        point: Where to begin; changed in place.
         stiffness: Curvature of a broken row, in the objective's units.
         n_sweeps: Most sweeps.
         tolerance: Persons.
     Returns:
         Sweeps made.
     """
-    refresh(program, state)
+    columns = _columns(program, point, stiffness)
     starts, members = _members(program)
     bound_starts, bounds = _bounds_of_cells(program)
     every = Blocks(starts, members, bound_starts, bounds)
-    some = Blocks(np.zeros(starts.size, np.int64), np.empty(members.size, np.int64), bound_starts, bounds)
+    some = Blocks(np.zeros(starts.size, np.int64), np.empty(members.size, np.uint32), bound_starts, bounds)
     n_children = program.allowed.shape[0]
-    scratch = Scratch(np.empty(n_children), np.empty(n_children), np.empty(program.curvature.shape[0]))
-    n_partial = 0
-    for sweep in range(n_sweeps):
+    scratch = Scratch(
+        np.empty(n_children),
+        np.empty(n_children),
+        np.empty(n_children),
+        np.empty(program.curvature.shape[0]),
+        np.empty(n_children, np.uint32),
+        np.empty(n_children),
+    )
+    made, n_partial, moving = 0, 0, True
+    while moving and made < n_sweeps:
         partial = n_partial > 0
-        moved = _sweep(program, state, some if partial else every, scratch, stiffness)
-        moved = max(moved, _update_prices(program, state, stiffness))
+        moved = sweep(program, columns, some if partial else every, scratch)
+        moved = max(moved, _update_prices(program, columns))
+        made += 1
         if moved <= tolerance:
-            if not partial:
-                return sweep + 1
-            n_partial = 0
+            moving, n_partial = partial, 0
         elif partial:
             n_partial -= 1
         else:
             n_partial = PARTIAL_SWEEPS
-            _not_zero(state.x, every, some)
-    return n_sweeps
+            _not_zero(columns.x, every, some)
+    _turn_back(columns.x, point.x)
+    return made
 
 
 @internal
-def _sweep(program: Program, state: State, blocks: Blocks, scratch: Scratch, stiffness: float) -> float:
-    """Minimise over every cell in turn; returns the largest move in persons."""
-    # names for the arrays of the inner loops
-    kind, answers, weights, ridge = program.kind, program.answers, program.weights, program.ridge
-    sums, has_sums, hessian, curvatures = program.sums, program.has_sums, program.hessian, program.curvature
-    bound_label, bound_start = program.bound_label, program.bound_start
-    bound_width, row_number = program.bound_width, program.row_number
-    bound_group, bound_members = program.bound_group, program.bound_members
-    row_lower, row_upper = program.row_lower, program.row_upper
-    x, cell_price, row_price, gradient, excess, activity = state
-    starts, members, bound_starts, bounds = blocks
-    proposal, slack, per_slope = scratch
-    dense, alike = gradient.size > 0, per_slope.size == 1
-    n_partitions = answers.shape[1]
-    largest = 0.0
-    for i in range(sums.size):
-        begin, n = starts[i], starts[i + 1] - starts[i]
-        if n == 0:
-            continue
-        first_bound, last_bound = bound_starts[i], bound_starts[i + 1]
-        # a row that m children share resists their common move m times as much as a move of one of them
-        resisting = 0
-        for t in range(first_bound, last_bound):
-            resisting += bound_members[bounds[t]]
-        curvature = curvatures[0, i] + stiffness * resisting
-        for z in range(per_slope.size):
-            per_slope[z] = 1.0 / (curvatures[z, i] + stiffness * resisting)
-        for k in range(n):
-            c = np.uint64(members[np.uint64(begin + k)])
-            like = np.uint64(kind[c])
-            if dense:
-                slope = gradient[c, i]
-            else:
-                slope = ridge[like, i] * x[c, i]
-                for q in range(n_partitions):
-                    answer = answers[i, q]
-                    if answer >= 0:
-                        slope += excess[c, np.uint64(answer)]
-            for t in range(first_bound, last_bound):
-                b = bounds[t]
-                own = bound_start[b] + bound_group[b, c] * bound_width[b]
-                row = row_number[own + bound_label[b, i]]
-                if row >= 0:
-                    slope -= _force(row_price, activity, row_lower, row_upper, row, stiffness)
-            proposal[k] = x[c, i] - slope * per_slope[like]
-            slack[k] = per_slope[like]
-        shift = 0.0
-        if has_sums and alike:
-            shift = simplex_shift(proposal, n, sums[i], -cell_price[i] * per_slope[0])
-            cell_price[i] = -curvature * shift
-        elif has_sums:
-            cell_price[i] = -weighted_shift(proposal, slack, n, sums[i], -cell_price[i])
-            for k in range(n):
-                proposal[k] += cell_price[i] * slack[k]
-        for k in range(n):
-            c = np.uint64(members[np.uint64(begin + k)])
-            like = np.uint64(kind[c])
-            moved = max(proposal[k] - shift, 0.0)
-            change = moved - x[c, i]
-            if change == 0.0:
-                continue
-            x[c, i] = moved
-            largest = max(largest, abs(change))
-            if dense:
-                for j in range(sums.size):
-                    gradient[c, j] += change * hessian[like, i, j]
-            else:
-                for q in range(n_partitions):
-                    answer = answers[i, q]
-                    if answer >= 0:
-                        excess[c, np.uint64(answer)] += weights[like, np.uint64(answer)] * change
-            for t in range(first_bound, last_bound):
-                b = bounds[t]
-                own = bound_start[b] + bound_group[b, c] * bound_width[b]
-                row = row_number[own + bound_label[b, i]]
-                if row >= 0:
-                    activity[row] += change
-    return largest
+def _columns(program: Program, point: Point, stiffness: float) -> Columns:
+    """The point with the children side by side, and what follows from it."""
+    n_children, n_cells = point.x.shape
+    n_answers = 0 if program.hessian.size > 0 else program.weights.shape[1]
+    x, excess = np.empty((n_cells, n_children)), np.empty((n_answers, n_children))
+    own = np.empty((TURNED_TOGETHER, n_answers))
+    for first in range(0, n_children, TURNED_TOGETHER):
+        last = min(first + TURNED_TOGETHER, n_children)
+        for i in range(n_cells):
+            for c in range(first, last):
+                x[i, c] = point.x[c, i]
+        if n_answers > 0:
+            for c in range(first, last):
+                child_excess(program, c, point.x[c], own[c - first])
+        for k in range(n_answers):
+            for c in range(first, last):
+                excess[k, c] = own[c - first, k]
+    gradient = np.empty((0, 0))
+    if n_answers == 0:
+        gradient = np.empty((n_children, n_cells))
+        gradients(program, point.x, gradient)
+    activity = np.empty(program.row_group.size)
+    row_activity(program, point.x, activity)
+    columns = Columns(
+        x,
+        point.cell_price,
+        point.row_price,
+        gradient,
+        excess,
+        activity,
+        np.zeros(program.row_number.size),
+        stiffness,
+    )
+    for row in range(activity.size):
+        columns.against[_row_place(program, row)] = -_force(program, columns, row)
+    return columns
 
 
 @internal
-def _force(
-    row_price: Floats,
-    activity: Floats,
-    row_lower: Floats,
-    row_upper: Floats,
-    row: int,
-    stiffness: float,
-) -> float:
-    """What a row's price would be now: zero inside its bounds."""
-    price, held = row_price[row], activity[row]
-    short = price + stiffness * (row_lower[row] - held)
-    over = price + stiffness * (row_upper[row] - held)
-    return float(max(short, 0.0) + min(over, 0.0))
+def _turn_back(columns: Floats, x: Floats) -> None:
+    """Counts with the children side by side, [g, C], into counts child by child, [C, g]."""
+    for first in range(0, x.shape[0], TURNED_TOGETHER):
+        last = min(first + TURNED_TOGETHER, x.shape[0])
+        for i in range(x.shape[1]):
+            for c in range(first, last):
+                x[c, i] = columns[i, c]
 
 
 @internal
-def _update_prices(program: Program, state: State, stiffness: float) -> float:
+def _row_place(program: Program, row: int) -> int:
+    """Where a row is in `row_number`."""
+    b = program.row_bound[row]
+    return int(
+        program.bound_start[b] + program.row_group[row] * program.bound_width[b] + program.row_label[row]
+    )
+
+
+@internal
+def _force(program: Program, columns: Columns, row: int) -> float:
+    """What a row's price would be now."""
+    return row_force(
+        columns.row_price[row],
+        columns.activity[row],
+        program.row_lower[row],
+        program.row_upper[row],
+        columns.stiffness,
+    )
+
+
+@internal
+def _update_prices(program: Program, columns: Columns) -> float:
     """Make the rows' forces their prices; returns the largest change in persons."""
     moved = 0.0
-    for row in range(state.row_price.size):
-        price = _force(state.row_price, state.activity, program.row_lower, program.row_upper, row, stiffness)
-        moved = max(moved, abs(price - state.row_price[row]) / stiffness)
-        state.row_price[row] = price
+    for row in range(columns.row_price.size):
+        price = _force(program, columns, row)
+        moved = max(moved, abs(price - columns.row_price[row]) / columns.stiffness)
+        columns.row_price[row] = price
+        columns.against[_row_place(program, row)] = -_force(program, columns, row)
     return moved
 
 
 @internal
-def _members(program: Program) -> tuple[Integers, Integers]:
+def _members(program: Program) -> tuple[Integers, Uint32s]:
     """Children that may have each cell: starts of shape (g + 1,), and the children."""
     n_children, n_cells = program.allowed.shape
     starts = np.zeros(n_cells + 1, np.int64)
-    members = np.empty(program.allowed.size, np.int64)
+    members = np.empty(program.allowed.size, np.uint32)
     n = 0
     for i in range(n_cells):
         if program.sums[i] > 0 or not program.has_sums:
@@ -348,13 +263,13 @@ def _members(program: Program) -> tuple[Integers, Integers]:
 
 @internal
 def _not_zero(x: Floats, every: Blocks, some: Blocks) -> None:
-    """The members whose variable is not zero."""
+    """The members whose variable is not zero, from x of shape (g, C)."""
     starts, members = every.starts, every.members
     some_starts, some_members = some.starts, some.members
     n = 0
     for i in range(starts.size - 1):
         for t in range(starts[i], starts[i + 1]):
-            if x[members[t], i] > 0.0:
+            if x[i, members[t]] > 0.0:
                 some_members[n] = members[t]
                 n += 1
         some_starts[i + 1] = n

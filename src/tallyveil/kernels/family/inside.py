@@ -2,7 +2,7 @@
 
 Problem: `tallyveil.kernels.family.interior` works on points strictly between their bounds, and defines the symbols.
 For this method, the module lists a pass's variables, answers and rows (`Frame`), finds the first point (`Inside`), and
-writes the last point as a descent's state. At the first point, the children of a parent share each count equally, and
+writes the last point as a program's point. At the first point, the children of a parent share each count equally, and
 forces and prices follow from these counts. Everything that must be above zero begins well above it.
 
 Worked case: one cell with 3 persons in the parent, two children, D = 1, r = (5, -2). The start is x = (1.5, 1.5), where
@@ -18,8 +18,7 @@ from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.answer_solution import add_forces, answers_of
 from tallyveil.kernels.family.answer_system import AnswerSystem, all_above_zero, list_unknowns, own_diagonal
-from tallyveil.kernels.family.descent import State
-from tallyveil.kernels.family.program import Program
+from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import inner, set_to
 
 FIRST_COST = 2.0**-7
@@ -208,15 +207,15 @@ def _start_rows(frame: Frame, point: Inside, product: float) -> None:
 
 
 @internal
-def write_state(program: Program, frame: Frame, point: Inside, state: State) -> None:
-    """Write the point as a state. A count becomes zero if it is not above its reduced cost / D, which is in persons."""
-    for c in range(state.x.shape[0]):
-        for i in range(state.x.shape[1]):
-            state.x[c, i] = 0.0
+def write_point(program: Program, frame: Frame, point: Inside, out: Point) -> None:
+    """Write the point as a program's. A count becomes zero if it is not above its reduced cost / D, in persons."""
+    for c in range(out.x.shape[0]):
+        for i in range(out.x.shape[1]):
+            out.x[c, i] = 0.0
         for t in range(frame.cells_of[c], frame.cells_of[c + 1]):
             kept = point.x[t] > point.costs[t] / frame.diagonal[t]
-            state.x[c, frame.cells[t]] = point.x[t] if kept else 0.0
-    set_to(state.cell_price, point.price)
+            out.x[c, frame.cells[t]] = point.x[t] if kept else 0.0
+    set_to(out.cell_price, point.price)
     for u in range(point.forces.size):
         if frame.system.row[u] >= 0:
-            state.row_price[frame.system.row[u]] = -point.forces[u]
+            out.row_price[frame.system.row[u]] = -point.forces[u]

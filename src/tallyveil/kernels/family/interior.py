@@ -47,7 +47,6 @@ from tallyveil.kernels.family.answer_solution import (
     solve_answers,
 )
 from tallyveil.kernels.family.answer_system import AnswerSystem, pays
-from tallyveil.kernels.family.descent import State
 from tallyveil.kernels.family.inside import (
     Frame,
     Inside,
@@ -55,9 +54,9 @@ from tallyveil.kernels.family.inside import (
     no_rows,
     row_softness,
     start_inside,
-    write_state,
+    write_point,
 )
-from tallyveil.kernels.family.program import Program
+from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import largest_of, set_to
 
 MOST_STEPS = 60
@@ -101,12 +100,12 @@ class Lack(NamedTuple):
 
 
 @pointed
-def approach(program: Program, state: State) -> bool:
-    """Move the state to a close point; False, and no change, where that is not found.
+def approach(program: Program, out: Point) -> bool:
+    """Move a point to a close one; False, and no change, where that is not found.
 
     Args:
         program: A pass with sums over children, in which every variable has D.
-        state: Receives counts, prices of sums and prices of rows.
+        out: Receives counts, prices of sums and prices of rows.
     """
     frame = frame_of(program)
     if frame.cells.size == 0 or not pays(frame.system, frame.cells_of, frame.sums.size):
@@ -119,7 +118,7 @@ def approach(program: Program, state: State) -> bool:
     for _ in range(MOST_STEPS):
         near = _measure(frame, point, lack)
         if near <= CLOSE_PRODUCT and max(largest_of(lack.answers), largest_of(lack.cells)) <= CLOSE_PERSONS:
-            write_state(program, frame, point, state)
+            write_point(program, frame, point, out)
             return True
         _give(program, frame, point, give, stiffness)
         ok, system = factor_blocks(frame.system, frame.cells, frame.cells_of, give, stiffness)

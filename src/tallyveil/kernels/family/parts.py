@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tallyveil.arrays import Floats, Integers
-from tallyveil.kernels.family.descent import State
 from tallyveil.kernels.family.face import Face, Signs
 from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
 from tallyveil.kernels.family.walk import Swaps, Walk
@@ -38,8 +37,8 @@ class Parts(NamedTuple):
     """
 
     reduce_arrays: Callable[[PassArrays], tuple[Program, Integers, Floats]]
-    approach: Callable[[Program, State], bool]
-    descend: Callable[[Program, State, float, int, float], int]
+    approach: Callable[[Program, Point], bool]
+    descend: Callable[[Program, Point, float, int, float], int]
     polish: Callable[[Program, Point, float, int, Swaps, Faces], tuple[float, int]]
     faces: Faces
 

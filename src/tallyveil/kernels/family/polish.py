@@ -18,7 +18,7 @@ Steps:
   compliance's own error vanish.
 
 Stopping rule: the residual of the optimality conditions, in persons, is at rounding error; or it is at most
-CERTIFIED_PERSONS and no longer falls; or the steps are used up.
+CERTIFIED_PERSONS and no longer falls; or it is at most that in a quick walk; or the steps are used up.
 
 Worked case: two children share a parent's 3 persons in one cell; both are measured with variance 1, as 5 and -2.
 Minimise 1/2 (x1 - 5)^2 + 1/2 (x2 + 2)^2 with x1 + x2 = 3 and x >= 0. The face with both free gives x = (5, -2), so
@@ -57,8 +57,11 @@ from tallyveil.kernels.family.walk import (
 )
 from tallyveil.kernels.vectors import set_rows, set_to
 
-ROUGH_PERSONS, ROUGH_SIGN = 1e-3, 1e-2
-"""How exactly a face is solved at first, and by how many persons a sign must be wrong then to be swapped."""
+ROUGH_PERSONS, ROUGH_SIGN = 1e-3, 10.0
+"""How exactly a face is solved at first, and by how many times as many persons a sign must be wrong to be swapped."""
+
+SHARPER, SHARP_PERSONS = 0.1, 1e-7
+"""In a quick walk, the part of the last tolerance to which the next face is solved, and where that ends."""
 
 FEW_WRONG = 3
 """With more wrong signs than this after stiffening, rows were made stiff too early."""
@@ -98,7 +101,7 @@ def polish(
     softness = Softness(row_compliance, row_compliance, stiffest, NEAR_PERSONS)
     progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
     stage, known, listed = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False
-    step, since = int(np.int64(0)), int(np.int64(0))
+    step, since, rough = int(np.int64(0)), int(np.int64(0)), ROUGH_PERSONS
     while step < swaps.full + swaps.single:
         if not listed:
             ok, face, softness = _list_regular(program, walk, softness, manner, faces)
@@ -106,13 +109,13 @@ def polish(
                 return progress.found, step
         if stage != REFINE:
             known = start_on_face(walk) and known
-        faces.solve_face(program, face, walk, ROUGH_PERSONS if stage == SEARCH else walk.exact, known)
-        tolerance = ROUGH_SIGN if stage == SEARCH else walk.tolerance
-        exact = ROUGH_SIGN if stage == SEARCH else walk.exact
+        faces.solve_face(program, face, walk, rough if stage == SEARCH else walk.exact, known)
+        tolerance = ROUGH_SIGN * rough if stage == SEARCH else walk.tolerance
+        exact = ROUGH_SIGN * rough if stage == SEARCH else walk.exact
         n_wrong = swap(program, walk, tolerance, exact, softness.compliance, _manner(since, swaps.full))
         step += 1
         since = 0 if swaps.renewed and n_wrong == 0 else since + 1
-        before = softness.compliance
+        before, rough = softness.compliance, max(SHARPER * rough, SHARP_PERSONS) if swaps.quick else rough
         if n_wrong > 0:
             stage, softness = _turn(program, walk, softness, n_wrong)
             progress = Progress(progress.found, progress.found_unmet, np.inf, np.inf, 1.0)
@@ -120,7 +123,7 @@ def polish(
             stage, softness = _leave_search(program, face, walk, softness)
         else:
             progress, done = _judge(program, walk, start, progress)
-            if done:
+            if done or (swaps.quick and progress.found <= CERTIFIED_PERSONS):
                 return progress.found, step
             centre_on_point(walk, progress.stride)
             settles = progress.stride == 1.0 and progress.last <= softness.near

@@ -66,23 +66,33 @@ def factor_rows(
 def _take_out(
     blocks: AnswerSystem, cells: Uint32s, cells_of: Integers, give: Floats, between: Floats
 ) -> None:
-    """Subtract U' inverse(R) U from the upper half of a matrix between cells, child by child."""
+    """Subtract U' inverse(R) U from the upper half of a matrix between cells, child by child.
+
+    With V for the Cholesky factor of a child's block, V'V = R, this is the product of inverse(V') U with itself.
+    """
     begin, first, unknowns, place = blocks.begin, blocks.first, blocks.unknowns, 0
     for c in range(cells_of.size - 1):
-        start, n = begin[c], begin[c + 1] - begin[c]
-        block, answer = blocks.factors[place : place + n * n].reshape(n, n), np.empty(n)
+        start, n, own = begin[c], begin[c + 1] - begin[c], cells[cells_of[c] : cells_of[c + 1]]
+        factor = blocks.factors[place : place + n * n].reshape(n, n)
         place += n * n
-        for t in range(cells_of[c], cells_of[c + 1]):
-            if first[t] < first[t + 1]:
-                for u in range(n):
-                    answer[u] = 0.0
-                for e in range(first[t], first[t + 1]):
-                    answer[unknowns[e] - start] = give[t]
-                solve_cholesky(block, answer)
-                line = between[cells[t]]
-                for other in range(t, cells_of[c + 1]):
-                    for e in range(first[other], first[other + 1]):
-                        line[cells[other]] -= give[other] * answer[unknowns[e] - start]
+        half = np.zeros((n, own.size))
+        for k in range(own.size):
+            t = cells_of[c] + k
+            for e in range(first[t], first[t + 1]):
+                half[unknowns[e] - start, k] = give[t]
+        for u in range(n):
+            solved = half[u]
+            for v in range(u):
+                for k in range(own.size):
+                    solved[k] -= factor[v, u] * half[v, k]
+            inverse = 1.0 / factor[u, u]
+            for k in range(own.size):
+                solved[k] *= inverse
+            for k in range(own.size):
+                if solved[k] != 0.0:
+                    line, value = between[own[k]], solved[k]
+                    for other in range(k, own.size):
+                        line[own[other]] -= value * solved[other]
 
 
 @internal

@@ -8,7 +8,6 @@ from typing import Any
 from numba import types
 
 from tallyveil.kernels.family.answer_system import AnswerSystem
-from tallyveil.kernels.family.descent import State
 from tallyveil.kernels.family.face import Face, Signs
 from tallyveil.kernels.family.parts import Faces, Kernels, Parts
 from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
@@ -73,15 +72,6 @@ _PROGRAM = _named(
     row_stiffness=types.float64,
 )
 _POINT = _named(Point, x=_FLOAT_ROWS, cell_price=_FLOATS, row_price=_FLOATS)
-_STATE = _named(
-    State,
-    x=_FLOAT_ROWS,
-    cell_price=_FLOATS,
-    row_price=_FLOATS,
-    gradient=_FLOAT_ROWS,
-    excess=_FLOAT_ROWS,
-    activity=_FLOATS,
-)
 _SIGNS = _named(Signs, free=_BOOL_ROWS, side=_INTEGERS)
 _SYSTEM = _named(
     AnswerSystem,
@@ -122,7 +112,7 @@ _WALK = _named(
     exact=types.float64,
     tolerance=types.float64,
 )
-_SWAPS = _named(Swaps, full=types.int64, single=types.int64, renewed=types.boolean)
+_SWAPS = _named(Swaps, full=types.int64, single=types.int64, renewed=types.boolean, quick=types.boolean)
 _ANSWER = _named(
     Answer,
     estimate=_FLOAT_ROWS,
@@ -138,8 +128,8 @@ _ENTRIES = _named(Entries, start=_INTEGERS, cell=_INTEGERS, floor=_INTEGERS, par
 
 SIGNATURES = {
     "reduce_arrays": _tuple_of((_PROGRAM, _INTEGERS, _FLOATS))(_PASS),
-    "approach": types.boolean(_PROGRAM, _STATE),
-    "descend": types.int64(_PROGRAM, _STATE, types.float64, types.int64, types.float64),
+    "approach": types.boolean(_PROGRAM, _POINT),
+    "descend": types.int64(_PROGRAM, _POINT, types.float64, types.int64, types.float64),
     "list_face": _tuple_of((types.boolean, _FACE))(_PROGRAM, _SIGNS, types.float64, types.int64),
     "solve_face": types.none(_PROGRAM, _FACE, _WALK, types.float64, types.boolean),
 }

@@ -18,8 +18,14 @@ import numpy as np
 
 from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
-from tallyveil.kernels.family.descent import State, descend, new_state
-from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, list_face
+from tallyveil.kernels.family.descent import descend, equal_parts
+from tallyveil.kernels.family.face import (
+    BY_ANSWERS,
+    BY_DIAGONAL,
+    BY_INVERSES,
+    DENSE_ROWS,
+    list_face,
+)
 from tallyveil.kernels.family.face_solution import solve_face
 from tallyveil.kernels.family.interior import approach
 from tallyveil.kernels.family.parts import Faces, Parts
@@ -47,6 +53,15 @@ there are many variables, and steps are cheap."""
 SWEEPS = 30
 MANY_VARIABLES = 1000
 MORE_SWEEPS = 60
+
+SOFTER_STIFFNESS = 2.0**-5
+QUICK_COMPLIANCE, QUICK_SWAPS = 2.0**-6, 12
+"""Where there are more children than cells and more than DENSE_ROWS rows, all of them on single children, a quick walk
+is tried first. It begins with stiffer rows and makes at most FULL_SWAPS + QUICK_SWAPS steps. The rows of a child depend
+little on those of its many siblings, so that few steps find the face. But if nearly all rows bind, the sums leave the
+rows' prices little room. Rows that are stiffer still would then change sides by hundreds. A row of such a family sums
+many free cells, and the first descent settles faster with SOFTER_STIFFNESS."""
+
 INVERTED_CELLS = 200
 """With more cells, a pass whose faces are solved among the answers is never given to dense inverses."""
 
@@ -80,24 +95,23 @@ def compile_parts(names: Iterable[str] = tuple(SIGNATURES)) -> None:
 def solve_by_parts(one: PassArrays, parts: Parts) -> Answer:
     """Kernel of `solve_pass`, with the kernels that it calls."""
     program, group, share = parts.reduce_arrays(one)
-    state = new_state(program)
-    worst, rounds, sweeps, steps = solve_program(program, state, parts)
+    point = equal_parts(program)
+    worst, rounds, sweeps, steps = solve_program(program, point, parts)
     n_children, n_cells = one.allowed.shape
     estimate = np.empty((n_children, n_cells))
     for c in range(n_children):
         for i in range(n_cells):
-            estimate[c, i] = state.x[c, group[i]] * share[i]
+            estimate[c, i] = point.x[c, group[i]] * share[i]
     return Answer(estimate, worst, rounds, sweeps, steps)
 
 
 @inlined
-def solve_program(program: Program, state: State, parts: Parts) -> tuple[float, int, int, int]:
-    """Rounds of descent and polish until one is certified; the state becomes the best point found.
+def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, int, int, int]:
+    """Rounds of descent and polish until one is certified; the close point becomes the best one found.
 
     Returns:
         Residual in persons, rounds, sweeps, steps.
     """
-    stiffness = STIFFNESS * program.row_stiffness
     # sweeps cost less than large faces do
     planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
     done = DONE_WITH_ROWS if program.row_group.size > 0 else DONE_PERSONS
@@ -107,33 +121,59 @@ def solve_program(program: Program, state: State, parts: Parts) -> tuple[float, 
     ridged = _ridged(program)
     # where H is small enough to be held, its inverses are cheap
     manner = BY_DIAGONAL if not ridged else (BY_INVERSES if program.hessian.size > 0 else BY_ANSWERS)
+    many = _many_children(program) and manner == BY_DIAGONAL and not grouped
     begin_inside = ridged and program.has_sums and program.row_group.size > 0
     sweeps, steps = 0, 0
-    best, best_x = np.inf, state.x
+    best, best_x = np.inf, close.x
     for attempt in range(ROUNDS):
-        if attempt > 0 or not begin_inside or not parts.approach(program, state):
-            sweeps += parts.descend(program, state, stiffness, planned, done * 1e-4**attempt)
-        point = Point(state.x.copy(), state.cell_price.copy(), state.row_price.copy())
-        long = attempt == 0 and (grouped or manner == BY_ANSWERS)
-        single_swaps = SINGLE_SWAPS_OF_LONG_WALKS if long else SINGLE_SWAPS << attempt
-        swaps = Swaps(FULL_SWAPS, single_swaps, grouped)
-        found, made = parts.polish(program, point, ROW_COMPLIANCE, manner, swaps, parts.faces)
+        quick = many and attempt == 0
+        stiffness = (SOFTER_STIFFNESS if quick else STIFFNESS) * program.row_stiffness
+        if attempt > 0 or not begin_inside or not parts.approach(program, close):
+            sweeps += parts.descend(program, close, stiffness, planned, done * 1e-4**attempt)
+        found, point = np.inf, _copied(close)
+        if quick:
+            swaps = Swaps(FULL_SWAPS, QUICK_SWAPS, grouped, True)
+            found, made = parts.polish(program, point, QUICK_COMPLIANCE, manner, swaps, parts.faces)
+            steps += made
+        if found > CERTIFIED_PERSONS:
+            _set_point(point, close)
+            long = attempt == 0 and (grouped or manner == BY_ANSWERS)
+            single_swaps = SINGLE_SWAPS_OF_LONG_WALKS if long else SINGLE_SWAPS << attempt
+            swaps = Swaps(FULL_SWAPS, single_swaps, grouped, False)
+            found, made = parts.polish(program, point, ROW_COMPLIANCE, manner, swaps, parts.faces)
+            steps += made
         # faces among the answers stay cheap in longer walks; inverses of many cells do not
         among = manner == BY_ANSWERS and (attempt < ROUNDS - 2 or program.sums.size > INVERTED_CELLS)
         manner = BY_ANSWERS if among else BY_INVERSES
-        steps += made
         if found < best:
             best, best_x = found, point.x
         if best <= CERTIFIED_PERSONS:
-            set_rows(state.x, point.x)
-            set_to(state.cell_price, point.cell_price)
-            set_to(state.row_price, point.row_price)
+            _set_point(close, point)
             return best, attempt + 1, sweeps, steps
         planned *= 5
-    plain, _ = residual(program, state.x, state.cell_price, state.row_price)
+    plain, _ = residual(program, close.x, close.cell_price, close.row_price)
     if best < plain:
-        set_rows(state.x, best_x)
+        set_rows(close.x, best_x)
     return min(best, plain), ROUNDS, sweeps, steps
+
+
+@internal
+def _copied(point: Point) -> Point:
+    return Point(point.x.copy(), point.cell_price.copy(), point.row_price.copy())
+
+
+@internal
+def _set_point(out: Point, source: Point) -> None:
+    set_rows(out.x, source.x)
+    set_to(out.cell_price, source.cell_price)
+    set_to(out.row_price, source.row_price)
+
+
+@internal
+def _many_children(program: Program) -> bool:
+    """Whether there are many rows, and more children than cells."""
+    n_children, n_cells = program.allowed.shape
+    return n_children > n_cells and program.row_group.size > DENSE_ROWS
 
 
 @internal

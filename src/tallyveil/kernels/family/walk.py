@@ -67,11 +67,13 @@ class Swaps(NamedTuple):
         full: Steps that swap everything that is wrong.
         single: Later steps, which swap only what is most wrong.
         renewed: Whether full swaps begin again after each face on which nothing is wrong.
+        quick: Whether each face is solved more exactly than the last one, and the first certified answer is enough.
     """
 
     full: int
     single: int
     renewed: bool
+    quick: bool
 
 
 class Softness(NamedTuple):

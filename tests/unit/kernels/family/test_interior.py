@@ -11,7 +11,7 @@ from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
 from tallyveil.kernels.compiled import with_pointers
-from tallyveil.kernels.family.descent import new_state
+from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.signatures import PARTS_TYPE
 from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_program
@@ -92,7 +92,7 @@ def test_the_optimum_is_found_in_the_first_round(kind, seed):
     arguments = last_pass(variant(kind, seed))
     program, _, _ = reduce_arrays(pass_arrays(*arguments))
     assert program.ridge.any()
-    state = new_state(program)
+    state = equal_parts(program)
     compile_parts()
     solve = with_pointers(solve_program, (program, state), PARTS_TYPE)
     found, rounds, sweeps, steps = solve(program, state, PARTS)
