@@ -129,12 +129,12 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
                         total += excess[np.uint64(answers[i, q]), c]
                 slope[c] = total
         else:
-            for c in range(n_children):
-                slope[c] = ridge[kind[c], i] * x[i, c]
+            for child in range(n_children):
+                slope[child] = ridge[kind[child], i] * x[i, child]
             for q in range(n_partitions):
                 if answers[i, q] >= 0:
-                    for c in range(n_children):
-                        slope[c] += excess[np.uint64(answers[i, q]), c]
+                    for child in range(n_children):
+                        slope[child] += excess[np.uint64(answers[i, q]), child]
         for t in range(first_bound, last_bound):
             b = bounds[t]
             place = bound_start[b] + bound_label[b, i]
