@@ -260,9 +260,11 @@ def _mu(event: PoissonSampled) -> float:
 
 
 def contour_delta(events: tuple[PrivacyEvent, ...], epsilon: float) -> float | None:
-    """Delta by the integral of the transform along a line, in floats; None if the transform falls too slowly."""
+    """Delta by the integral of the transform along a line, in floats; None if the transform does not fall for good."""
     if any(isinstance(event, PoissonSampled) and not isinstance(event.event, Gaussian) for event in events):
         return None
+    if any(isinstance(event, DiscreteGaussian) for event in events):
+        return None  # its transform returns to its full size further out
     fails = -math.expm1(
         sum(e.multiplicity * math.log1p(-float(e.delta)) for e in events if isinstance(e, ApproximateDP))
     )
@@ -375,7 +377,7 @@ def truth(
     if exact is not None:
         with mp.workdps(50):
             value = float(exact(number(Fraction(epsilon))))
-        return "mpmath", value * (1 - 1e-13), value * (1 + 1e-13)
+        return "mpmath", value * (1 - 1e-13) - 1e-45, value * (1 + 1e-13) + 1e-45  # 50 digits are kept
     value = contour_delta(events, epsilon)
     if value is not None:
         return "contour", value * (1 - 1e-8) - 1e-13, value * (1 + 1e-8) + 1e-13
