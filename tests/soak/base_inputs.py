@@ -1,9 +1,7 @@
 """Valid small inputs of every command, as files in memory. Mutations start from these."""
 
-import importlib.util
 import io
 import json
-import sys
 import tomllib
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import polars as pl
+from loading import module_of
 
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.entities import make_entities
@@ -200,18 +199,8 @@ def subspace() -> Folder:
     )
 
 
-def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"soak_{path.parent.name}_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _toy() -> ModuleType:
-    return _module(Path(__file__).parents[1] / "unit" / "safetab" / "conftest.py")
+    return module_of(Path(__file__).parents[1] / "unit" / "safetab" / "conftest.py")
 
 
 def _files_in(folder: Path, prefix: str) -> dict[str, bytes | None]:
@@ -246,7 +235,7 @@ def safetab(scratch: Path) -> Folder:
 def households(scratch: Path) -> Folder:
     """SafeTab-H's parameters and data: 300 households, and the T1 of their groups."""
     toy = _toy()
-    system = _module(Path(__file__).parents[1] / "system" / "test_safetab_households.py")
+    system = module_of(Path(__file__).parents[1] / "system" / "test_safetab_households.py")
     params = toy.write_params(scratch / "hp")
     (params / "config.json").write_text(json.dumps(system.config(toy, run_pr=False)))
     persons = toy.person_rows(300)

@@ -15,7 +15,6 @@ Processes are forked from one that has compiled everything and started no thread
 
 import argparse
 import hashlib
-import importlib.util
 import json
 import os
 import random
@@ -29,11 +28,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs are many
 
 from fork_server import forked, prepare
+from loading import module_of
 
 from tallyveil.cli.synth import write_country
 from tallyveil.config.groups import load_group_plan
@@ -93,20 +92,9 @@ distance = "4"
 SUBSPACE = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
 
 
-def module_of(name: str, path: Path) -> ModuleType:
-    """A module of the tests, which are no package."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def write_inputs(root: Path) -> None:
     """The small inputs of every product."""
-    small = module_of("soak_small", TESTS / "conftest.py")
+    small = module_of(TESTS / "conftest.py")
     text = small.SMALL_RELEASE.replace("[[bounds]]", SUBSPACE)
     text = text.replace('"discrete_gaussian"\nrho = "2"', '"discrete_gaussian"\nrho = "9/4"')
     small.write_small_inputs(root / "full", text)
@@ -114,16 +102,16 @@ def write_inputs(root: Path) -> None:
     small.write_small_inputs(root / "support", support)
     # Counts drawn on a lattice rule the values of the tree out.
     small.write_small_inputs(root / "tree")
-    toy = module_of("soak_toy", TESTS / "unit" / "safetab" / "conftest.py")
+    toy = module_of(TESTS / "unit" / "safetab" / "conftest.py")
     # With level 1 of two geographies alone a run has the same files and stages, and takes a fifth of the time.
     unused = {(level, geography) for level in (1, 2) for geography in toy.US}
     unused -= {(1, "USA"), (1, "STATE")}
     no_budget = {f"privacy_budget_p_level_{level}_{geography.lower()}": 0 for level, geography in unused}
     toy.write_params(root / "safetab" / "p", run_pr=False, **no_budget)
     toy.write_data(root / "safetab" / "d", toy.person_rows(300))
-    homes = module_of("soak_homes", TESTS / "system" / "test_safetab_households.py")
+    homes = module_of(TESTS / "system" / "test_safetab_households.py")
     homes.write_inputs(toy, root / "homes", 200, run_pr=False)
-    module_of("soak_stays", STAYS / "make_stays.py").write_stays(root / "stays.csv", 500)
+    module_of(STAYS / "make_stays.py").write_stays(root / "stays.csv", 500)
     import product_inputs  # not before the fork: it starts what reads and writes tables
 
     product_inputs.published(root)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import base_inputs as base
 from base_inputs import RUN, Folder, csv_of
+from loading import module_of
 
 STAYS = """
 [release]
@@ -105,7 +106,7 @@ def groups() -> Folder:
 @cache
 def imported(scratch: Path) -> Folder:
     """Files of the Census Bureau, and what an import made of them."""
-    module = base._module(Path(__file__).parents[1] / "unit" / "geography" / "census" / "conftest.py")
+    module = module_of(Path(__file__).parents[1] / "unit" / "geography" / "census" / "conftest.py")
     files = module.Files(scratch / "census")
     files.assigned()
     files.reference(("10",))
