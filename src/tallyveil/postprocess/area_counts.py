@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Floats, Integers
-from tallyveil.errors import GeographyError, StoreError
+from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_pairs
 from tallyveil.geography.spine import Spine
@@ -19,12 +19,10 @@ from tallyveil.intervals.model import TreeModel
 from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.interval_areas import family_counts
 from tallyveil.postprocess.interval_model import FinishedRelease, release_model
-from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.histograms import histogram_path, read_histogram
-from tallyveil.release.intervals import AGAIN, DECIMALS, intervals_manifest, read_interval_answers
+from tallyveil.release.intervals import DECIMALS, made_intervals, read_interval_answers
 from tallyveil.release.manifest_files import require_unchanged, require_unchanged_files
-from tallyveil.storage.json_files import read_shaped
 from tallyveil.universe.query_group import QueryGroup
 
 NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
@@ -52,25 +50,6 @@ def area_family(spine: Spine, areas: Mapping[str, pl.Series]) -> EntityFamily:
     )
 
 
-def made_intervals(release: FinishedRelease) -> dict[str, Any] | None:
-    """Content of the manifest of `intervals/`; None if the release has none.
-
-    Raises:
-        StoreError: it is damaged, or belongs to another run.
-    """
-    path = intervals_manifest(release.root)
-    if path is None:
-        return None
-    made: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
-    if made["run"] != release.manifest.run:
-        raise StoreError(
-            f"{path} belongs to run {made['run']}, but the release belongs to run {release.manifest.run}. Remove "
-            "that folder and make the intervals again.",
-            code="release-damaged",
-        )
-    return made
-
-
 def area_model(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[str, Any] | None, TreeModel]:
     """The manifest of `intervals/`, if the release has any, and the model that its measurements follow.
 
@@ -81,7 +60,7 @@ def area_model(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[str
         StoreError: the release lacks its bounds, or a file was changed.
         SchemaError, ConstraintError: the covariance blocks would be too large.
     """
-    made = made_intervals(release)
+    made = made_intervals(release.root, release.manifest.run)
     if made is not None:
         with_bounds = not made["bounds_left_out"]
     places = {GEOGRAPHY, BOUNDS} if with_bounds else {GEOGRAPHY}

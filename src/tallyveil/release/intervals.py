@@ -25,7 +25,7 @@ from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.interval_tables import BESIDE, table_with_intervals
 from tallyveil.release.intervals_format_1 import scan_format_1
 from tallyveil.release.tables import table_folder, table_tags
-from tallyveil.storage.json_files import read_shaped
+from tallyveil.storage.json_files import JsonObject, read_shaped
 from tallyveil.storage.read import scan_parquet
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
@@ -241,6 +241,28 @@ def intervals_manifest(root: Path) -> Path | None:
         if (root / INTERVALS / name).is_file():
             return root / INTERVALS / name
     return None
+
+
+def made_intervals(root: Path, run: str) -> JsonObject | None:
+    """Content of the manifest of `intervals/`; None if the release has none.
+
+    Args:
+        root: Release folder.
+        run: Public name of the release's run.
+    Raises:
+        StoreError: it is damaged, or belongs to another run.
+    """
+    path = intervals_manifest(root)
+    if path is None:
+        return None
+    made: JsonObject = read_shaped(path, shapes.INTERVALS, AGAIN)
+    if made["run"] != run:
+        raise StoreError(
+            f"{path} belongs to run {made['run']}, but the release belongs to run {run}. Remove that folder and make "
+            "the intervals again.",
+            code="release-damaged",
+        )
+    return made
 
 
 def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:

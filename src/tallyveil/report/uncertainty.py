@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tallyveil.errors import StoreError
 from tallyveil.geography.names import NAME_COLUMNS
-from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.geography import NAMES
-from tallyveil.release.intervals import AGAIN, DECIMALS, INTERVALS, intervals_manifest, read_interval_table
+from tallyveil.release.intervals import DECIMALS, INTERVALS, made_intervals, read_interval_table
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.figure import Picture
 from tallyveil.report.interval_plot import Panel, interval_plot
@@ -19,7 +17,6 @@ from tallyveil.report.nearness import Nearness, nearness_of
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.titles import Titles
 from tallyveil.report.wording import grouped, name_title, percent, rounded
-from tallyveil.storage.json_files import read_shaped
 from tallyveil.storage.published import read_published
 from tallyveil.storage.read import collect
 
@@ -91,16 +88,9 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     Raises:
         StoreError: the intervals belong to another run, or cannot be read.
     """
-    path = intervals_manifest(files.root)
-    if path is None:
+    manifest = made_intervals(files.root, files.manifest.run)
+    if manifest is None:
         return None
-    manifest: dict[str, Any] = read_shaped(path, shapes.INTERVALS, AGAIN)
-    if manifest["run"] != files.manifest.run:
-        raise StoreError(
-            f"{path} belongs to run {manifest['run']}, but the release belongs to run {files.manifest.run}. Remove "
-            "that folder and make the intervals again.",
-            code="release-damaged",
-        )
     compared = manifest["compared"]
     levels = [item for item in compared if not item["is_entity"]]
     entities = [item for item in compared if item["is_entity"]]
