@@ -124,7 +124,9 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
         return inner
     if not isinstance(inner, Sampleable | PoissonSampled):
         raise _refused(
-            event, "Its sample is seen by more than one release, or by one that no sample is known for."
+            event,
+            "Several releases use its sample, and not all of them are Gaussian; or no sample is known for the one "
+            "release that uses it.",
         )
     return PoissonSampled(inner, _number(event, "sampling_probability"))
 

@@ -3,7 +3,8 @@
 `compose` needs to know the noise in advance. What is measured may depend on what was released before; how much noise it
 gets may not. If the noise itself is chosen on the way, the sum of the costs is random, and a plain composition theorem
 says nothing about it. A *filter* fixes the budget in advance instead, and refuses what would exceed it. An *odometer*
-has no limit. It holds a bound on the privacy loss that is valid at every step at once.
+has no limit. It computes a bound on the privacy loss after each step. With probability at least 1 - delta, the bounds
+of all steps hold together.
 
 The conditions are those of docs/proofs/filters.md: given all that was released before, each event has the cost that it
 states, and every event is stated under the same relation.
@@ -188,8 +189,9 @@ class Odometer:
     With probability at least 1 - delta under the true law, the loss of everything released so far is at most `epsilon`,
     at every step. So (epsilon, delta) holds wherever one stops, also if the results decide where. There is no limit.
 
-    The bound is (1 + x) rho + ln(1 / delta) / x with the x that is best where rho is `tuned_to`. It is a few per cent
-    above the best one within a factor of two of that, and loose far from it.
+    The bound is (1 + x) rho + ln(1 / delta) / x. The number x is fixed in advance: it makes the bound smallest where
+    rho is `tuned_to`. While rho is between half of `tuned_to` and twice `tuned_to`, the bound is at most 6.1 per cent
+    above the bound with the best x for this rho. The further rho is from `tuned_to`, the looser the bound is.
 
     Attributes:
         neighbours: The relation that all events are stated under.

@@ -114,7 +114,7 @@ def open_folder(path: Path) -> int | None:
 
 
 def take_lock(path: Path) -> int | None:
-    """Lock a file that whoever finishes removes, and make it if it is not there.
+    """Lock a file, and make it if it is not there. The process that holds the lock removes the file when it finishes.
 
     Returns:
         Its descriptor, for `remove_locked`; None if somebody else has the lock.

@@ -21,8 +21,9 @@ from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 
 FEW, MANY = 32, 8
-"""With at least FEW children, of whom at least one in MANY may have a cell, the slopes of all children are found,
-answer by answer. This needs no list of the children, so that a processor works on several of them at a time."""
+"""The sweep computes the slopes of all children, answer by answer, if a family has at least FEW children and at least
+one in MANY of them may have the cell. This way needs no list of children, so a processor works on several at a time.
+Otherwise the sweep computes the slopes of only those children that may have the cell."""
 
 
 class Columns(NamedTuple):
