@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 
@@ -37,6 +38,7 @@ class StrategyPreset:
         rounding_target: What rounded answers should be close to: the estimates, or the integers nearest to them.
         values: What families above the finest geolevel are fitted to: each geounit's noisy answers ("own"), or
             estimates from everything measured in or below it ("tree").
+        outer: Outer passes over the whole spine; none where each geolevel is finished before the next.
     """
 
     name: str
@@ -50,6 +52,7 @@ class StrategyPreset:
     spine: str
     rounding_target: Literal["fraction", "nearest"]
     values: Literal["own", "tree"]
+    outer: tuple[OuterPass, ...] = ()
 
     def passes_of(self, geolevel: str) -> Steps:
         """Measured queries of each least-squares pass of a geolevel.
@@ -104,6 +107,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         spine=table["spine"],
         rounding_target=table["rounding_target"],
         values=table["values"],
+        outer=tuple(OuterPass(one["cells"], tuple(one["rounding"])) for one in table.get("outer", ())),
     )
 
 

@@ -170,6 +170,12 @@ class Schema:
             possible &= ~barred
         return possible
 
+    def possible_answers(self, group: QueryGroup) -> NDArray[np.int64]:
+        """Answers of a query that have a cell in which records may lie, ascending. Groups must not overlap."""
+        cells = np.arange(self.size, dtype=np.int64)
+        answers = np.unique(group.answers_of(cells[self._possible(cells)]))
+        return answers[answers >= 0]
+
     def query(self, spec: str) -> QueryGroup:
         """Read a query specification.
 
