@@ -109,7 +109,9 @@ class StructuralZeroTable(Table):
 class SchemaTable(Table):
     """[schema]: a preset, or attributes of your own."""
 
-    preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
+    preset: Name | None = Field(
+        default=None, description='"pl94-persons", "pl94-units", "dhc-persons", "dhc-units" or "race-age".'
+    )
     name: PlainName | None = Field(default=None, description="Name of a schema of your own.")
     unit: Name | None = Field(
         default=None, description='What one record is, in the singular. Default: "person".'
