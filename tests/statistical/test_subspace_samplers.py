@@ -76,7 +76,7 @@ GAUSSIAN = GeneralisedGaussian(Fraction(3))
 )
 def test_the_chosen_sampler_has_its_law(system, law):
     lattice = lattice_of(system)
-    n = 300_000 if law is L2 else 1_000_000
+    n = 100_000 if law is L2 else 400_000
     noise = choose_sampler(lattice, law).sampler.draw(ADDRESS, range(n))
     reach = 30 if lattice.dimension < 3 else 14
     assert p_value(lattice, law, noise, reach) > 1e-5

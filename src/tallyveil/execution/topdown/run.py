@@ -22,6 +22,7 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.postprocess.agreement import Agreed, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
@@ -151,6 +152,7 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
+    agreed: tuple[Agreed, ...]
     workers: int
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
@@ -180,7 +182,8 @@ class _Release:
         with watch.stage("read records"):
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
-            constraints = compile_constraints(plan, hierarchies, histograms)
+            agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
+            constraints = compile_constraints(plan, hierarchies, histograms, [one.counts for one in agreed])
             # Refuses structural zeros that intervals could not take into account.
             if plan.intervals is not None:
                 plan_model(plan, hierarchies)
@@ -198,6 +201,7 @@ class _Release:
             allocation,
             histograms,
             constraints,
+            agreed,
             workers,
             subspace,
             geography_digest=spine.digest(),
@@ -224,6 +228,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
+                *(one.counts.digest() for one in self.agreed),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -248,7 +253,8 @@ class _Release:
         """Read the published files back and verify them."""
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
-            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints)]
+            agreed = [one.counts for one in self.agreed]
+            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, agreed)]
         else:
             checks = self.estimation.check(run)
         RunLog(run.path).write("finished", run=run.run_id)
@@ -264,7 +270,8 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints)
+        agreed = [one.counts for one in self.agreed]
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, agreed)
         self.constraints += self._draw(run)
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -315,6 +322,7 @@ class _Release:
             },
             **({} if spine is None else {"spine": spine}),
             **({"drawn": drawn} if drawn else {}),
+            **({"agreement": [one.record for one in self.agreed]} if self.agreed else {}),
         }
 
 
