@@ -133,6 +133,7 @@ def test_alias_tables_and_what_they_leave_out(law, ignored):
     assert p_value(lattice_of(TRIANGLE), held, noise, 30) > 1e-5
 
 
+@pytest.mark.soak
 def test_ten_million_draws():
     """Four cells in nested sums: every vector expected 20 times or more, of ten million."""
     lattice = lattice_of(NESTED)

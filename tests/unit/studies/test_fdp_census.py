@@ -174,6 +174,7 @@ def test_figure_3_agrees_but_for_what_is_known():
     assert disagreements(epsilons.epsilons(NOTHING)) <= KNOWN
 
 
+@pytest.mark.soak
 def test_figure_7_values():
     findings = profiles.overall_profile(NOTHING)
     assert disagreements(findings) <= KNOWN
