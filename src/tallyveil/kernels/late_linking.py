@@ -1,7 +1,7 @@
 """Compiled code that is taken from disk without what only the compiler needs.
 
-numba keeps two forms of each compiled kernel: machine code, and LLVM's code, into which other kernels can be linked when
-they are compiled. It reads both when it takes a kernel from disk, and LLVM's code takes most of that time. A command
+numba keeps two forms of each compiled kernel: machine code, and LLVM's code, which is linked into other kernels when
+these are compiled. It reads both when it takes a kernel from disk, and LLVM's code takes most of that time. A command
 whose kernels are all on disk compiles nothing and never links. So LLVM's code is read here when a kernel is first
 linked. What numba asks of it otherwise, the names of its functions and variables, is kept beside it.
 """
