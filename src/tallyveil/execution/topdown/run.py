@@ -27,10 +27,12 @@ from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.folder import FolderState, folder_state
@@ -153,6 +155,7 @@ class _Release:
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
     agreed: tuple[Agreed, ...]
+    groups: FixedGroups | None
     workers: int
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
@@ -187,12 +190,18 @@ class _Release:
             # Refuses structural zeros that intervals could not take into account.
             if plan.intervals is not None:
                 plan_model(plan, hierarchies)
+            kept = tuple(one.counts for one in agreed)
+            # Refuses constraints that outer passes could not keep.
+            groups = first_groups(plan.estimating, constraints, kept, spine) if plan.outer else None
             subspace = _subspace(plan, spine)
             # Refuses public zeros that the sweep up the spine could not take into account.
             tree = prepared_sweep(plan.estimating, hierarchies, constraints)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
-            compile_kernels(sweeps=tree is not None)
+            if plan.outer:
+                compile_tables()
+            else:
+                compile_kernels(sweeps=tree is not None)
         return cls(
             plan,
             observer,
@@ -202,6 +211,7 @@ class _Release:
             histograms,
             constraints,
             agreed,
+            groups,
             workers,
             subspace,
             geography_digest=spine.digest(),
@@ -285,6 +295,8 @@ class _Release:
             watch=self.watch,
             workers=self.workers,
             tree=self.tree,
+            agreed=tuple(one.counts for one in self.agreed) if self.groups is not None else (),
+            groups=self.groups,
         )
         estimation.write_measurements(run)
         return estimation
