@@ -22,14 +22,17 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.postprocess.agreement import Agreed, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.folder import FolderState, folder_state
@@ -151,6 +154,8 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
+    agreed: tuple[Agreed, ...]
+    groups: FixedGroups | None
     workers: int
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
@@ -180,16 +185,23 @@ class _Release:
         with watch.stage("read records"):
             histograms = read_histograms(plan, spine)
         with watch.stage("compile constraints"):
-            constraints = compile_constraints(plan, hierarchies, histograms)
+            agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
+            constraints = compile_constraints(plan, hierarchies, histograms, [one.counts for one in agreed])
             # Refuses structural zeros that intervals could not take into account.
             if plan.intervals is not None:
                 plan_model(plan, hierarchies)
+            kept = tuple(one.counts for one in agreed)
+            # Refuses constraints that outer passes could not keep.
+            groups = first_groups(plan.estimating, constraints, kept, spine) if plan.outer else None
             subspace = _subspace(plan, spine)
             # Refuses public zeros that the sweep up the spine could not take into account.
             tree = prepared_sweep(plan.estimating, hierarchies, constraints)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
-            compile_kernels(sweeps=tree is not None)
+            if plan.outer:
+                compile_tables()
+            else:
+                compile_kernels(sweeps=tree is not None)
         return cls(
             plan,
             observer,
@@ -198,6 +210,8 @@ class _Release:
             allocation,
             histograms,
             constraints,
+            agreed,
+            groups,
             workers,
             subspace,
             geography_digest=spine.digest(),
@@ -224,6 +238,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
+                *(one.counts.digest() for one in self.agreed),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -248,7 +263,8 @@ class _Release:
         """Read the published files back and verify them."""
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
-            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints)]
+            agreed = [one.counts for one in self.agreed]
+            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, agreed)]
         else:
             checks = self.estimation.check(run)
         RunLog(run.path).write("finished", run=run.run_id)
@@ -264,7 +280,8 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints)
+        agreed = [one.counts for one in self.agreed]
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, agreed)
         self.constraints += self._draw(run)
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -278,6 +295,8 @@ class _Release:
             watch=self.watch,
             workers=self.workers,
             tree=self.tree,
+            agreed=tuple(one.counts for one in self.agreed) if self.groups is not None else (),
+            groups=self.groups,
         )
         estimation.write_measurements(run)
         return estimation
@@ -315,6 +334,7 @@ class _Release:
             },
             **({} if spine is None else {"spine": spine}),
             **({"drawn": drawn} if drawn else {}),
+            **({"agreement": [one.record for one in self.agreed]} if self.agreed else {}),
         }
 
 
