@@ -172,10 +172,10 @@ class Guarantee:
 
         The lower end is the largest mu found at any test. The upper end also covers every larger epsilon, through
         zero-concentrated differential privacy, which is a little looser. If the losses share no usable lattice, the
-        bracket is about 1e-3 wide, relatively; the upper end is infinite if only the slowest engine takes them, or if
-        the noise protects next to nobody. Real-valued normal noise alone has mu in closed form. Other real-valued
-        noise, random samples and stated guarantees have the bounds (0, infinity), or (infinity, infinity) where a delta
-        remains at every epsilon.
+        bracket is about 1e-3 wide, relatively, and a few per cent where the answers are bounded one by one
+        (`profile_envelope`). Real-valued normal noise alone has mu in closed form. The upper end is infinite with
+        real-valued Laplace noise, randomized response of more than two options, random samples, and losses of which
+        only rho is known. Where a delta remains at every epsilon, both ends are infinite.
 
         Source: Dong, Roth, Su 2022, Definition 2.6.
         """
