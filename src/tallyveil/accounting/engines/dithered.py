@@ -50,6 +50,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, merged
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
 from tallyveil.accounting.losses.moments import log_moment, moments
 from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.arrays import Floats
 
 WIDTH: Final = 1e-9
 """Width of the bounds of epsilon that is aimed at unless another one is asked for."""
@@ -145,14 +146,15 @@ class Dithered:
         """ln delta at each epsilon, any real number, without the probabilities: much faster than all tails."""
         exact = [exact_epsilon(epsilon) for epsilon in epsilons]
         sizes = [min(abs(epsilon), _BEYOND) for epsilon in exact]
-        found, _ = self.log_deltas_and_rests(sizes)
+        found, rests = self.log_deltas_and_rests(sizes)
         negative = np.array([epsilon < 0 for epsilon in exact], dtype=np.bool_)
         if not negative.any():
             return found
-        return log_reflected(-np.array([float(size) for size in sizes]), found).where(negative, found)
+        reflected = _reflected(np.array([float(size) for size in sizes]), found, rests)
+        return reflected.where(negative, found)
 
     def log_deltas_and_rests(self, epsilons: Sequence[float | Fraction]) -> tuple[ManyBounds, ManyBounds]:
-        """ln delta and ln(1 - delta) at each epsilon, none negative. The latter is known where delta is nearly 1, too."""
+        """ln delta and ln(1 - delta) at each epsilon, none negative. The latter is known also where delta is 1."""
         exact = [min(exact_epsilon(epsilon), _BEYOND) for epsilon in epsilons]
         groups: dict[float, list[int]] = {}
         for i, epsilon in enumerate(exact):
@@ -257,6 +259,15 @@ class Dithered:
                 break
             period *= 1.15
         return period, further
+
+
+def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyBounds:
+    """ln delta(-epsilon) from ln delta(epsilon), and from 1 - delta(-epsilon) = exp(-epsilon) (1 - delta(epsilon))."""
+    one = log_reflected(-epsilons, deltas)
+    slack = 8 * UNIT * (epsilons - rests.lower)
+    rest = ManyBounds(rests.lower - epsilons - slack, np.minimum(rests.upper - epsilons + slack, 0.0))
+    other = log_rest(rest)
+    return ManyBounds(np.maximum(one.lower, other.lower), np.minimum(one.upper, other.upper))
 
 
 def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:
