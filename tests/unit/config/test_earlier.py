@@ -1,6 +1,7 @@
 """Release files that name earlier releases of a programme without a path."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ FOLDERS = {"first": Path("/made/first"), "second": Path("/made/second")}
 
 
 def test_a_name_gets_the_folder_of_the_release():
-    content = {
+    content: dict[str, Any] = {
         "agreement": [{"name": "second", "query": "total"}, {"name": "elsewhere", "path": "old"}],
         "a": 1,
     }
