@@ -423,3 +423,54 @@ def test_guide(tmp_path, monkeypatch, command):
     assert [name for cell in entries for name in re.findall(r"`(\w+)`", cell)][: len(made.content)] == list(
         made.content
     )
+
+
+@pytest.fixture(scope="module")
+def agreeing(make_small_inputs, tmp_path_factory) -> Path:
+    """A folder with the inputs and the finished programme `R`, whose second release agrees with the first one."""
+    folder = tmp_path_factory.mktemp("agreeing")
+    programme = write_files(make_small_inputs(folder / "inputs"))
+    with (folder / "inputs" / "homes.toml").open("a") as file:
+        file.write('[[agreement]]\nname = "persons"\nquery = "home"\ntheirs = "home"\n')
+    run(programme, folder / "R")
+    return folder
+
+
+class TestAgreeing:
+    """A release that reads an earlier one of the programme."""
+
+    def test_published_counts_agree(self, agreeing):
+        made = run(agreeing / "inputs" / "programme.toml", agreeing / "R")
+        assert made.already_finished
+        persons, homes = (one.table("Block", "home") for one in made.releases.values())
+        assert homes.equals(persons)
+        (read,) = made.releases["homes"].manifest.body["agreement"]
+        assert read["run"] == made.releases["persons"].manifest.run
+        assert [one["reads"] for one in made.content["releases"]] == [[], ["persons"]]
+        assert "homes reads published counts of earlier ones." in text_of(made.path / "report.html")
+
+    def test_another_release_in_the_place_of_the_earlier_one_is_named(self, agreeing, tmp_path):
+        shutil.copytree(agreeing / "R", tmp_path / "R")
+        shutil.rmtree(tmp_path / "R" / "persons")
+        release = agreeing / "inputs" / "release.toml"
+        run_release(load_plan(release), tmp_path / "R" / "persons", test_key=insecure_key("another"))
+        error = error_of(agreeing / "inputs" / "programme.toml", tmp_path / "R")
+        assert error.code == "release-damaged"
+        assert "holds another release" in str(error)
+
+    def test_other_geounits_are_refused_before_anything_is_spent(self, agreeing, tmp_path):
+        folder = tmp_path / "inputs"
+        shutil.copytree(agreeing / "inputs", folder)
+        geography = pl.read_parquet(folder / "geography.parquet")
+        more = pl.DataFrame({"geocode": ["Q0399"]})
+        pl.concat([geography, more]).write_parquet(folder / "more.parquet")
+        edit(folder / "homes.toml", 'path = "geography.parquet"', 'path = "more.parquet"')
+        error = error_of(folder / "programme.toml", tmp_path / "R")
+        assert "different finest geounits" in str(error)
+        assert not (tmp_path / "R").exists()
+
+    def test_a_plan_says_what_is_read(self, agreeing, command):
+        said = command("plan", agreeing / "inputs" / "programme.toml")
+        assert "reads       homes reads persons" in said
+        alone = agreeing / "inputs" / "homes.toml"
+        assert "agreement-path" in command("run", alone, "--out", agreeing / "X", code=6)

@@ -38,7 +38,13 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `subspace.look_ahead_tables` | numpy's transforms |
 | `subspace.transform` | numpy's transforms |
 | `subspace.chain`, `subspace.chain_coupled` | `subspace.chain_reference` (specification) |
+| `tiles.projection`, `tiles.approach`, `tiles.newton`, `tiles.solver`, `tiles.tables` | PIQP (oracle) |
+| `tiles.schur`, `tiles.face` | the equations as dense matrices, in the tests (oracle) |
+| `tiles.certificate` | the conditions of optimality in numpy, in the tests (oracle) |
+| `tiles.rounding` | HiGHS's solver of linear programs (oracle) |
+| `tiles.family`, `tiles.component`, `tiles.chunk` | only through the others |
 | `records.*` | specifications in the modules |
 
-`family.program`, `family.parts`, `family.signatures`, `rounding.arrays` and `compiled` compute nothing.
+`family.program`, `family.parts`, `family.signatures`, `rounding.arrays`, `tiles.parts`, `tiles.signatures` and
+`compiled` compute nothing.
 """

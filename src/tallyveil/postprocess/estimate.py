@@ -154,7 +154,8 @@ class _Estimate:
         log = RunLog(run.path)
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
-        write_public_inputs(run, self.stated, self.measured.hierarchies, self.measured.constraints)
+        measured = self.measured
+        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.agreed)
         self._write_drawn(run)
         estimation.write_measurements(run)
         estimated = estimation.release(run)
@@ -164,7 +165,7 @@ class _Estimate:
             "plan": self.stated,
             "inputs": body["inputs"],
             "estimated_from": self.measured.estimated_from,
-            **{name: body[name] for name in ("spine", "drawn", "imported") if name in body},
+            **{name: body[name] for name in ("spine", "drawn", "agreement", "imported") if name in body},
             "sizes": estimated.sizes,
             "solver": estimated.solver,
         }

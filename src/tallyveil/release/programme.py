@@ -62,6 +62,7 @@ def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[Par
         StoreError: a file cannot be read or written.
         BudgetError, SolverError: no guarantee can be given.
     """
+    _require_read(root, parts)
     protected = all(part.manifest.protected for part in parts)
     content = {
         "format": PROGRAMME_FORMAT,
@@ -86,15 +87,31 @@ def read_programme(root: Path) -> JsonObject:
         StoreError: there is none, it is damaged, or a release is not finished or is another one than it names.
     """
     content = stated_programme(root)
+    parts = []
     for one in content["releases"]:
         manifest = read_manifest(inside(root, one["name"]), ReleaseKind.TOPDOWN)
+        parts.append(Part(one["name"], tuple(one["reads"]), manifest))
         if (manifest.run, manifest.plan_digest) != (one["run"], one["plan_digest"]):
-            raise StoreError(
-                f"{root / one['name']} holds another release than the one that the programme made there: run "
-                f"{manifest.run}, wanted run {one['run']!a:.40}. Restore the folder from a copy.",
-                code="release-damaged",
-            )
+            raise _another(root / one["name"], manifest.run, one["run"])
+    _require_read(root, parts)
     return content
+
+
+def _require_read(root: Path, parts: Sequence[Part]) -> None:
+    """Refuse releases that agree with another run than the one in the same programme; raises StoreError."""
+    runs = {part.name: part.manifest.run for part in parts}
+    for part in parts:
+        for item in part.manifest.body.get("agreement", ()):
+            if item["name"] in part.reads and runs.get(item["name"]) != item["run"]:
+                raise _another(root / item["name"], str(runs.get(item["name"])), item["run"])
+
+
+def _another(folder: Path, found: str, wanted: str) -> StoreError:
+    return StoreError(
+        f"{folder} holds another release than the one that the programme made there: run {found!a:.40}, wanted run "
+        f"{wanted!a:.40}. Restore the folder from a copy.",
+        code="release-damaged",
+    )
 
 
 def stated_programme(root: Path) -> JsonObject:

@@ -46,8 +46,8 @@ def check_inputs(
 ) -> dict[str, CheckedRelease]:
     """Read and check what releases will read, as far as it is there; nothing is written.
 
-    What a release reads of earlier releases of the programme is checked when it is its turn. Its constraints may depend
-    on that, so they are checked then, too.
+    What a release reads of earlier releases of the programme is there only when these are finished. It is checked when
+    it is the turn of the release.
 
     Args:
         releases: Those that are not finished.
@@ -70,17 +70,18 @@ def check_inputs(
 
 
 def _checked(release: PlannedRelease, out: Path, observer: Prefixed) -> CheckedRelease:
-    plan, watch = release.plan, Stopwatch(observer)
+    plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out / release.name)
     inputs = read_inputs(plan, observer, watch)
-    constraints = () if release.reads else prepare(plan, inputs, watch).constraints
-    spine = inputs.hierarchies.spine
+    prepared, spine = prepare(plan, inputs, watch), inputs.hierarchies.spine
+    constraints = [table.digest() for table in prepared.constraints]
+    agreed = [one.counts.digest() for one in prepared.agreed]
     return CheckedRelease(
         event=plan.event(inputs.allocation.event()),
         warnings=observer.heard,
         disk=predict(plan, sizes_of_spine(spine)).disk,
         finest=_finest(spine),
-        digest=binding_of(inputs.records_digest, spine.digest(), *(table.digest() for table in constraints)),
+        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *agreed),
     )
 
 

@@ -112,7 +112,8 @@ def run_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> Program
 def _refuse_folder(plan: ProgrammePlan, out: Path) -> None:
     """Refuse a folder with an input in it, or with something else than a programme; raises StoreError."""
     files = [plan.file, *(one.file for one in plan.releases)]
-    refuse_inputs(out, [*files, *(path for one in plan.releases for path in inputs_of(one.plan))])
+    files += [path for one in plan.releases for path in inputs_of(one.alone)]
+    refuse_inputs(out, files)
     state = folder_state(out)
     if state not in (FolderState.ABSENT, FolderState.PROGRAMME):
         raise StoreError(

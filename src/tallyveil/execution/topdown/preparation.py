@@ -13,6 +13,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.postprocess.agreement import Agreed, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
@@ -48,11 +49,13 @@ class Prepared:
 
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
+        agreed: Published counts of finished releases that are kept.
         subspace: The counts that will be drawn on a lattice.
         tree: The sweep up the spine, if families are fitted to values from the tree.
     """
 
     constraints: tuple[ConstraintTable, ...]
+    agreed: tuple[Agreed, ...]
     subspace: "tuple[SubspaceDraw, ...]"
     tree: TreeSweep | None
 
@@ -80,14 +83,17 @@ def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inpu
 
 
 def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch) -> Prepared:
-    """Check the constraints of a plan against its inputs, and prepare what the plan asks for.
+    """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
 
     Raises:
-        TallyveilError: constraints contradict each other or the records, or something could not be computed with them.
+        TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
+            or the records; or something could not be computed with them.
     """
     hierarchies = inputs.hierarchies
     with watch.stage("compile constraints"):
-        constraints = compile_constraints(plan, hierarchies, inputs.histograms)
+        agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
+        kept = [one.counts for one in agreed]
+        constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept)
         # Refuses structural zeros that intervals could not take into account.
         if plan.intervals is not None:
             plan_model(plan, hierarchies)
@@ -99,4 +105,4 @@ def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch) -> Prepared:
             subspace = prepare_subspace(plan, hierarchies.spine)
         # Refuses public zeros that the sweep up the spine could not take into account.
         tree = prepared_sweep(plan.estimating, hierarchies, constraints)
-    return Prepared(constraints, subspace, tree)
+    return Prepared(constraints, agreed, subspace, tree)

@@ -17,6 +17,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.postprocess.agreement import Agreed
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
@@ -145,6 +146,7 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
+    agreed: tuple[Agreed, ...]
     workers: int
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
@@ -173,6 +175,7 @@ class _Release:
             inputs.allocation,
             inputs.histograms,
             prepared.constraints,
+            prepared.agreed,
             workers,
             prepared.subspace,
             geography_digest=inputs.hierarchies.spine.digest(),
@@ -199,6 +202,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
+                *(one.counts.digest() for one in self.agreed),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -223,7 +227,8 @@ class _Release:
         """Read the published files back and verify them."""
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
-            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints)]
+            agreed = [one.counts for one in self.agreed]
+            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, agreed)]
         else:
             checks = self.estimation.check(run)
         RunLog(run.path).write("finished", run=run.run_id)
@@ -239,7 +244,8 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints)
+        agreed = [one.counts for one in self.agreed]
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, agreed)
         self.constraints += self._draw(run)
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -290,6 +296,7 @@ class _Release:
             },
             **({} if spine is None else {"spine": spine}),
             **({"drawn": drawn} if drawn else {}),
+            **({"agreement": [one.record for one in self.agreed]} if self.agreed else {}),
         }
 
 

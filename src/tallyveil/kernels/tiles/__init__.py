@@ -1,0 +1,1 @@
+"""Families whose fixed counts split the parent into complete tables."""

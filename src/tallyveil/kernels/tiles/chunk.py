@@ -1,0 +1,292 @@
+"""Kernel that estimates many families of tables in one call: least squares, rounding and checks, family by family.
+
+The kernel does not hold the interpreter's lock, so chunks run side by side. A family's counts do not depend on the
+other families of its chunk. Every family gets counts, because every table of fixed sums has whole numbers
+(docs/proofs/tiles.md); only a family whose sums contradict each other has none.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Int32s, Integers, Numbers
+from tallyveil.kernels.compiled import inlined, internal, njit
+from tallyveil.kernels.tiles.component import Source, component_tables, numbers_of, table_nest
+from tallyveil.kernels.tiles.family import Family, classify, components, consistent, free_tables
+from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Flows, Nest
+from tallyveil.kernels.tiles.solver import Outcome, Parts
+from tallyveil.kernels.tiles.tables import Prices, Tables
+
+CONTRADICTORY, UNPROVED, SETTLED, SOLVED = -2, -1, 0, 1
+"""How a family ended. CONTRADICTORY: its fixed counts contradict the parent. UNPROVED: a rounding failed its proof or
+the counts failed the check of their sums (a defect). SETTLED: nothing was left to choose."""
+
+PLAIN_AT, TABLES_AT, COMPONENTS_AT, ENTRIES_AT, RESTARTS_AT, STEPS_AT, CG_STEPS_AT, FLOWS_AT = (
+    0, 4, 5, 6, 7, 8, 9, 10,
+)  # fmt: skip
+EFFORT_SIZE = 14
+"""Columns of the record of a family's effort: components by rung (4), free tables, components, free entries, restarts,
+Newton's steps, conjugate gradients, and tables by the way in which they were rounded (4)."""
+
+
+class TileChunk(NamedTuple):
+    """Consecutive families. Positions count from the chunk's first column and child.
+
+    There are F families, Q measured queries and R levels of nested sets.
+
+    Attributes:
+        offsets: Where each parent's columns begin. [F + 1]
+        counts: The parents' counts of the columns; empty at a root.
+        group: Group of each column, numbered within its family.
+        child_begin: First child of each family. [F + 1]
+        fixed_begin: Where each family's fixed counts begin. [F + 1]
+        fixed: Counts of each child in each group, child by child.
+        labels: Answer of each column among its family's answers, -1: none. [Q, columns]
+        widths: Answers of each family. [Q, F]
+        value_begin: Where each family's values begin. [Q, F + 1]
+        values: Noisy answers, or what replaces them, in persons.
+        weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
+        chain: Set of each column, coarse to fine, numbered from 0. [R, columns]
+        chain_weight: Weight of a person of deviation, a whole number. [R]
+    """
+
+    offsets: Integers
+    counts: Integers
+    group: Int32s
+    child_begin: Integers
+    fixed_begin: Integers
+    fixed: Integers
+    labels: Int32s
+    widths: Integers
+    value_begin: Integers
+    values: Floats
+    weights: Floats
+    chain: Int32s
+    chain_weight: Integers
+
+
+class Kernels(NamedTuple):
+    """The kernels that are called through pointers."""
+
+    solve: Callable[[Tables, Prices, Floats, float, Parts], Outcome]
+    parts: Parts
+    round_up: Callable[[Estimates, Nest, Integers, Flows], int]
+    flows: Flows
+
+
+class Solved(NamedTuple):
+    """Counts of a chunk.
+
+    Attributes:
+        ended: [F], how each family ended.
+        gaps: [F, 3], largest backward error, and what is left of the other conditions (`certificate.Gaps`), persons.
+        effort: [F, EFFORT_SIZE].
+        offsets: [children + 1], where each child's counts begin.
+        columns: Columns of its family that are above zero, rising within a child.
+        counts: Persons.
+        estimates: Real-valued counts, one family after the other, child by child; empty unless they were asked for.
+    """
+
+    ended: Integers
+    gaps: Floats
+    effort: Integers
+    offsets: Integers
+    columns: Int32s
+    counts: Integers
+    estimates: Floats
+
+
+@njit(nogil=True, cache=True)
+def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Kernels) -> Solved:
+    """Estimate and round every family of a chunk.
+
+    Args:
+        chunk: The families.
+        tolerance: Backward error that is asked for, in persons.
+        keep: Whether to return the real-valued estimates.
+        kernels: Kernels to call.
+    """
+    n_families = chunk.child_begin.size - 1
+    ended, gaps = np.zeros(n_families, np.int64), np.zeros((n_families, 3))
+    effort = np.zeros((n_families, EFFORT_SIZE), np.int64)
+    offsets = np.zeros(chunk.child_begin[n_families] + 1, np.int64)
+    columns, persons = (
+        np.empty(2 * chunk.group.size + 16, np.int32),
+        np.empty(2 * chunk.group.size + 16, np.int64),
+    )
+    n_kept = int(np.int64(0))
+    for f in range(n_families):
+        width = chunk.offsets[f + 1] - chunk.offsets[f]
+        n_kept += width * (chunk.child_begin[f + 1] - chunk.child_begin[f]) if keep else 0
+    estimates = np.zeros(n_kept)
+    n, n_kept = int(np.int64(0)), int(np.int64(0))
+    for f in range(n_families):
+        width = chunk.offsets[f + 1] - chunk.offsets[f]
+        n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
+        own = estimates[n_kept : n_kept + width * n_children].reshape(n_children if keep else 0, width)
+        n_kept += own.size
+        counts = np.zeros((n_children, width), np.int64)
+        ended[f] = _solve_family(_family(chunk, f), counts, tolerance, own, gaps[f], effort[f], kernels)
+        more = 0
+        for c in range(n_children):
+            for i in range(width):
+                more += counts[c, i] != 0
+        if n + more > columns.size:
+            columns, persons = _longer(columns, persons, n, 2 * (n + more))
+        for c in range(n_children):
+            for i in range(width):
+                if counts[c, i] != 0:
+                    columns[n], persons[n] = i, counts[c, i]
+                    n += 1
+            offsets[chunk.child_begin[f] + c + 1] = n
+    return Solved(ended, gaps, effort, offsets, columns[:n].copy(), persons[:n].copy(), estimates)
+
+
+@internal
+def _longer(columns: Int32s, persons: Integers, n: int, capacity: int) -> tuple[Int32s, Integers]:
+    longer_columns, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
+    for e in range(n):
+        longer_columns[e], longer_persons[e] = columns[e], persons[e]
+    return longer_columns, longer_persons
+
+
+@internal
+def _family(chunk: TileChunk, f: int) -> Family:
+    """One family of a chunk, with a copy of its values that may be changed."""
+    begin, end = chunk.offsets[f], chunk.offsets[f + 1]
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    n_queries, n_levels, n_children = chunk.widths.shape[0], chunk.chain.shape[0], last - first
+    labels, chain = np.empty((n_queries, end - begin), np.int32), np.empty((n_levels, end - begin), np.int32)
+    widths, weights = np.empty(n_queries, np.int64), np.empty((n_queries, n_children))
+    n_values, n = 0, 0
+    for q in range(n_queries):
+        widths[q] = chunk.widths[q, f]
+        n_values += widths[q] * n_children
+        for c in range(n_children):
+            weights[q, c] = chunk.weights[q, first + c]
+        for i in range(end - begin):
+            labels[q, i] = chunk.labels[q, begin + i]
+    values = np.empty(n_values)
+    for q in range(n_queries):
+        for z in range(widths[q] * n_children):
+            values[n] = chunk.values[chunk.value_begin[q, f] + z]
+            n += 1
+    for r in range(n_levels):
+        for i in range(end - begin):
+            chain[r, i] = chunk.chain[r, begin + i]
+    fixed = chunk.fixed[chunk.fixed_begin[f] : chunk.fixed_begin[f + 1]]
+    return Family(
+        chunk.counts[begin:end] if chunk.counts.size else chunk.counts,
+        chunk.group[begin:end],
+        fixed.reshape(n_children, fixed.size // n_children),
+        labels,
+        widths,
+        values,
+        weights,
+        chain,
+        chunk.chain_weight,
+    )
+
+
+@inlined
+def _solve_family(
+    family: Family,
+    counts: Integers,
+    tolerance: float,
+    estimates: Floats,
+    gaps: Floats,
+    effort: Integers,
+    kernels: Kernels,
+) -> int:
+    """Estimate and round one family."""
+    if not consistent(family):
+        return CONTRADICTORY
+    free = free_tables(family, counts)
+    says = classify(family, free, counts, family.values)
+    for c in range(estimates.shape[0]):
+        for i in range(estimates.shape[1]):
+            estimates[c, i] = counts[c, i]
+    order, begin = components(family, free, says)
+    source = Source(family, free, says, family.values, numbers_of(family))
+    proved = True
+    for j in range(begin.size - 1):
+        members = order[begin[j] : begin[j + 1]]
+        tables = component_tables(source, members)
+        prices = Prices(
+            np.zeros(tables.label_begin.size - 1),
+            np.zeros(tables.row_total.size),
+            np.zeros(tables.label_weight.shape),
+        )
+        x = np.empty(tables.centre.size)
+        outcome = kernels.solve(tables, prices, x, tolerance, kernels.parts)
+        gaps[0] = max(gaps[0], outcome.gaps.labels)
+        gaps[1] = max(gaps[1], outcome.gaps.entries)
+        gaps[2] = max(gaps[2], outcome.gaps.sums)
+        effort[PLAIN_AT + outcome.rung] += 1
+        effort[TABLES_AT] += members.size
+        effort[COMPONENTS_AT] += 1
+        effort[ENTRIES_AT] += x.size
+        effort[RESTARTS_AT] += outcome.restarts
+        effort[STEPS_AT] += outcome.steps
+        effort[CG_STEPS_AT] += outcome.cg_steps
+        whole = np.zeros(x.size, np.int64)
+        for t in range(members.size):
+            way = _round(source, members[t], tables, t, x, whole, kernels)
+            effort[FLOWS_AT + way] += 1
+            proved &= way != FAILED
+            _write(source, members[t], tables, t, whole, counts)
+            if estimates.shape[0]:
+                _write(source, members[t], tables, t, x, estimates)
+    if not proved or not _sums_hold(family, counts):
+        return UNPROVED
+    return SOLVED if begin.size > 1 else SETTLED
+
+
+@internal
+def _round(
+    source: Source, p: int, tables: Tables, t: int, x: Floats, whole: Integers, kernels: Kernels
+) -> int:
+    """Round one table."""
+    free = source.free
+    first, last = tables.column_begin[t], tables.column_begin[t + 1]
+    top, bottom = tables.row_begin[t], tables.row_begin[t + 1]
+    begin, end = tables.entry_begin[t], tables.entry_begin[t + 1]
+    along, across = (bottom - top, 1) if tables.upright[t] else (1, last - first)
+    totals = tables.column_total[first:last] if tables.column_total.size else tables.column_total
+    table = Estimates(x[begin:end], along, across, totals, tables.row_total[top:bottom])
+    columns = free.column[free.column_begin[p] : free.column_begin[p + 1]]
+    nest = table_nest(source.family, columns, source.numbers)
+    return kernels.round_up(table, nest, whole[begin:end], kernels.flows)
+
+
+@internal
+def _write(source: Source, p: int, tables: Tables, t: int, x: Numbers, out: Numbers) -> None:
+    """Copy a table's entries to the family's counts, which are whole or real numbers."""
+    free, width = source.free, tables.column_begin[t + 1] - tables.column_begin[t]
+    depth = tables.row_begin[t + 1] - tables.row_begin[t]
+    along, across = (depth, 1) if tables.upright[t] else (1, width)
+    for i in range(width):
+        column = free.column[free.column_begin[p] + i]
+        for k in range(depth):
+            value = x[tables.entry_begin[t] + i * along + k * across]
+            out[free.row[free.row_begin[p] + k], column] = value
+
+
+@internal
+def _sums_hold(family: Family, counts: Integers) -> bool:
+    """Whether counts are not negative and have every sum, in whole numbers."""
+    n_children, n_columns = counts.shape
+    left, good = family.fixed.copy(), True
+    columns = family.counts.copy()
+    for c in range(n_children):
+        for i in range(n_columns):
+            good &= counts[c, i] >= 0
+            left[c, family.group[i]] -= counts[c, i]
+            if columns.size:
+                columns[i] -= counts[c, i]
+        for g in range(left.shape[1]):
+            good &= left[c, g] == 0
+    for i in range(columns.size):
+        good &= columns[i] == 0
+    return good

@@ -1,0 +1,262 @@
+"""From a family's arrays to its free tables, and what each measured query says about them, compiled.
+
+Problem: find what is not settled yet. A group with one child or one column above zero is settled by its fixed counts.
+Each other group is a *free* table. Step, for each measured query and free table:
+
+- All columns of the table are in one answer: the answer's sum over the table is fixed. It is subtracted (CONSTANT).
+- Every column of the table is alone in its answer, among all columns that are not settled: the query measures the
+  table's entries themselves, and is a part of their weight and centre (OWN).
+- Otherwise the columns keep the query's answers as labels (LINKED).
+
+An entry that no query measures by itself gets a ridge: a weight of RIDGE times the largest weight of a query at its
+table, with the parent's share as centre.
+
+Worked case: a parent with columns a and b in group 0 and column c in group 1. The total is LINKED nowhere: it is
+CONSTANT in both tables. The query whose answers are the columns is OWN.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Int8s, Int32s, Integers
+from tallyveil.kernels.compiled import internal
+
+RIDGE = 2.0**-10
+"""Weight of the ridge, as a multiple of the largest weight of a query at the table."""
+
+NONE, CONSTANT, OWN, LINKED = 0, 1, 2, 3
+"""What a query says about a table. NONE: none of its columns is in an answer."""
+
+
+class Family(NamedTuple):
+    """A parent with s columns, C children, G groups, Q measured queries and R levels of nested sets.
+
+    Attributes:
+        counts: [s], the parent's counts; empty at a root.
+        group: [s], group of each column.
+        fixed: [C, G], counts of each child in each group.
+        labels: [Q, s], answer of each column, -1: none.
+        widths: [Q], answers.
+        values: Noisy answers, in persons, query after query; those of a child lie side by side.
+        weights: [Q, C], 1 / variance; 0: not measured.
+        chain: [R, s], set of each column, coarse to fine.
+        chain_weight: [R], whole numbers.
+    """
+
+    counts: Integers
+    group: Int32s
+    fixed: Integers
+    labels: Int32s
+    widths: Integers
+    values: Floats
+    weights: Floats
+    chain: Int32s
+    chain_weight: Integers
+
+
+class FreeTables(NamedTuple):
+    """Tables that are not settled. Columns and rows lie side by side by table.
+
+    Attributes:
+        group: [P], group of each table.
+        column_begin: [P + 1]. column: number of each column in the family.
+        row_begin: [P + 1]. row: child of each row.
+    """
+
+    group: Integers
+    column_begin: Integers
+    column: Int32s
+    row_begin: Integers
+    row: Int32s
+
+
+@internal
+def consistent(family: Family) -> bool:
+    """Whether every group's columns and children have the same sum, and nothing is negative."""
+    n_groups, root = family.fixed.shape[1], family.counts.size == 0
+    sums = np.zeros(n_groups, np.int64)
+    filled = np.zeros(n_groups, np.bool_)
+    good = True
+    for i in range(family.group.size):
+        good &= 0 <= family.group[i] < n_groups
+        if good:
+            filled[family.group[i]] = True
+            if not root:
+                sums[family.group[i]] += family.counts[i]
+                good &= family.counts[i] >= 0
+    for c in range(family.fixed.shape[0]):
+        for g in range(n_groups):
+            good &= family.fixed[c, g] >= 0
+            sums[g] -= 0 if root else family.fixed[c, g]
+            good &= not root or filled[g] or family.fixed[c, g] == 0
+    for g in range(n_groups):
+        good &= sums[g] == 0
+    return good and (not root or family.fixed.shape[0] == 1)
+
+
+@internal
+def free_tables(family: Family, counts: Integers) -> FreeTables:
+    """Write the counts that are settled into `counts`, [C, s], and list the tables that are not."""
+    n_children, n_groups = family.fixed.shape
+    n_columns, root = family.group.size, family.counts.size == 0
+    begin = np.zeros(n_groups + 1, np.int64)
+    for i in range(n_columns):
+        begin[family.group[i] + 1] += 1 if root or family.counts[i] > 0 else 0
+    for g in range(n_groups):
+        begin[g + 1] += begin[g]
+    members, place = np.empty(begin[n_groups], np.int32), begin.copy()
+    for i in range(n_columns):
+        if root or family.counts[i] > 0:
+            g = family.group[i]
+            members[place[g]] = i
+            place[g] += 1
+    n_rows = np.zeros(n_groups, np.int64)
+    total_rows, total_columns, n_free = 0, 0, 0
+    for c in range(n_children):
+        for g in range(n_groups):
+            n_rows[g] += family.fixed[c, g] > 0
+    for g in range(n_groups):
+        if begin[g + 1] - begin[g] > 1 and (n_rows[g] > 1 or (root and n_rows[g] > 0)):
+            total_rows, total_columns = total_rows + n_rows[g], total_columns + begin[g + 1] - begin[g]
+            n_free += 1
+    free = FreeTables(
+        np.empty(n_free, np.int64),
+        np.zeros(n_free + 1, np.int64),
+        np.empty(total_columns, np.int32),
+        np.zeros(n_free + 1, np.int64),
+        np.empty(total_rows, np.int32),
+    )
+    p = int(np.int64(0))
+    for g in range(n_groups):
+        width = begin[g + 1] - begin[g]
+        if width > 1 and (n_rows[g] > 1 or (root and n_rows[g] > 0)):
+            free.group[p] = g
+            free.column_begin[p + 1], free.row_begin[p + 1] = free.column_begin[p] + width, free.row_begin[p]
+            for z in range(width):
+                free.column[free.column_begin[p] + z] = members[begin[g] + z]
+            for c in range(n_children):
+                if family.fixed[c, g] > 0:
+                    free.row[free.row_begin[p + 1]] = c
+                    free.row_begin[p + 1] += 1
+            p += 1
+            continue
+        for c in range(n_children):
+            if family.fixed[c, g] > 0:
+                for z in range(begin[g], begin[g + 1]):
+                    counts[c, members[z]] = family.fixed[c, g] if width == 1 else family.counts[members[z]]
+    return free
+
+
+@internal
+def classify(family: Family, free: FreeTables, counts: Integers, targets: Floats) -> Int8s:
+    """What each query says about each free table, [Q, P].
+
+    Args:
+        family: The family.
+        free: Its free tables.
+        counts: [C, s], the settled counts.
+        targets: The family's values, by query and child; changed: what is settled or fixed is subtracted.
+    """
+    n_queries, n_tables = family.widths.size, free.group.size
+    n_children, n_columns = counts.shape
+    says = np.zeros((n_queries, n_tables), np.int8)
+    largest = int(np.int64(1))
+    for q in range(n_queries):
+        largest = max(largest, family.widths[q])
+    uses = np.empty(largest, np.int64)
+    first = int(np.int64(0))
+    for q in range(n_queries):
+        width, labels = family.widths[q], family.labels[q]
+        used = False
+        for c in range(n_children):
+            used |= family.weights[q, c] > 0.0
+            for i in range(n_columns):
+                if counts[c, i] != 0 and labels[i] >= 0:
+                    targets[first + c * width + labels[i]] -= counts[c, i]
+        if used:
+            for label in range(width):
+                uses[label] = 0
+            for p in range(n_tables):
+                says[q, p] = _says(labels, free, p)
+                if says[q, p] == CONSTANT:
+                    label = labels[free.column[free.column_begin[p]]]
+                    for k in range(free.row_begin[p], free.row_begin[p + 1]):
+                        c = free.row[k]
+                        targets[first + c * width + label] -= family.fixed[c, free.group[p]]
+                elif says[q, p] == LINKED:
+                    for z in range(free.column_begin[p], free.column_begin[p + 1]):
+                        if labels[free.column[z]] >= 0:
+                            uses[labels[free.column[z]]] += 1
+            for p in range(n_tables):
+                if says[q, p] == LINKED:
+                    alone = True
+                    for z in range(free.column_begin[p], free.column_begin[p + 1]):
+                        label = labels[free.column[z]]
+                        alone &= label >= 0 and uses[label] == 1
+                    says[q, p] = OWN if alone else LINKED
+        first += n_children * width
+    return says
+
+
+@internal
+def _says(labels: Int32s, free: FreeTables, p: int) -> int:
+    """NONE, CONSTANT or LINKED."""
+    first = labels[free.column[free.column_begin[p]]]
+    same, anything = True, False
+    for z in range(free.column_begin[p], free.column_begin[p + 1]):
+        label = labels[free.column[z]]
+        same &= label == first
+        anything |= label >= 0
+    return NONE if not anything else (CONSTANT if same else LINKED)
+
+
+@internal
+def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers, Integers]:
+    """Tables in the order of the components that labels make of them, and where each component begins."""
+    n_tables = free.group.size
+    above = np.arange(n_tables)
+    largest = int(np.int64(1))
+    for q in range(family.widths.size):
+        largest = max(largest, family.widths[q])
+    seen = np.empty(largest, np.int64)
+    for q in range(family.widths.size):
+        for label in range(family.widths[q]):
+            seen[label] = -1
+        for p in range(n_tables):
+            if says[q, p] == LINKED:
+                for z in range(free.column_begin[p], free.column_begin[p + 1]):
+                    label = family.labels[q, free.column[z]]
+                    if label < 0:
+                        continue
+                    if seen[label] < 0:
+                        seen[label] = p
+                    else:
+                        one, other = _top(above, p), _top(above, seen[label])
+                        above[max(one, other)] = min(one, other)
+    number, size = np.full(n_tables, -1, np.int64), np.zeros(n_tables + 1, np.int64)
+    n = int(np.int64(0))
+    for p in range(n_tables):
+        top = _top(above, p)
+        if top == p:
+            number[p] = n
+            n += 1
+        number[p] = number[top]
+        size[number[p] + 1] += 1
+    begin = size[: n + 1].copy()
+    for j in range(n):
+        begin[j + 1] += begin[j]
+    order, place = np.empty(n_tables, np.int64), begin.copy()
+    for p in range(n_tables):
+        order[place[number[p]]] = p
+        place[number[p]] += 1
+    return order, begin
+
+
+@internal
+def _top(above: Integers, p: int) -> int:
+    """The first table of p's component; the way there becomes shorter."""
+    while above[p] != p:
+        above[p] = above[above[p]]
+        p = above[p]
+    return p

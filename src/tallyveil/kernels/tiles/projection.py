@@ -1,0 +1,276 @@
+"""Projection of a point on tables with fixed sums, compiled.
+
+Problem: given a number v for each entry, find the counts x >= 0 with the tables' sums that are nearest to v. The
+squared distance of an entry is weighted by its row's weight. The answer is
+
+    x = max(0, v - give * (price of the outer line + price of the inner line)),
+
+where give is the product of both lines' gives: a row's give is its slack, a column's is 1. Variables: the prices.
+
+Step: for given inner prices, the price of an outer line follows exactly (`kernels.simplex`). What is left is the dual
+function of the inner prices. It is concave and smooth, and its gradient is the sum of x minus the total of each inner
+line. Two passes move each inner price by itself. Then Newton's method solves the equations of `schur`, with a damping
+that falls with the gap. A step that neither shrinks the gap nor raises the dual function is shortened. Without the
+damping Newton's method diverges where the active entries fall into parts that are not connected.
+
+Stopping rule: no sum of an inner line misses its total by more than the tolerance, or by more than rounding errors of
+its table's total.
+
+Worked case: columns with totals 1 and 1, rows with totals 1 and 1, v = [[1, 0], [1, 1]] by columns. The outer prices
+for inner prices of zero are 0 and 1/2, so x = [[1, 0], [1/2, 1/2]], and the rows have the sums 3/2 and 1/2. At the
+inner prices 1/4 and -1/4 the outer prices are -1/4 and 1/2, and x = [[3/4, 1/4], [1/4, 3/4]] has all sums.
+
+Oracle: PIQP, in the tests.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.kernels.cholesky import cholesky, solve_cholesky
+from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.simplex import simplex_shift, weighted_shift
+from tallyveil.kernels.tiles.schur import DENSE_LINES, Active, fill_matrix, solve_by_steps
+from tallyveil.kernels.tiles.tables import Prices, Tables
+
+EXACT = 2.0**-50
+"""Rounding errors of a sum, relative to the total of its table."""
+
+ALTERNATIONS = 2
+"""Passes that move each inner price by itself, before Newton's method begins."""
+
+SHORTER, TRIES = 0.35, 4
+"""A step that does not help is shortened by this factor, at most so often."""
+
+
+class Side(NamedTuple):
+    """The lines of one side of a table: totals (none where the lines are free), gives and prices."""
+
+    total: Floats
+    give: Floats
+    price: Floats
+
+
+class Bench(NamedTuple):
+    """Room for the work on one table; what a pass found out about the inner lines.
+
+    Attributes:
+        left: [inner lines], an outer line's numbers after the inner prices.
+        drop: give * price of each inner line.
+        sums: Sums of x. slope: how fast they fall. energy: parts of the dual function.
+        kept, move: Inner prices before the last step, and the step.
+        begin, lines: Active entries, as the inner lines of each outer line.
+        matrix: Of the equations.
+    """
+
+    left: Floats
+    drop: Floats
+    sums: Floats
+    slope: Floats
+    energy: Floats
+    kept: Floats
+    move: Floats
+    begin: Integers
+    lines: Int32s
+    matrix: Floats
+
+
+@pointed
+def project(tables: Tables, point: Floats, prices: Prices, x: Floats, tolerance: float, limit: int) -> float:
+    """Project a point on all tables, from the prices on. The prices are changed.
+
+    Returns:
+        The largest gap of a sum, as a multiple of what is allowed for its table. It is at most 1 on success.
+    """
+    bench, ones = _bench(tables)
+    worst = 0.0
+    for p in range(tables.upright.size):
+        first, last = tables.column_begin[p], tables.column_begin[p + 1]
+        top, bottom = tables.row_begin[p], tables.row_begin[p + 1]
+        begin, end = tables.entry_begin[p], tables.entry_begin[p + 1]
+        columns = Side(
+            tables.column_total[first:last] if tables.column_total.size else tables.column_total,
+            ones[: last - first],
+            prices.column[first:last],
+        )
+        rows = Side(tables.row_total[top:bottom], tables.slack[top:bottom], prices.row[top:bottom])
+        outer, inner = (columns, rows) if tables.upright[p] else (rows, columns)
+        total = 0.0
+        for k in range(top, bottom):
+            total += tables.row_total[k]
+        allowed = max(tolerance, EXACT * total)
+        gap = _project_table(point[begin:end], outer, inner, bench, x[begin:end], allowed, limit)
+        worst = max(worst, gap / allowed)
+    return worst
+
+
+@internal
+def _bench(tables: Tables) -> tuple[Bench, Floats]:
+    """Room for the largest table, and ones for its lines."""
+    n_inner, n_outer, n_entries = int(np.int64(0)), int(np.int64(0)), int(np.int64(0))
+    dense = int(np.int64(0))
+    for p in range(tables.upright.size):
+        n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
+        n_rows = tables.row_begin[p + 1] - tables.row_begin[p]
+        inner, outer = (n_rows, n_columns) if tables.upright[p] else (n_columns, n_rows)
+        n_inner, n_outer, n_entries = (
+            max(n_inner, inner),
+            max(n_outer, outer),
+            max(n_entries, n_rows * n_columns),
+        )
+        if inner <= DENSE_LINES and tables.column_total.size:
+            dense = max(dense, inner)
+    bench = Bench(
+        np.empty(n_inner),
+        np.empty(n_inner),
+        np.empty(n_inner),
+        np.empty(n_inner),
+        np.empty(n_inner),
+        np.empty(n_inner),
+        np.empty(n_inner),
+        np.zeros(n_outer + 1, np.int64),
+        np.empty(n_entries if tables.column_total.size else 0, np.int32),
+        np.empty((dense, dense)),
+    )
+    return bench, np.ones(max(n_inner, n_outer))
+
+
+@internal
+def _project_table(
+    point: Floats, outer: Side, inner: Side, bench: Bench, x: Floats, allowed: float, limit: int
+) -> float:
+    """Project on one table. Returns the largest gap of an inner line's sum."""
+    n = inner.price.size
+    price, kept, move = inner.price, bench.kept, bench.move
+    uniform = True
+    for j in range(n):
+        uniform &= inner.give[j] == 1.0
+    gap, before, value_before = np.inf, np.inf, -np.inf
+    step, slope, tries, waiting, newton = 1.0, 0.0, 0, ALTERNATIONS, False
+    for _ in range(limit):
+        gap, value = _pass(point, outer, inner, bench, uniform)
+        if gap <= allowed:
+            break
+        worse = gap > 1.5 * before or value < value_before + 1e-4 * step * slope
+        if newton and gap > 0.9 * before and worse:
+            tries += 1
+            if tries <= TRIES:
+                step *= SHORTER
+                for j in range(n):
+                    price[j] = kept[j] + step * move[j]
+                continue
+            for j in range(n):
+                price[j] = kept[j]
+            gap, value = _pass(point, outer, inner, bench, uniform)
+            waiting = ALTERNATIONS
+        before, value_before, tries, step = gap, value, 0, 1.0
+        lonely = False
+        for j in range(n):
+            kept[j] = price[j]
+            lonely |= bench.slope[j] == 0.0
+        newton = waiting == 0 and not lonely
+        if newton:
+            slope = _newton_step(point, outer, inner, bench, gap)
+        else:
+            waiting = max(waiting - 1, 0)
+            _alternate(point, outer, inner, bench)
+    if gap > allowed and newton:
+        for j in range(n):
+            price[j] = kept[j]
+        gap, _ = _pass(point, outer, inner, bench, uniform)
+    _write(point, outer, inner, bench, x)
+    return gap
+
+
+@internal
+def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) -> tuple[float, float]:
+    """Find the outer prices. Returns the largest gap of an inner line, and the dual function up to a constant."""
+    n = inner.price.size
+    left, drop, sums, slope, energy = bench.left, bench.drop, bench.sums, bench.slope, bench.energy
+    give = inner.give
+    for j in range(n):
+        drop[j] = give[j] * inner.price[j]
+        sums[j], slope[j], energy[j] = 0.0, 0.0, 0.0
+    for o in range(outer.price.size):
+        own, row = outer.give[o], point[o * n : (o + 1) * n]
+        for j in range(n):
+            left[j] = row[j] - own * drop[j]
+        if uniform:
+            shift = simplex_shift(left, n, outer.total[o], own * outer.price[o])
+        else:
+            shift = weighted_shift(left, give, n, outer.total[o], own * outer.price[o])
+        outer.price[o] = shift / own
+        for j in range(n):
+            value = left[j] - shift * give[j]
+            value = value if value > 0.0 else 0.0
+            sums[j] += value
+            slope[j] += own if value > 0.0 else 0.0
+            energy[j] += value * (0.5 * value - row[j]) / own
+    if inner.total.size == 0:
+        return 0.0, 0.0
+    gap, total = 0.0, 0.0
+    for j in range(n):
+        slope[j] *= give[j]
+        gap = max(gap, abs(sums[j] - inner.total[j]))
+        total += energy[j] / give[j] + inner.price[j] * (sums[j] - inner.total[j])
+    return gap, total
+
+
+@internal
+def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
+    """Move each inner price by itself: by Newton's method, or to where the line's first entry rises above zero."""
+    n = inner.price.size
+    for j in range(n):
+        if bench.slope[j] > 0.0:
+            inner.price[j] += (bench.sums[j] - inner.total[j]) / bench.slope[j]
+            continue
+        highest, own = -np.inf, 1.0
+        for o in range(outer.price.size):
+            give = outer.give[o] * inner.give[j]
+            threshold = point[o * n + j] / give - outer.price[o]
+            if threshold > highest:
+                highest, own = threshold, give
+        inner.price[j] = highest - inner.total[j] / own
+
+
+@internal
+def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, gap: float) -> float:
+    """Move the inner prices by Newton's method. Returns how fast the dual function rises at first."""
+    n, n_active = inner.price.size, int(np.int64(0))
+    for o in range(outer.price.size):
+        bench.begin[o] = n_active
+        own, shift = outer.give[o], outer.price[o] * outer.give[o]
+        row = point[o * n : (o + 1) * n]
+        for j in range(n):
+            if row[j] - own * bench.drop[j] - shift * inner.give[j] > 0.0:
+                bench.lines[n_active] = j
+                n_active += 1
+    bench.begin[outer.price.size] = n_active
+    active = Active(bench.begin, bench.lines, 0, outer.give, inner.give)
+    move = bench.move[:n]
+    for j in range(n):
+        move[j] = bench.sums[j] - inner.total[j]
+    damping = max(1e-9, 0.05 * min(1.0, gap))
+    if n <= DENSE_LINES:
+        fill_matrix(active, damping, bench.matrix)
+        cholesky(bench.matrix, n)
+        solve_cholesky(bench.matrix, move)
+    else:
+        solve_by_steps(active, damping, min(0.1, 0.1 * gap), move)
+    slope = 0.0
+    for j in range(n):
+        slope += move[j] * (bench.sums[j] - inner.total[j])
+        inner.price[j] += move[j]
+    return slope
+
+
+@internal
+def _write(point: Floats, outer: Side, inner: Side, bench: Bench, x: Floats) -> None:
+    """The counts that belong to the prices of the last pass."""
+    n = inner.price.size
+    for o in range(outer.price.size):
+        own, shift = outer.give[o], outer.price[o] * outer.give[o]
+        for j in range(n):
+            value = point[o * n + j] - own * bench.drop[j] - shift * inner.give[j]
+            x[o * n + j] = value if value > 0.0 else 0.0

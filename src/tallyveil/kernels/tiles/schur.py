@@ -1,0 +1,131 @@
+"""The equations for the prices of a table's inner side, when the prices of its outer side are eliminated.
+
+Problem: entries above zero are *active*. If the price of an inner line rises by z, an active entry falls by give * z,
+where give is the product of its outer and its inner line's give. The prices of the outer lines then follow, so that
+their sums stay. The matrix S says how much the sums of the inner lines fall. With g the gives of one outer line's
+active entries, S is the sum over the outer lines of diag(g) - g g' / sum(g). It is positive semidefinite. Each
+connected part of the active entries leaves one direction in which nothing changes. A damping d on the diagonal makes
+S + d I definite.
+
+Step: Cholesky's method (`kernels.cholesky`) where the inner side has at most DENSE_LINES lines, conjugate gradients
+with the diagonal as preconditioner where it has more.
+
+Worked case: one outer line with two active entries of give 1. S = [[1/2, -1/2], [-1/2, 1/2]].
+
+Oracle: the dense matrix in numpy, in the tests.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.kernels.compiled import internal
+
+DENSE_LINES = 320
+"""Most inner lines whose equations are a dense matrix."""
+
+CG_STEPS = 400
+"""Most steps of conjugate gradients. What is left makes the next step of Newton's method less exact."""
+
+
+class Active(NamedTuple):
+    """Active entries of the outer lines of a table.
+
+    Attributes:
+        begin: Where each outer line's active entries begin.
+        inner: Their inner lines, rising within an outer line.
+        first: Number of the table's first outer line in `begin`.
+        outer_give, inner_give: [outer lines], [inner lines], above zero.
+    """
+
+    begin: Integers
+    inner: Int32s
+    first: int
+    outer_give: Floats
+    inner_give: Floats
+
+
+@internal
+def fill_matrix(active: Active, damping: float, matrix: Floats) -> None:
+    """Write the upper half of S + damping I."""
+    n = active.inner_give.size
+    for j in range(n):
+        row = matrix[j]
+        for k in range(j, n):
+            row[k] = 0.0
+        row[j] = damping
+    give, inner = active.inner_give, active.inner
+    for o in range(active.outer_give.size):
+        begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
+        if end - begin < 2:
+            continue
+        total = 0.0
+        for z in range(begin, end):
+            total += give[inner[z]]
+        outer = active.outer_give[o]
+        share = outer / total
+        for z in range(begin, end):
+            row, own = matrix[inner[z]], give[inner[z]]
+            row[inner[z]] += outer * own
+            factor = share * own
+            for y in range(z, end):
+                row[inner[y]] -= factor * give[inner[y]]
+
+
+@internal
+def apply_matrix(active: Active, damping: float, vector: Floats, out: Floats) -> None:
+    """out = (S + damping I) vector."""
+    give, inner = active.inner_give, active.inner
+    for j in range(vector.size):
+        out[j] = damping * vector[j]
+    for o in range(active.outer_give.size):
+        begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
+        total, mean = 0.0, 0.0
+        for z in range(begin, end):
+            total += give[inner[z]]
+            mean += give[inner[z]] * vector[inner[z]]
+        if end - begin < 2:
+            continue
+        mean /= total
+        for z in range(begin, end):
+            out[inner[z]] += active.outer_give[o] * give[inner[z]] * (vector[inner[z]] - mean)
+
+
+@internal
+def solve_by_steps(active: Active, damping: float, precision: float, right: Floats) -> None:
+    """Replace `right` by (S + damping I)^-1 right, up to a relative residual, by conjugate gradients."""
+    n = right.size
+    diagonal, solution, product = np.full(n, damping), np.zeros(n), np.empty(n)
+    give, inner = active.inner_give, active.inner
+    for o in range(active.outer_give.size):
+        begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
+        total = 0.0
+        for z in range(begin, end):
+            total += give[inner[z]]
+        if end - begin >= 2:
+            for z in range(begin, end):
+                own = give[inner[z]]
+                diagonal[inner[z]] += active.outer_give[o] * own * (1.0 - own / total)
+    direction = right / diagonal
+    energy = 0.0
+    for j in range(n):
+        energy += right[j] * direction[j]
+    enough = precision * precision * energy
+    for _ in range(CG_STEPS):
+        if energy <= enough or energy == 0.0:
+            break
+        apply_matrix(active, damping, direction, product)
+        curvature = 0.0
+        for j in range(n):
+            curvature += direction[j] * product[j]
+        step, before = energy / curvature, energy
+        energy = 0.0
+        for j in range(n):
+            solution[j] += step * direction[j]
+            right[j] -= step * product[j]
+            energy += right[j] * right[j] / diagonal[j]
+        for j in range(n):
+            direction[j] = right[j] / diagonal[j] + energy / before * direction[j]
+    for j in range(n):
+        right[j] = solution[j]

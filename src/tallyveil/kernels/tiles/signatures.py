@@ -1,0 +1,62 @@
+"""Types of what the kernels of tables take through pointers. A test compares them with the kernels."""
+
+from typing import Any
+
+from numba import types
+
+from tallyveil.kernels.rounding.arrays import Network
+from tallyveil.kernels.tiles.certificate import Gaps
+from tallyveil.kernels.tiles.chunk import Kernels
+from tallyveil.kernels.tiles.newton import Effort
+from tallyveil.kernels.tiles.rounding import Estimates, Flows, Nest
+from tallyveil.kernels.tiles.solver import Outcome, Parts
+from tallyveil.kernels.tiles.tables import Prices, Tables
+
+_tuple_of: Any = types.BaseTuple.from_types  # numba has no types of its own functions
+_FLOATS, _FLOAT_ROWS = types.float64[::1], types.float64[:, ::1]
+_INTEGERS, _INTEGER_ROWS = types.int64[::1], types.int64[:, ::1]
+_INT32S, _INT32_ROWS, _BOOLS = types.int32[::1], types.int32[:, ::1], types.boolean[::1]
+
+TABLES = _tuple_of(
+    (
+        _INTEGERS,
+        _INTEGERS,
+        _INTEGERS,
+        _BOOLS,
+        _INT32S,
+        _FLOATS,
+        _FLOATS,
+        _FLOATS,
+        _FLOATS,
+        _FLOATS,
+        _INTEGERS,
+        _INT32S,
+        _FLOAT_ROWS,
+        _FLOAT_ROWS,
+    ),
+    Tables,
+)
+PRICES = _tuple_of((_FLOATS, _FLOATS, _FLOAT_ROWS), Prices)
+PROJECT = types.float64(TABLES, _FLOATS, PRICES, _FLOATS, types.float64, types.int64)
+PROJECT_TYPE = types.FunctionType(PROJECT)
+APPROACH = types.float64(TABLES, PRICES, _FLOATS, types.int64, types.float64, types.float64, PROJECT_TYPE)
+APPROACH_TYPE = types.FunctionType(APPROACH)
+EFFORT = _tuple_of((types.float64, types.int64, types.int64, types.int64), Effort)
+CLIMB = EFFORT(TABLES, PRICES, _FLOATS, types.float64, APPROACH_TYPE, PROJECT_TYPE)
+PARTS_TYPE = _tuple_of((PROJECT_TYPE, APPROACH_TYPE, types.FunctionType(CLIMB)), Parts)
+_GAPS = _tuple_of((types.float64, types.float64, types.float64), Gaps)
+_OUTCOME = _tuple_of((types.int64, _GAPS, types.int64, types.int64, types.int64), Outcome)
+SOLVE = _OUTCOME(TABLES, PRICES, _FLOATS, types.float64, PARTS_TYPE)
+
+_NETWORK = _tuple_of(
+    (_INTEGERS, _INTEGERS, _INTEGERS, _INTEGER_ROWS, _INTEGERS, _BOOLS, _INTEGERS, _INTEGERS), Network
+)
+FLOW = _tuple_of((types.int64, _INTEGERS, _INTEGER_ROWS))(_NETWORK)
+PROOF = types.boolean(_INTEGERS, _INTEGERS, _INTEGERS, _INTEGER_ROWS, _INTEGERS, _INTEGERS, _INTEGER_ROWS)
+FLOWS_TYPE = _tuple_of((types.FunctionType(FLOW), types.FunctionType(PROOF)), Flows)
+_ESTIMATES = _tuple_of((_FLOATS, types.int64, types.int64, _FLOATS, _FLOATS), Estimates)
+_NEST = _tuple_of((_INT32_ROWS, _INTEGERS, _INTEGERS), Nest)
+ROUND = types.int64(_ESTIMATES, _NEST, _INTEGERS, FLOWS_TYPE)
+KERNELS_TYPE = _tuple_of(
+    (types.FunctionType(SOLVE), PARTS_TYPE, types.FunctionType(ROUND), FLOWS_TYPE), Kernels
+)

@@ -1,0 +1,119 @@
+"""Least squares of one component of tables, from a first point to proved counts, compiled.
+
+Problem: that of `approach`. Step: the rungs of a ladder, of which nearly every component needs the first alone.
+
+1. Some steps of accelerated gradients, then Newton's method (`newton`), which may restart (RESTARTED).
+2. Many steps of accelerated gradients from the first point, then Newton's method again (MORE_STEPS).
+3. The prices that came nearest are taken (APPROXIMATE). The counts still have all sums.
+
+A component without labels needs one projection. At the end the counts are projected once more for the prices that were
+found, to 1e-9 persons, and `certificate` measures what is left of the conditions of optimality.
+
+Oracle: PIQP, in the tests.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.tiles.approach import Project
+from tallyveil.kernels.tiles.certificate import Gaps, gaps_of
+from tallyveil.kernels.tiles.newton import Approach, Climb
+from tallyveil.kernels.tiles.tables import Prices, Tables, label_forces
+
+PLAIN, RESTARTED, MORE_STEPS, APPROXIMATE = 0, 1, 2, 3
+"""How the prices of a component were found, from the easiest."""
+
+FIRST_STEPS, FIRST_TOLERANCE, FIRST_LOOSE = 25, 1e-2, 0.1
+MANY_STEPS, MANY_TOLERANCE = 1000, 1e-3
+SUM_TOLERANCE, PROJECTION_LIMIT = 1e-9, 1000
+SAFETY = 0.9
+"""Newton's method is held to this part of the backward error, since its projections are less exact than the last."""
+
+
+class Parts(NamedTuple):
+    """The kernels that the solver calls through pointers."""
+
+    project: Project
+    approach: Approach
+    climb: Climb
+
+
+class Outcome(NamedTuple):
+    """How a component ended.
+
+    Attributes:
+        rung: PLAIN, RESTARTED, MORE_STEPS or APPROXIMATE.
+        gaps: What is left of the conditions of optimality, in persons.
+        restarts, steps, cg_steps: Of Newton's method.
+    """
+
+    rung: int
+    gaps: Gaps
+    restarts: int
+    steps: int
+    cg_steps: int
+
+
+@pointed
+def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float, parts: Parts) -> Outcome:
+    """Fill in the counts of a component, and the prices that prove them.
+
+    Args:
+        tables: The tables.
+        prices: Filled.
+        x: Filled.
+        tolerance: Backward error that is asked for, in persons.
+        parts: Kernels.
+    """
+    rung, restarts, steps, cg_steps = PLAIN, 0, 0, 0
+    for attempt in range(2 if prices.label.size else 0):
+        _spread(tables, prices, x)
+        if attempt == 0:
+            parts.approach(tables, prices, x, FIRST_STEPS, FIRST_TOLERANCE, FIRST_LOOSE, parts.project)
+        else:
+            parts.approach(tables, prices, x, MANY_STEPS, MANY_TOLERANCE, FIRST_LOOSE, parts.project)
+        effort = parts.climb(tables, prices, x, SAFETY * tolerance, parts.approach, parts.project)
+        restarts, steps, cg_steps = (
+            restarts + effort.restarts,
+            steps + effort.steps,
+            cg_steps + effort.cg_steps,
+        )
+        if effort.residual <= tolerance:
+            rung = MORE_STEPS if attempt == 1 else (RESTARTED if effort.restarts else PLAIN)
+            break
+        rung = APPROXIMATE
+    point = np.empty(x.size)
+    label_forces(tables, prices.label, point)
+    for e in range(x.size):
+        point[e] = tables.centre[e] - point[e]
+    if parts.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT) > 1.0:
+        prices.column[:] = 0.0
+        prices.row[:] = 0.0
+        parts.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
+    gaps = gaps_of(tables, prices, x)
+    if gaps.labels > tolerance:
+        rung = APPROXIMATE
+    return Outcome(rung, gaps, restarts, steps, cg_steps)
+
+
+@internal
+def _spread(tables: Tables, prices: Prices, x: Floats) -> None:
+    """Give every child the parent's share of each column, and every price zero."""
+    prices.column[:] = 0.0
+    prices.row[:] = 0.0
+    for p in range(tables.upright.size):
+        first, last = tables.column_begin[p], tables.column_begin[p + 1]
+        top, bottom = tables.row_begin[p], tables.row_begin[p + 1]
+        along, across = (bottom - top, 1) if tables.upright[p] else (1, last - first)
+        total = 0.0
+        for k in range(top, bottom):
+            total += tables.row_total[k]
+        for i in range(last - first):
+            share = (
+                tables.column_total[first + i] / total if tables.column_total.size else 1.0 / (last - first)
+            )
+            for k in range(bottom - top):
+                x[tables.entry_begin[p] + i * along + k * across] = share * tables.row_total[top + k]
