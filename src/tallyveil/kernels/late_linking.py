@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import binding
 from numba.core import caching
 
-_NumbaForm: Any = caching.CompileResultCacheImpl  # type: ignore[attr-defined]
+_NumbaForm: Any = caching.CompileResultCacheImpl
 
 
 class LateLinking(_NumbaForm):  # type: ignore[misc]
