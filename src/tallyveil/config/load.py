@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tallyveil.config.domain import plan_of
-from tallyveil.config.earlier import with_folders
 from tallyveil.config.estimation import estimation_of
 from tallyveil.config.models import EstimationFile, ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
@@ -34,21 +33,6 @@ def load_plan(path: Path) -> ReleasePlan:
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
     return plan_of(parse_file(path, ReleaseFile), path.parent)
-
-
-def load_release(path: Path, earlier: Mapping[str, Path]) -> tuple[ReleasePlan, tuple[str, ...]]:
-    """Read a release file of a programme and make its plan.
-
-    Args:
-        path: TOML file. Relative paths inside it start from its folder.
-        earlier: Folder of each earlier release of the programme, by its name. They need not exist.
-    Returns:
-        The plan, and the names of the earlier releases that it reads.
-    Raises:
-        TallyveilError: as `load_plan`; or the file names a release that is not among the earlier ones.
-    """
-    content, names = with_folders(_read_toml(path), earlier, str(path))
-    return plan_of(_validated(content, ReleaseFile, str(path)), path.parent), names
 
 
 def plan_from_mapping(content: Mapping[str, Any], folder: Path) -> ReleasePlan:
@@ -156,11 +140,6 @@ def parse_file(path: Path, model: type[File]) -> File:
         StoreError: the file cannot be read.
         ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
     """
-    return _validated(_read_toml(path), model, str(path))
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file; raises StoreError and ConfigError."""
     try:
         text = read_text_file(path)
     except (OSError, ValueError) as error:
@@ -169,29 +148,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
             code="input-missing",
         ) from None
     try:
-        return tomllib.loads(text)
+        return model.model_validate(tomllib.loads(text))
+    except ValidationError as error:  # before ValueError, of which it is a subclass
+        raise ConfigError(_all_mistakes(str(path), error, model), code="bad-key-or-value") from None
     except ValueError as error:  # not TOML, or a number with thousands of digits
         raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
     except RecursionError:
-        raise _nested(str(path)) from None
-
-
-def _validated(content: dict[str, Any], model: type[File], where: str) -> File:
-    """Typed tables; raises ConfigError with all mistakes."""
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(_all_mistakes(where, error, model), code="bad-key-or-value") from None
-    except RecursionError:
-        raise _nested(where) from None
-
-
-def _nested(where: str) -> ConfigError:
-    return ConfigError(
-        f"{where} is nested too deeply. No table of a release file needs more than a few levels. Remove the "
-        "superfluous ones.",
-        code="not-toml",
-    )
+        raise ConfigError(
+            f"{path} is nested too deeply. No table of a release file needs more than a few levels. Remove the "
+            "superfluous ones.",
+            code="not-toml",
+        ) from None
 
 
 def _all_mistakes(where: str, error: ValidationError, model: type[BaseModel]) -> str:

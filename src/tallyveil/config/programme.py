@@ -1,15 +1,19 @@
 """Read a programme file: releases of the same people that build on one another."""
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tallyveil.config.load import load_release, parse_file
+from tallyveil.config.load import load_plan, parse_file
 from tallyveil.config.tables import Name, PlainName, Table
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.postprocess.agreement import same_answers
 from tallyveil.release.finished import PRIVATE
 from tallyveil.storage.paths import file_name, inside
 
@@ -79,19 +83,55 @@ def load_programme(path: Path, out: Path | None = None) -> ProgrammePlan:
         SchemaError, BudgetError: of one release file; or the costs of the releases do not add up.
     """
     file = parse_file(path, ProgrammeFile)
-    folders: dict[str, Path] = {}
+    folders = {
+        item.name: Path(item.name) if out is None else inside(out, item.name) for item in file.releases
+    }
     found: list[PlannedRelease] = []
     wrong: list[tuple[str, TallyveilError]] = []
-    for item in file.releases:
-        release = path.parent / item.file
+    for place, item in enumerate(file.releases):
+        earlier = {one.name: folders[one.name] for one in file.releases[:place]}
         try:
-            found.append(PlannedRelease(item.name, release, *load_release(release, folders)))
+            release = path.parent / item.file
+            found.append(_planned(item.name, release, load_plan(release), earlier))
         except TallyveilError as error:
             wrong.append((f"release '{item.name}' ({item.file})", error))
-        folders[item.name] = Path(item.name) if out is None else inside(out, item.name)
     if wrong:
         raise _together(path, wrong)
+    _refuse_other_labels(found)
     return ProgrammePlan(file.programme.name, path, tuple(found))
+
+
+def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Path]) -> PlannedRelease:
+    """A release whose agreements with earlier releases of the programme have their folders; raises ConfigError."""
+    reads = [item.name for item in plan.agreement if item.path is None]
+    unknown = [one for one in reads if one not in earlier]
+    if unknown:
+        known = ", ".join(earlier) or "none, for this release is the first"
+        raise ConfigError(
+            f"[[agreement]] '{unknown[0]}' has no path, and the programme has no earlier release of this name. Earlier "
+            f"releases: {known}. Correct the name, change the order of the releases, or give the path of a finished "
+            "release.",
+            code="unknown-release",
+        )
+    agreement = tuple(
+        replace(item, path=earlier[item.name].absolute()) if item.path is None else item
+        for item in plan.agreement
+    )
+    alone = replace(plan, agreement=tuple(item for item in plan.agreement if item.path is not None))
+    return PlannedRelease(name, file, replace(plan, agreement=agreement), alone, tuple(dict.fromkeys(reads)))
+
+
+def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
+    """Refuse an agreement with an earlier release whose query has other labels; raises ConstraintError, SchemaError."""
+    schemas = {one.name: one.plan.schema for one in releases}
+    for release in releases:
+        for item in release.plan.agreement:
+            if item not in release.alone.agreement:
+                query = release.plan.schema.query(item.query)
+                try:
+                    same_answers(item, query, schemas[item.name].query(item.theirs))
+                except TallyveilError as error:
+                    raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
 
 
 def _together(path: Path, wrong: list[tuple[str, TallyveilError]]) -> TallyveilError:

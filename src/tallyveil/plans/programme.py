@@ -25,12 +25,14 @@ class PlannedRelease:
         name: Its name in the programme, and of its folder.
         file: Its release file.
         plan: Its plan.
+        alone: The same plan without its agreements with releases of the programme.
         reads: Names of earlier releases of the programme whose published files it reads.
     """
 
     name: str
     file: Path
     plan: ReleasePlan
+    alone: ReleasePlan
     reads: tuple[str, ...] = ()
 
     def costed(self, *, is_read: bool) -> Costed:

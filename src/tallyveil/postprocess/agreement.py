@@ -100,7 +100,7 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
     theirs = schema_from_mapping(manifest.body["plan"]["schema"])
     other = theirs.query(item.theirs)
     query = schema.query(item.query)
-    answers = _same_answers(item, query, other)
+    answers = same_answers(item, query, other)
     spine, made = hierarchies.spine, read_geography(item.path)
     rows = _same_geounits(item, spine, made)
     found = _finest_counts(item.path, manifest, theirs, made)
@@ -126,8 +126,16 @@ def summed_to_root(finest: PublicCounts, spine: Spine, n_cells: int) -> tuple[Pu
     return tuple(reversed(counts))
 
 
-def _same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integers:
-    """The answer of `query` that has the labels of each answer of `other`; raises ConstraintError."""
+def same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integers:
+    """The answer of `query` that has the labels of each answer of `other`.
+
+    Args:
+        item: The agreement, for messages.
+        query: The query of the new release.
+        other: The query of the release that it agrees with.
+    Raises:
+        ConstraintError: the labels of the two differ.
+    """
     ours, theirs = _named_in_order(query, item.query), _named_in_order(other, item.theirs)
     places: list[tuple[int, Integers]] = []
     fit = len(ours) == len(theirs) and not other.overlaps

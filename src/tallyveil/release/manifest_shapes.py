@@ -285,3 +285,45 @@ SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.SUBSPACE: COMMON | {"privacy": SUBSPACE_PRIVACY, "body": SUBSPACE_BODY},
 }
 """The shape of each kind's manifest; further keys are allowed."""
+
+_TOGETHER: Final = {
+    "units": [str],
+    "releases": [str],
+    "neighbours": str,
+    "rho": str,
+    "delta": str,
+    "epsilon": NUMBER,
+    "added_delta": Perhaps(NUMBER),
+    "exact_epsilon": Perhaps(BOUNDS),
+    "engines": Perhaps([str]),
+    "not_exact": Perhaps(str),
+    "not_covered": [str],
+    "statement": str,
+}
+PROGRAMME_SHAPE: Final = {
+    "format": int,
+    "tallyveil": str,
+    "name": str,
+    "plan_digest": str,
+    "protected": bool,
+    "warnings": [str],
+    "releases": [
+        {
+            "name": str,
+            "title": str,
+            "run": str,
+            "counts": str,
+            "reads": [str],
+            "plan_digest": str,
+            "manifest_sha256": str,
+            "protected": bool,
+            "warnings": [str],
+            "declassified": [dict],
+            "privacy": {"statement": str, "exact": {"delta": str, "epsilon": BOUNDS}},
+        }
+    ],
+    "guarantee": {"by_unit": [_TOGETHER], "together": {"statement": str}},
+    "between": [{"check": str, "agrees": bool, "statement": str}],
+    "digest": str,
+}
+"""The shape of `programme.json`."""

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pydantic import Field
 
 from tallyveil.config import load
-from tallyveil.config.models import ReleaseFile
 from tallyveil.config.programme import load_programme
 from tallyveil.errors import BudgetError, ConfigError, StoreError, TallyveilError
 
@@ -131,18 +129,34 @@ def test_releases_are_stated_under_one_relation(folder):
         load_programme(write(folder, *BOTH), MADE)
 
 
-class WithAgreement(ReleaseFile):
-    """Release files with the entries that name other releases; their plans do without."""
-
-    agreement: list[dict[str, str]] = Field(default_factory=list)
-
-
-def test_a_release_reads_earlier_ones_by_name(folder, monkeypatch):
-    monkeypatch.setattr(load, "ReleaseFile", WithAgreement)
+def agreeing(folder, **fields):
+    """The second release, agreeing with an earlier one."""
+    text = "".join(f"{name} = {value!r}\n" for name, value in fields.items())
     with (folder / "second.toml").open("a") as file:
-        file.write('[[agreement]]\nname = "first"\nquery = "age"\n')
+        file.write(f"[[agreement]]\n{text}")
+
+
+def test_a_release_reads_earlier_ones_by_name(folder):
+    agreeing(folder, name="first", query="age", theirs="age")
+    agreeing(folder, name="first", query="home", theirs="home")
+    agreeing(folder, name="before", path="old", query="home", theirs="home")
     plan = load_programme(write(folder, *BOTH), MADE)
-    assert [one.reads for one in plan.releases] == [(), ("first",)]
-    with pytest.raises(ConfigError, match=r"'first' of .*none, for this release is the first") as caught:
+    first, second = plan.releases
+    assert (first.reads, second.reads) == ((), ("first",))
+    assert first.alone == first.plan
+    own = MADE.absolute() / "first"
+    assert [item.path for item in second.plan.agreement] == [own, own, folder / "old"]
+    assert [item.name for item in second.alone.agreement] == ["before"]
+    with pytest.raises(
+        ConfigError, match=r"'first' has no path.*none, for this release is the first"
+    ) as caught:
         load_programme(write(folder, *reversed(BOTH)), MADE)
     assert caught.value.code == "unknown-release"
+
+
+@pytest.mark.parametrize(("theirs", "code"), [("home", "agreement-labels"), ("nothing", "schema")])
+def test_labels_are_compared_before_anything_is_made(folder, theirs, code):
+    agreeing(folder, name="first", query="age", theirs=theirs)
+    with pytest.raises(TallyveilError, match="release 'second'") as caught:
+        load_programme(write(folder, *BOTH), MADE)
+    assert caught.value.code == code

@@ -5,33 +5,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.budget.allocation import Allocation, allocation_of
-from tallyveil.budget.noise_size import certify_noise
+from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
-from tallyveil.execution.topdown.spine_changes import warnings_of
+from tallyveil.execution.topdown.preparation import prepare, read_inputs
 from tallyveil.execution.topdown.spine_record import spine_record
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
-from tallyveil.postprocess.agreement import Agreed, read_agreement
+from tallyveil.postprocess.agreement import Agreed
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
-from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
-from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
-from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
+from tallyveil.postprocess.tree_values import TreeSweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
@@ -171,54 +164,31 @@ class _Release:
     ) -> "_Release":
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
-        with watch.stage("read geography"):
-            hierarchies = read_hierarchies(plan)
-            spine = hierarchies.spine
-            allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
-            certify_noise(allocation, plan.schema)
-            privacy = privacy_of(plan.terms, allocation)  # not every event can be accounted for
-        for sentence in warnings_of(hierarchies.changes):
-            observer.warned(sentence)
-        warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
-        if warning is not None:
-            observer.warned(warning)
-        with watch.stage("read records"):
-            histograms = read_histograms(plan, spine)
-        with watch.stage("compile constraints"):
-            agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
-            constraints = compile_constraints(plan, hierarchies, histograms, [one.counts for one in agreed])
-            # Refuses structural zeros that intervals could not take into account.
-            if plan.intervals is not None:
-                plan_model(plan, hierarchies)
-            kept = tuple(one.counts for one in agreed)
-            # Refuses constraints that outer passes could not keep.
-            groups = first_groups(plan.estimating, constraints, kept, spine) if plan.outer else None
-            subspace = _subspace(plan, spine)
-            # Refuses public zeros that the sweep up the spine could not take into account.
-            tree = prepared_sweep(plan.estimating, hierarchies, constraints)
+        inputs = read_inputs(plan, observer, watch)
+        prepared = prepare(plan, inputs, watch)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
             if plan.outer:
                 compile_tables()
             else:
-                compile_kernels(sweeps=tree is not None)
+                compile_kernels(sweeps=prepared.tree is not None)
         return cls(
             plan,
             observer,
             watch,
-            hierarchies,
-            allocation,
-            histograms,
-            constraints,
-            agreed,
-            groups,
+            inputs.hierarchies,
+            inputs.allocation,
+            inputs.histograms,
+            prepared.constraints,
+            prepared.agreed,
+            prepared.groups,
             workers,
-            subspace,
-            geography_digest=spine.digest(),
-            privacy=privacy,
-            tree=tree,
+            prepared.subspace,
+            geography_digest=inputs.hierarchies.spine.digest(),
+            privacy=inputs.privacy,
+            tree=prepared.tree,
             measuring_alone=measuring_alone,
-            records_digest=histograms[-1].digest(),
+            records_digest=inputs.records_digest,
         )
 
     @property
@@ -336,15 +306,6 @@ class _Release:
             **({"drawn": drawn} if drawn else {}),
             **({"agreement": [one.record for one in self.agreed]} if self.agreed else {}),
         }
-
-
-def _subspace(plan: ReleasePlan, spine: Spine) -> "tuple[SubspaceDraw, ...]":
-    """What is drawn on a lattice, prepared before anything is spent."""
-    if not plan.subspace:
-        return ()
-    from tallyveil.plans.lattice_draws import prepare_subspace  # here, since few plans have such counts
-
-    return prepare_subspace(plan, spine)
 
 
 def _drawn_records(plan: ReleasePlan, subspace: "tuple[SubspaceDraw, ...]") -> list[JsonObject]:
