@@ -186,7 +186,11 @@ class PassBuilder:
         noisy = self.source.measure(self.geolevel, group.name, geounit, geounit + 1, answers.astype(np.int64))
         layer = [one.name for one in self.queries[:number]].count(group.name)
         return MeasuredQuery(
-            group.name, labels.reshape(-1).astype(np.int32), noisy.values.astype(np.float64), noisy.variances, layer
+            group.name,
+            labels.reshape(-1).astype(np.int32),
+            noisy.values.astype(np.float64),
+            noisy.variances,
+            layer,
         )
 
 
