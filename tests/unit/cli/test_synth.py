@@ -1,5 +1,8 @@
 """`tallyveil synth` writes a population with a release file that fits it."""
 
+import re
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -95,3 +98,13 @@ def test_the_records_of_the_dhc_fit_their_releases(tmp_path):
             else pl.read_parquet(tmp_path / f"{records}.parquet").height
         )
         assert histograms[-1].counts.sum() == n
+
+
+def test_the_example_of_the_dhc_is_what_is_written(tmp_path):
+    written = write_country(tmp_path / "rhode-island", blocks=40, schema="dhc")
+    example = Path(__file__).parents[3] / "examples" / "dhc"
+    files = [path for path in written if path.suffix == ".toml"]
+    assert {path.name for path in files} == {path.name for path in example.glob("*.toml")}
+    for path in files:
+        text = re.sub(r'"(\w+\.parquet)"', r'"../../releases/rhode-island-people/\1"', path.read_text())
+        assert (example / path.name).read_text() == text
