@@ -133,7 +133,9 @@ def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
     chunk = builder.chunk(span.first, span.last, above, wanted, noisy)
     solved = solve_chunk(chunk, BACKWARD_ERROR_PERSONS)
     # A parent without records has no columns, and nothing to contradict.
-    wrong = np.flatnonzero((solved.ended != SETTLED) & (solved.ended != SOLVED) & (np.diff(chunk.offsets) > 0))
+    wrong = np.flatnonzero(
+        (solved.ended != SETTLED) & (solved.ended != SOLVED) & (np.diff(chunk.offsets) > 0)
+    )
     if len(wrong):
         parent = builder.spine.geocodes[builder.level - 1][span.first + int(wrong[0])]
         raise SolverError(
