@@ -69,5 +69,5 @@ def _all_areas(counts: PublicCounts, schema: Schema) -> tuple[Integers, Integers
     for start, stop in row_ranges(counts.offsets):
         rows, cells, records = counts.rows(start, stop)
         total.add(0 * rows, cells, records)
-    _, cells, records = total.finish()
-    return cells.astype(np.int64), records.astype(np.int64)
+    _, found, sums = total.finish()
+    return found.astype(np.int64), sums.astype(np.int64)
