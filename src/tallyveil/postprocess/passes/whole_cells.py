@@ -49,7 +49,7 @@ def whole_counts(
     last = counts[-1]
     total = TripletSum(last.n_geounits, schema.size)
     number = open_pass(passes)
-    choice = None if number is None else _Choice.of(passes[-1], passes[number], digest_of_counts(last))
+    choice = None if number is None else Choice.of(passes[-1], passes[number], digest_of_counts(last))
     for start, stop in row_ranges(last.offsets, ENTRIES_AT_ONCE // 4):
         parts = [_finished(schema, passes, counts, k, start, stop) for k in range(len(passes) - 1)]
         own = last.rows(start, stop)
@@ -92,7 +92,7 @@ def _finished(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
+class Choice:
     """Draws which records of the last pass have which level of an earlier one.
 
     Attributes:
@@ -110,7 +110,8 @@ class _Choice:
     source: NoiseSource
 
     @classmethod
-    def of(cls, last: QueryGroup, earlier: QueryGroup, seed: bytes) -> "_Choice":
+    def of(cls, last: QueryGroup, earlier: QueryGroup, seed: bytes) -> "Choice":
+        """Draws between two queries, with random numbers that follow from a seed of 32 bytes."""
         levels = []
         for own, other in zip(last.factors, earlier.factors, strict=True):
             pairs = np.full((own.size, other.size), -1, dtype=np.int64)
