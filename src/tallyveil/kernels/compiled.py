@@ -22,7 +22,7 @@ numba takes compiled code from disk as long as the file of the function is the s
 the functions and types that the function uses. An upgrade in place replaces these files, too. So the decorators here
 bind compiled code to the sources of all modules of this package that the function's module imports, directly or through
 others. If one of these sources has changed, the function is compiled anew. `kernels.code_files` keeps
-code on disk.
+code on disk, and `kernels.late_linking` takes only as much of it as a command needs.
 """
 
 import hashlib
@@ -41,6 +41,7 @@ from numba.core.typing.templates import Signature
 
 from tallyveil.errors import StoreError
 from tallyveil.kernels.code_files import CodeFiles
+from tallyveil.kernels.late_linking import LateLinking
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -194,3 +195,4 @@ def _remember(made: Any) -> None:
 def _bind(made: Any, sources: str) -> None:
     """Keep the code in `CodeFiles`, and make numba ignore code of other sources as it ignores that of another numba."""
     made._cache._cache_file = CodeFiles(made._cache._cache_file, sources)
+    made._cache._impl = LateLinking(made._cache._impl)

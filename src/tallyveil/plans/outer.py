@@ -39,11 +39,11 @@ def measured_by_pass(
     Raises:
         ConfigError: no pass determines one of the queries.
     """
-    cells = [schema.query(one.cells) for one in outer]
+    cells, zeros = [schema.query(one.cells) for one in outer], schema.barred_levels()
     found: list[list[str]] = [[] for _ in outer]
     for name in measured:
         group = schema.query(name)
-        number = next((k for k, own in enumerate(cells) if determines(own, group)), None)
+        number = next((k for k, own in enumerate(cells) if determines(own, group, zeros)), None)
         if number is None:
             raise ConfigError(
                 f"[[estimation.outer]]: no outer pass determines the measured query '{name}'. A pass determines it if "
@@ -145,7 +145,7 @@ def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
                 code="overlapping-query",
             )
     for coarse, fine in pairwise(chain):
-        if not determines(fine, coarse):
+        if not determines(fine, coarse, schema.barred_levels()):
             raise ConfigError(
                 f"{where}: the rounding chain must be nested, coarse to fine, and answers of '{coarse.name}' are no "
                 f"sums of answers of '{fine.name}'. Leave one of the two out.",

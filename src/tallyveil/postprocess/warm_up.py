@@ -24,6 +24,7 @@ from tallyveil.estimation.problem import (
     RoundingStage,
 )
 from tallyveil.estimation.rounding import round_counts
+from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.model import LevelModel, model_of_levels
 from tallyveil.intervals.upward_blocks import block_sweep
@@ -67,6 +68,30 @@ def compile_kernels(*, sweeps: bool = False) -> None:
     estimate_family(smallest_family())
     if sweeps:
         compile_sweep()
+
+
+def compile_tables() -> None:
+    """Compile or load the kernels of outer passes, by estimating the smallest table once."""
+    from tallyveil.estimation.tiles import estimate_tiles  # here, since few plans have outer passes
+
+    estimate_tiles(smallest_table())
+
+
+def smallest_table() -> TileProblem:
+    """A parent with two children and two columns in one group."""
+    labels = np.arange(2, dtype=np.int32)
+    return TileProblem(
+        geocode="1",
+        geolevel="above",
+        children=("11", "12"),
+        columns=np.arange(2, dtype=np.int64),
+        parent_counts=PARENT,
+        group=np.zeros(2, dtype=np.int32),
+        fixed=np.array([[5], [2]]),
+        measured=(MeasuredQuery("detailed", labels, np.array([[2.0, 3.0], [1.0, 0.0]]), np.ones(2)),),
+        chain=(labels,),
+        chain_weights=np.ones(1),
+    )
 
 
 def compile_sweep() -> None:

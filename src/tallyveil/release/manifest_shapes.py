@@ -35,6 +35,7 @@ _SOLVER: Final = {
     "rounding_widened": int,
     "largest_residual": NUMBER,
     "values": Perhaps(str),
+    "passes": Perhaps([{"cells": str, "families": int, "estimate": Each(int), "largest_residual": NUMBER}]),
 }
 _NUMBER_OR_NONE: Final = (int, float, type(None))
 _LIMIT: Final = {"cutoff": int, "at_most": (int, type(None))}

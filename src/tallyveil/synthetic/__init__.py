@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.files import COUNTRY_FILES, write_population, write_states
-from tallyveil.synthetic.population import SyntheticPopulation, make_population, make_states
+from tallyveil.synthetic.population import (
+    SyntheticPopulation,
+    make_population,
+    make_states,
+    settled_states,
+)
 from tallyveil.synthetic.published import PublishedCounts
 
 if TYPE_CHECKING:
@@ -20,6 +25,7 @@ __all__ = [
     "make_entities",
     "make_population",
     "make_states",
+    "settled_states",
     "write_population",
     "write_safetab_country",
     "write_states",

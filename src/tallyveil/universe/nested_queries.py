@@ -5,26 +5,57 @@ one factor for each attribute. What holds for the factors of every attribute the
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import SchemaError
 from tallyveil.universe.query_group import Factor, QueryGroup
 
 
-def determines(fine: QueryGroup, coarse: QueryGroup) -> bool:
+def determines(fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int, Bools]] = ()) -> bool:
     """Whether the answers of `coarse` can be added up from the answers of `fine`.
 
     They can if, for every attribute, levels that `fine` has in one group are in the same groups of `coarse`, and levels
-    that `fine` leaves out are in no group of `coarse`.
+    that `fine` leaves out are in no group of `coarse`. A structural zero may bar the cells in which `coarse` counts
+    such a level. Example: `fine` counts occupied units by the householder's sex and leaves out "none". If every
+    occupied unit has a householder, `fine` determines the number of occupied units.
 
     Args:
         fine: A query whose groups do not overlap.
         coarse: A query of the same schema. Its groups may overlap.
+        zeros: Structural zeros, as `Schema.barred_levels` gives them.
     """
-    return all(_determines(own, other) for own, other in zip(fine.factors, coarse.factors, strict=True))
+    counted = [_in_any_group(factor) for factor in coarse.factors]
+    return all(
+        _determines(own, other, _barred(axis, counted, zeros))
+        for axis, (own, other) in enumerate(zip(fine.factors, coarse.factors, strict=True))
+    )
+
+
+def _in_any_group(factor: Factor) -> Bools:
+    """Whether each level is in a group of the factor."""
+    found: Bools = np.any([layer >= 0 for layer in factor.layers], axis=0)
+    return found
+
+
+def _barred(axis: int, counted: Sequence[Bools], zeros: Sequence[Mapping[int, Bools]]) -> Bools:
+    """Levels of one attribute with which no cell that a query counts is possible.
+
+    Args:
+        axis: Position of the attribute.
+        counted: For each attribute, the levels that the query counts.
+        zeros: Structural zeros.
+    """
+    found = np.zeros(len(counted[axis]), dtype=np.bool_)
+    for zero in zeros:
+        if axis in zero and all(
+            levels[counted[other]].all() for other, levels in zero.items() if other != axis
+        ):
+            found |= zero[axis]
+    return found
 
 
 def counts_all_of(one: QueryGroup, other: QueryGroup) -> bool:
@@ -83,12 +114,13 @@ def first_levels(factor: Factor) -> Integers:
     return first
 
 
-def _determines(fine: Factor, coarse: Factor) -> bool:
+def _determines(fine: Factor, coarse: Factor, barred: Bools) -> bool:
     codes = fine.codes
     counted = codes >= 0
+    left_out = ~counted & ~barred
     first = first_levels(fine)
     return all(
-        bool((layer[~counted] < 0).all()) and np.array_equal(layer[counted], layer[first[codes[counted]]])
+        bool((layer[left_out] < 0).all()) and np.array_equal(layer[counted], layer[first[codes[counted]]])
         for layer in coarse.layers
     )
 

@@ -176,7 +176,11 @@ class Schema:
 
         The cells are not visited one by one, so that the schema may have many millions of them.
         """
-        return possible_answers(group, [dict(self._barred_levels(zero)) for zero in self.structural_zeros])
+        return possible_answers(group, self.barred_levels())
+
+    def barred_levels(self) -> list[dict[int, NDArray[np.bool_]]]:
+        """For each structural zero, which levels it bars, by the position of each attribute that it names."""
+        return [dict(self._barred_levels(zero)) for zero in self.structural_zeros]
 
     def query(self, spec: str) -> QueryGroup:
         """Read a query specification.

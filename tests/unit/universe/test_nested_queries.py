@@ -49,6 +49,50 @@ def test_determined_queries_are_functions_of_the_answers(fine, coarse):
     assert counts_all_of(fine, coarse) == bool(((mine >= 0) | (theirs < 0)).all())
 
 
+@given(
+    queries(),
+    queries(),
+    st.lists(st.tuples(*(st.sets(st.integers(0, n - 1), min_size=1) for n in SIZES)), max_size=2),
+)
+def test_queries_may_be_determined_because_cells_are_impossible(fine, coarse, rectangles):
+    zeros = [
+        {axis: np.isin(np.arange(SIZES[axis]), list(one)) for axis, one in enumerate(row)}
+        for row in rectangles
+    ]
+    possible = np.ones(SIZES, dtype=bool)
+    for zero in zeros:
+        possible &= ~np.outer(zero[0], zero[1])
+    cells = CELLS[possible.reshape(-1)]
+    mine, theirs = fine.answers_of(cells), coarse.answers_of(cells)
+    is_function = all(len(set(theirs[mine == answer].tolist())) == 1 for answer in set(mine.tolist()) - {-1})
+    is_function &= bool((theirs[mine < 0] < 0).all())
+    assert not determines(fine, coarse, zeros) or is_function
+    assert determines(fine, coarse, zeros) or not determines(fine, coarse)
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "expected"),
+    [
+        ("tenure*sex", "tenure", True),
+        ("sex", "tenure", False),
+        ("tenure*sex", "status", False),
+        ("tenure*sex", "total", False),
+    ],
+)
+def test_units_with_a_householder_are_counted_by_the_householders_sex(fine, coarse, expected):
+    schema = Schema(
+        "units",
+        (Attribute("status", ("owned", "rented", "vacant")), Attribute("holder", ("male", "female", "none"))),
+        (
+            Recode("tenure", "status", (("owned", ("owned",)), ("rented", ("rented",)))),
+            Recode("sex", "holder", (("male", ("male",)), ("female", ("female",)))),
+        ),
+        (StructuralZero("occupied", (("status", ("owned", "rented")), ("holder", ("none",)))),),
+    )
+    assert determines(schema.query(fine), schema.query(coarse), schema.barred_levels()) == expected
+    assert not determines(schema.query(fine), schema.query(coarse))
+
+
 @given(queries(), queries())
 def test_common_groups_are_the_connected_parts(fine, other):
     mine, theirs = fine.answers_of(CELLS), other.answers_of(CELLS)

@@ -16,6 +16,8 @@ from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machin
 from tallyveil.postprocess.agreement import Agreed, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.interval_model import plan_model
+from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
@@ -50,12 +52,14 @@ class Prepared:
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
         agreed: Published counts of finished releases that are kept.
+        groups: What the first outer pass keeps; None without outer passes.
         subspace: The counts that will be drawn on a lattice.
         tree: The sweep up the spine, if families are fitted to values from the tree.
     """
 
     constraints: tuple[ConstraintTable, ...]
     agreed: tuple[Agreed, ...]
+    groups: FixedGroups | None
     subspace: "tuple[SubspaceDraw, ...]"
     tree: TreeSweep | None
 
@@ -82,9 +86,14 @@ def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inpu
     return Inputs(hierarchies, allocation, privacy, histograms, histograms[-1].digest())
 
 
-def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch) -> Prepared:
+def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch, *, whole: bool = True) -> Prepared:
     """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
 
+    Args:
+        plan: The release.
+        inputs: What it reads.
+        watch: Times the stage.
+        whole: Whether the plan has all its agreements. Without some, what the outer passes keep is not looked at.
     Raises:
         TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
             or the records; or something could not be computed with them.
@@ -92,11 +101,14 @@ def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch) -> Prepared:
     hierarchies = inputs.hierarchies
     with watch.stage("compile constraints"):
         agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
-        kept = [one.counts for one in agreed]
+        kept = tuple(one.counts for one in agreed)
         constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept)
         # Refuses structural zeros that intervals could not take into account.
         if plan.intervals is not None:
             plan_model(plan, hierarchies)
+        # Refuses constraints that outer passes could not keep.
+        fixed = plan.outer and whole
+        groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine) if fixed else None
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.
@@ -105,4 +117,4 @@ def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch) -> Prepared:
             subspace = prepare_subspace(plan, hierarchies.spine)
         # Refuses public zeros that the sweep up the spine could not take into account.
         tree = prepared_sweep(plan.estimating, hierarchies, constraints)
-    return Prepared(constraints, agreed, subspace, tree)
+    return Prepared(constraints, agreed, groups, subspace, tree)

@@ -21,10 +21,11 @@ from tallyveil.postprocess.agreement import Agreed
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import TreeSweep
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.folder import FolderState, folder_state
@@ -147,6 +148,7 @@ class _Release:
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
     agreed: tuple[Agreed, ...]
+    groups: FixedGroups | None
     workers: int
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
@@ -166,7 +168,10 @@ class _Release:
         prepared = prepare(plan, inputs, watch)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
-            compile_kernels(sweeps=prepared.tree is not None)
+            if plan.outer:
+                compile_tables()
+            else:
+                compile_kernels(sweeps=prepared.tree is not None)
         return cls(
             plan,
             observer,
@@ -176,6 +181,7 @@ class _Release:
             inputs.histograms,
             prepared.constraints,
             prepared.agreed,
+            prepared.groups,
             workers,
             prepared.subspace,
             geography_digest=inputs.hierarchies.spine.digest(),
@@ -259,6 +265,8 @@ class _Release:
             watch=self.watch,
             workers=self.workers,
             tree=self.tree,
+            agreed=tuple(one.counts for one in self.agreed) if self.groups is not None else (),
+            groups=self.groups,
         )
         estimation.write_measurements(run)
         return estimation

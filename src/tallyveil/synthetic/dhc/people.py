@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.synthetic.dhc import relations as r
 from tallyveil.synthetic.dhc.addressed import For
 from tallyveil.synthetic.dhc.assemble import Blocks, Households
@@ -23,6 +23,8 @@ MALE, FEMALE = 0, 1
 GENERATION, LONGEST_GENERATION = 15, 55
 """Fewest and most years between a householder and an own child under 18."""
 _YOUNGEST_ADULT, _OLDEST_ADULT = 18, 104
+_GIRLS: Final = 0.488
+"""Share of girls among minors."""
 _BAND_FIRST: Final = np.array([0, 6, _YOUNGEST_ADULT])
 _BAND_LAST: Final = np.array([5, 17, r.OLDEST])
 _LAW_OF_RELATION: Final = {
@@ -132,7 +134,8 @@ def _with_members(
     item = rank_within(households.block[of])
     first = rank_within(of) == 0
     relation, band = households.relation, households.band
-    sex = _sexes(relation, householders.sex[of], blocks.uniforms(For.SEX, households.block[of], item))
+    drawn = blocks.uniforms(For.SEX, households.block[of], item)
+    sex = _sexes(relation, band, householders.sex[of], drawn)
     lead = householders.age[of]
     least, most = _age_limits(relation, band, lead)
     uniform = blocks.uniforms(For.AGE, households.block[of], item)
@@ -143,8 +146,9 @@ def _with_members(
     return People(np.where(first, householders.sex[of], sex), age)
 
 
-def _sexes(relation: Integers, lead: Integers, uniform: np.ndarray) -> Integers:
-    drawn = (uniform < laws().women[_laws_of_relations()[0, relation]]).astype(np.int64)
+def _sexes(relation: Integers, band: Integers, lead: Integers, uniform: Floats) -> Integers:
+    women = np.where(band == ADULT, laws().women[_laws_of_relations()[0, relation]], _GIRLS)
+    drawn = (uniform < women).astype(np.int64)
     other = np.isin(relation, (r.SPOUSE, r.PARTNER))
     same = np.isin(relation, (r.SAME_SEX_SPOUSE, r.SAME_SEX_PARTNER))
     found: Integers = np.where(other, 1 - lead, np.where(same, lead, drawn))

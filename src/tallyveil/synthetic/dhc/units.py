@@ -21,7 +21,8 @@ OLDEST_AGES: Final = np.array([60, 65, 75])
 """First age of every level of householder_age and of oldest after the first."""
 MORE_VACANT: Final = 0.5
 """In a block whose housing units are all vacant: the probability of one more of them."""
-VACANT_SHARE: Final = np.array([0.06, 0.3])
+VACANT_SHARE: Final = np.array([0.09, 0.35])
+"""Mean number of vacant housing units for each occupied one, in ordinary and in holiday neighbourhoods."""
 _VACANCY: Final = np.array(
     [[0.24, 0.03, 0.12, 0.06, 0.17, 0.003, 0.377], [0.06, 0.01, 0.03, 0.02, 0.80, 0.01, 0.07]]
 )
