@@ -151,19 +151,17 @@ def write_country(
         ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, or
             the schema is not a known preset.
     """
-    from tallyveil.errors import ConfigError
     from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
     from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
     from tallyveil.synthetic.dhc.files import DHC_FILES, write_dhc_states
 
-    if (blocks is None) == (like is None):
-        raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
-    title = name or out.name or "synthetic"
-    files = _dhc_toml_files() if schema == DHC else {RELEASE_FILE: schema}
-    with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if schema == DHC else COUNTRY_FILES), *files]):
+    _check_country(blocks, like, schema)
+    dhc, title = schema == DHC, name or out.name or "synthetic"
+    files = _dhc_toml_files() if dhc else {RELEASE_FILE: schema}
+    with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), *files]):
         published = _published(like, like_geography) if like is not None else None
-        if schema == DHC:
+        if dhc:
             paths = write_dhc_states(settled_states(blocks, seed, published, people, states), seed, out)
         else:
             paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
@@ -172,6 +170,25 @@ def write_country(
         for file, template in files.items():
             write_text(out / file, _filled(template, title, paths) + ending)
     return [*paths.values(), *(out / file for file in files)]
+
+
+def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:
+    from tallyveil.errors import ConfigError
+    from tallyveil.synthetic import PRESETS
+    from tallyveil.universe.names import closest_hint
+
+    if (blocks is None) == (like is None):
+        raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
+    if schema not in (known := (*PRESETS, DHC)):
+        parts = schema.startswith(DHC)
+        hint = (
+            f"Use --schema {DHC}, which makes both persons and units."
+            if parts
+            else closest_hint(schema, known)
+        )
+        raise ConfigError(
+            f"--schema {schema}: there is no made-up population of this kind. {hint}", code="bad-flag"
+        )
 
 
 def _dhc_toml_files() -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import binding
 from numba.core import caching
 
-_NumbaForm: Any = caching.CompileResultCacheImpl  # type: ignore[attr-defined]
+_NumbaForm: Any = caching.CompileResultCacheImpl
 
 
 class LateLinking(_NumbaForm):  # type: ignore[misc]
@@ -20,7 +20,7 @@ class LateLinking(_NumbaForm):  # type: ignore[misc]
 
     def __init__(self, form: Any) -> None:
         """Take the place of numba's form of a kernel."""
-        vars(self).update(vars(form))
+        self.__dict__.update(vars(form))
 
     def reduce(self, compiled: Any) -> Any:
         """What is kept of compiled code: names, LLVM's code, and all else as numba has it, with no code of LLVM."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.files import COUNTRY_FILES, write_population, write_states
 from tallyveil.synthetic.population import (
+    PRESETS,
     SyntheticPopulation,
     make_population,
     make_states,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNTRY_FILES",
     "ENTITY_COLUMNS",
+    "PRESETS",
     "SAFETAB_FILES",
     "PublishedCounts",
     "SyntheticPopulation",

@@ -19,6 +19,7 @@ from tallyveil.universe import Schema, load_preset
 from tallyveil.universe.names import closest_hint
 
 PRESETS = ("pl94-persons", "pl94-units", "race-age")
+"""Schema presets that `make_states` knows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

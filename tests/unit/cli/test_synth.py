@@ -10,6 +10,7 @@ from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
+from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms, read_spine
 
 
@@ -84,6 +85,17 @@ def test_the_programme_of_the_dhc_can_be_planned(tmp_path, states, root):
     for one in plan.releases:
         assert one.plan.geography.geolevels[0] == root
         assert one.plan.declared == one.plan.strategy.total
+        spine = read_hierarchies(one.plan).spine
+        assert spine.geolevels == tuple(level for level, _ in one.plan.strategy.geolevel_shares)
+
+
+@pytest.mark.parametrize(
+    ("schema", "hint"), [("dhc-units", "Use --schema dhc,"), ("pl94-person", "Did you mean 'pl94-persons'")]
+)
+def test_unknown_schemas_are_refused_before_anything_is_written(tmp_path, schema, hint):
+    with pytest.raises(ConfigError, match=hint):
+        write_country(tmp_path / "new", blocks=3, schema=schema)
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_records_of_the_dhc_fit_their_releases(tmp_path):

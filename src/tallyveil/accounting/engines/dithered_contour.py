@@ -237,7 +237,7 @@ def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complex
 
 
 def _power_less_one(w: Complexes, power: int) -> Complexes:
-    """(1 + w)^power - 1 by squaring. The error is relative to |w|, so many answers may have tiny images."""
+    """(1 + w)^power - 1 by squaring. The error is relative to |w|: many answers may have tiny images."""
     found, square = np.zeros_like(w), w
     while True:
         if power & 1:

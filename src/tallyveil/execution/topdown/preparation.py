@@ -52,7 +52,7 @@ class Prepared:
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
         agreed: Published counts of finished releases that are kept.
-        groups: What the first outer pass keeps; None without outer passes.
+        groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
         subspace: The counts that will be drawn on a lattice.
         tree: The sweep up the spine, if families are fitted to values from the tree.
     """
