@@ -40,5 +40,5 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `subspace.chain`, `subspace.chain_coupled` | `subspace.chain_reference` (specification) |
 | `records.*` | specifications in the modules |
 
-`family.program`, `family.parts`, `family.signatures`, `rounding.arrays` and `compiled` compute nothing.
+`family.program`, `family.parts`, `family.signatures`, `rounding.arrays`, `compiled` and `part_code` compute nothing.
 """
