@@ -38,6 +38,7 @@ from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
 from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
+from tallyveil.subspace.exact.tensor_basis import tensor_shape
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
 from tallyveil.subspace.structure import StructureKind
@@ -50,6 +51,10 @@ LEAST_PLANES_ACCEPTANCE: Final = 1 / 64
 """Nearest planes are used if a trial provably succeeds with at least this probability."""
 
 LARGEST_PLANES_DIMENSION: Final = 64
+"""The same for a lattice whose basis is reduced: this takes the cube of the dimension, in fractions that grow."""
+
+LARGEST_TENSOR_DIMENSION: Final = 1 << 13
+"""The same for a tensor basis, which is known in closed form."""
 
 QUICK_WORK: Final = 1 << 26
 """Look-ahead trials come first if all transforms for their tables have at most so many entries: about a second."""
@@ -245,9 +250,10 @@ def _look_ahead_rate(proposal: Proposal, n_cells: int) -> float:
 
 
 def _planes(lattice: Lattice, law: LatticeLaw) -> NearestPlanesProposal | None:
-    if not isinstance(law, GeneralisedGaussian) or lattice.dimension > LARGEST_PLANES_DIMENSION:
+    if not isinstance(law, GeneralisedGaussian) or lattice.structure.kind is StructureKind.TWO_WAY:
         return None
-    if lattice.structure.kind is StructureKind.TWO_WAY:
+    largest = LARGEST_PLANES_DIMENSION if tensor_shape(lattice) is None else LARGEST_TENSOR_DIMENSION
+    if lattice.dimension > largest:
         return None
     proposal = nearest_planes(lattice, law.variance)
     return proposal if proposal.least_acceptance >= LEAST_PLANES_ACCEPTANCE else None
