@@ -47,7 +47,8 @@ from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 _FIRST_CANDIDATES_BITS = 72
 _WORTH_A_TABLE = 256  # draws around one centre
 _FLOAT_ERROR = 1e-12
-"""Bound on the error of a boundary in floats: sums of up to 1e3 terms, each right to 1e-14 of itself, that add up to 1."""
+"""Bound on the error of a boundary in floats: sums of up to 1e3 terms, each right to 1e-13 of itself, that add up to
+1."""
 _MOST_IN_FLOATS = 1000
 
 
@@ -111,8 +112,8 @@ class NearestPlanesProposal:
         """
         total = arb(1)
         with precision(bits + 32):
-            for variance in self.variances:
-                total = total * _theta(variance, Fraction(0), bits)
+            for variance, n in Counter(self.variances).items():
+                total = total * _theta(variance, Fraction(0), bits) ** n
         return total
 
     def _coefficients(
@@ -142,8 +143,8 @@ class NearestPlanesProposal:
     def _in_floats(self, i: int, parts: Floats, words: npt.NDArray[np.uint64]) -> Integers:
         """Coefficients around the centres -parts, 0 <= parts < 1, where floats are sure of them.
 
-        The order of the outcomes is that of `_table`, so that an outcome does not depend on how it was found. An outcome
-        is sure if the uniform number is further from all boundaries than they may be off.
+        The order of the outcomes is that of `_table`, so an outcome does not depend on how it was found. It is sure if
+        the uniform number is further from all boundaries than they may be off.
         """
         variance = self.variances[i]
         n = _n_candidates(variance, _FIRST_CANDIDATES_BITS)
@@ -245,7 +246,11 @@ def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposa
         SolverError: the lattice is too large to reduce.
     """
     shape = tensor_shape(lattice)
-    form = _reduced(lattice) if shape is None else tensor_orthogonalised(shape)
+    return planes_of(_reduced(lattice) if shape is None else tensor_orthogonalised(shape), variance)
+
+
+def planes_of(form: Orthogonalised, variance: Fraction) -> NearestPlanesProposal:
+    """Prepare trials of the Gaussian on the lattice of a basis."""
     variances = tuple(variance / square for square in form.squares)
     shares = Counter(variances)
     least = math.prod(_least_share(v) ** n for v, n in shares.items()) * (1 - 2**-40)
@@ -287,7 +292,13 @@ def _least_share(variance: Fraction) -> float:
 
 
 def _theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
-    """The sum of exp(-(x - centre)^2 / (2 variance)) over the integers, at the current precision."""
+    """The sum of exp(-(x - centre)^2 / (2 variance)) over the integers, at the current precision.
+
+    For a wide law, Poisson's formula needs a few terms only: sqrt(2 pi v) times the sum over k of exp(-2 pi^2 v k^2)
+    cos(2 pi k centre).
+    """
+    if variance >= 1:
+        return _dual_theta(variance, centre, bits)
     reach = _reach(variance, bits)
     rate = -1 / (2 * rational(variance))
     shift = rational(centre - round(centre))
@@ -295,6 +306,18 @@ def _theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
     # Omitted terms: |x - shift| is at least reach + 1/2 + k, and terms shrink by exp(rate (2 reach + 1)) or faster.
     first = (rate * (arb(reach) + arb(0.5)) ** 2).exp()
     return total + between_zero_and(2 * first / (1 - (rate * (2 * reach + 1)).exp()))
+
+
+def _dual_theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
+    v, shift = rational(variance), centre - round(centre)
+    rate = -2 * arb.pi() ** 2 * v
+    last = int(math.sqrt((bits + 8) / (28 * float(variance)))) + 1  # 2 pi^2 / ln 2 = 28.47...
+    total = arb(1)
+    for k in range(1, last + 1):
+        total = total + 2 * (rate * k * k).exp() * rational(2 * k * shift).cos_pi()
+    # Omitted terms are at most 2 exp(rate k^2), and shrink by exp(rate (2 last + 3)) or faster.
+    rest = 2 * (rate * (last + 1) ** 2).exp() / (1 - (rate * (2 * last + 3)).exp())
+    return (total - rest + between_zero_and(2 * rest)) * (2 * arb.pi() * v).sqrt()
 
 
 def _reach(variance: Fraction, bits: int) -> int:
