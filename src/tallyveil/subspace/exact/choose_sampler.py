@@ -3,7 +3,8 @@
 Problem. Several exact methods exist, and each is fast on some lattices only. The choice must not use data.
 
 Steps. The first of these that applies is used.
-1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums or from the fastest trials.
+1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums, from nearest planes with a tensor basis,
+   or from the fastest trials.
 2. Two-way table with two rows or columns: dynamic programming.
 3. Every block of like cells sums to zero: split sums.
 4. Other two-way tables, also behind other constraints (`two_way_grid`): look-ahead trials, if their tables take little
