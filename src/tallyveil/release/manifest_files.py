@@ -253,6 +253,16 @@ def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
         )
 
 
+def require_whole(root: Path, manifest: Manifest) -> None:
+    """Refuse a release of which any listed file is missing or was changed.
+
+    Raises:
+        StoreError: a file cannot be read, or is another one.
+    """
+    for name in manifest.digests:
+        require_unchanged(root, manifest, inside(root, *name.split("/")))
+
+
 def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[str]) -> None:
     """Refuse a release of which a listed file was changed: what follows from it would be wrong.
 

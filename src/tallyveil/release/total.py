@@ -58,10 +58,14 @@ def total_guarantee(
 
 def at_once(units: Sequence[Unit], neighbours: Neighbours) -> str:
     """What changes between two neighbouring populations, where one record of each unit does."""
-    records = [f"one {unit.one}'s record" for unit in units]
+    records = [_one_record(unit) for unit in units]
     if len(records) == 1:
         return f"{records[0]} {_CHANGE[neighbours]}"
     return f"{', '.join(records[:-1])} and {records[-1]} {_CHANGE_AT_ONCE[neighbours]}"
+
+
+def _one_record(unit: Unit) -> str:
+    return f"one {unit.one}' record" if unit.one.endswith("s") else f"one {unit.one}'s record"
 
 
 def _part(releases: Sequence[Costed], joint_of: Callable[[Sequence[str]], JointLedgers]) -> JsonObject:

@@ -73,7 +73,7 @@ def _checked(release: PlannedRelease, out: Path, observer: Prefixed) -> CheckedR
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out / release.name)
     inputs = read_inputs(plan, observer, watch)
-    prepared, spine = prepare(plan, inputs, watch), inputs.hierarchies.spine
+    prepared, spine = prepare(plan, inputs, watch, whole=not release.reads), inputs.hierarchies.spine
     constraints = [table.digest() for table in prepared.constraints]
     agreed = [one.counts.digest() for one in prepared.agreed]
     return CheckedRelease(

@@ -25,6 +25,7 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan, planned_total
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.release.finished import PRIVATE, PROGRAMME
+from tallyveil.release.manifest_files import require_whole
 from tallyveil.release.programme import (
     Part,
     is_current,
@@ -189,6 +190,7 @@ class _Programme:
             if release.name in kept.begun:
                 outcome = _finished_release(release, self.out, self.settings)
                 if outcome is not None:
+                    require_whole(outcome.path, outcome.manifest)
                     self.outcomes[release.name] = outcome
             else:
                 self._refuse_taken(release)

@@ -86,9 +86,14 @@ def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inpu
     return Inputs(hierarchies, allocation, privacy, histograms, histograms[-1].digest())
 
 
-def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch) -> Prepared:
+def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch, *, whole: bool = True) -> Prepared:
     """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
 
+    Args:
+        plan: The release.
+        inputs: What it reads.
+        watch: Times the stage.
+        whole: Whether the plan has all its agreements. Without some, what the outer passes keep is not looked at.
     Raises:
         TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
             or the records; or something could not be computed with them.
@@ -97,12 +102,13 @@ def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch) -> Prepared:
     with watch.stage("compile constraints"):
         agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
         kept = tuple(one.counts for one in agreed)
-        constraints = compile_constraints(plan, hierarchies, inputs.histograms, list(kept))
+        constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept)
         # Refuses structural zeros that intervals could not take into account.
         if plan.intervals is not None:
             plan_model(plan, hierarchies)
         # Refuses constraints that outer passes could not keep.
-        groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine) if plan.outer else None
+        fixed = plan.outer and whole
+        groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine) if fixed else None
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.
