@@ -1,4 +1,4 @@
-"""Examples of README.md, docs/accounting.md, docs/release-file.md and docs/spine.md work as they are written."""
+"""Examples of README.md and of the pages on accounting, release files, spines and tiles work as they are written."""
 
 import re
 import tomllib
@@ -101,3 +101,11 @@ def test_the_commands_of_the_spine(empty_folder, monkeypatch, command):
             command(*("600" if word == "40000" else word for word in line[1:]))
     assert Path("spine.html").is_file()
     assert set(pl.read_parquet_schema("plain.parquet")) >= {"Block", "share.Block"}
+
+
+def test_the_tables_of_the_page_on_tiles_are_estimated():
+    (example,) = blocks_of("tiles.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(example, "tiles.md", "exec"), names)
+    assert str(names["solution"].counts.tolist()).replace(",", "") == "[[3 2 2 0] [1 2 1 6]]"
+    assert names["solution"].status.certified
