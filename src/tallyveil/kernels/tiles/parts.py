@@ -7,7 +7,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tallyveil.kernels.compiled import compiled_for, with_pointers
+import numpy as np
+
+from tallyveil.kernels.compiled import compiled_for
 from tallyveil.kernels.rounding.network_simplex import minimum_cost_flow, proves_least_cost
 from tallyveil.kernels.tiles.approach import approach
 from tallyveil.kernels.tiles.chunk import Kernels, Solved, solve_families
@@ -21,8 +23,8 @@ from tallyveil.kernels.tiles.signatures import (
     BUILD,
     CLIMB,
     DIRECTION,
+    FAMILIES,
     FLOW,
-    KERNELS_TYPE,
     PREPARE,
     PROJECT,
     PROOF,
@@ -55,17 +57,33 @@ SIGNATURES = (
 """Each kernel that is called through a pointer, and its type."""
 
 
+_TYPES = {
+    "group": np.int32,
+    "labels": np.int32,
+    "chain": np.int32,
+    "values": np.float64,
+    "weights": np.float64,
+}
+
+
 @cache
-def compile_parts() -> None:
-    """Compile the kernels that are called through pointers, or load them from disk."""
+def compile_tiles() -> Callable[..., Any]:
+    """Compile the kernels of tables, or load them from disk. Returns that of a chunk."""
     for kernel, signature in SIGNATURES:
         compiled_for(kernel, signature)
+    return compiled_for(solve_families, FAMILIES)
 
 
 def solve_chunk(chunk: TileChunk, tolerance: float, *, keep_estimates: bool = False) -> Solved:
-    """Estimate and round every family of a chunk; see `chunk.solve_families`."""
-    compile_parts()
-    given = (chunk, tolerance, keep_estimates)
-    kernel: Callable[..., Any] = with_pointers(solve_families, given, KERNELS_TYPE)
-    solved: Solved = kernel(*given, KERNELS)
+    """Estimate and round every family of a chunk; see `chunk.solve_families`.
+
+    The kernel is compiled for one set of types. Arrays of other types, and arrays that are read-only, are copied.
+    """
+    typed = TileChunk(
+        *(
+            np.require(array, _TYPES.get(name, np.int64), ["C", "W"])
+            for name, array in chunk._asdict().items()
+        )
+    )
+    solved: Solved = compile_tiles()(typed, float(tolerance), bool(keep_estimates), KERNELS)
     return solved

@@ -6,7 +6,7 @@ from numba import types
 
 from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.tiles.certificate import Gaps
-from tallyveil.kernels.tiles.chunk import Kernels
+from tallyveil.kernels.tiles.chunk import Kernels, Solved
 from tallyveil.kernels.tiles.component import Numbers, Source
 from tallyveil.kernels.tiles.family import Family, FreeTables, TileChunk
 from tallyveil.kernels.tiles.newton import Effort, Methods
@@ -109,3 +109,8 @@ KERNELS_TYPE = _tuple_of(
     ),
     Kernels,
 )
+_SOLVED = _tuple_of(
+    (_INTEGERS, _FLOAT_ROWS, _INTEGER_ROWS, _INTEGERS, _INT32S, _INTEGERS, _FLOATS),
+    Solved,
+)
+FAMILIES = _SOLVED(CHUNK, types.float64, types.boolean, KERNELS_TYPE)

@@ -8,7 +8,7 @@ from tallyveil.kernels.compiled import with_pointers
 from tallyveil.kernels.tiles import schur
 from tallyveil.kernels.tiles.certificate import gaps_of
 from tallyveil.kernels.tiles.face import answer_forces, list_face
-from tallyveil.kernels.tiles.parts import KERNELS, compile_parts
+from tallyveil.kernels.tiles.parts import KERNELS, compile_tiles
 from tallyveil.kernels.tiles.schur import Active, apply_matrix, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.signatures import KERNELS_TYPE
 from tallyveil.kernels.tiles.tables import Prices, Tables
@@ -148,7 +148,7 @@ def solution_of(tables):
     n_columns = tables.label_begin.size - 1
     prices = Prices(np.zeros(n_columns), np.zeros(tables.row_total.size), np.zeros(tables.label_weight.shape))
     x = np.empty(tables.centre.size)
-    compile_parts()
+    compile_tiles()
     given = (tables, prices, x, 1e-8)
     with_pointers(solved, given, KERNELS_TYPE)(*given, KERNELS)
     return prices, x
