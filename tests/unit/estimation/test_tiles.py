@@ -120,6 +120,26 @@ def test_sums_hold_whatever_the_problem(problem):
     assert (solution.estimate >= 0).all()
 
 
+def test_many_small_tables_are_settled_by_projections():
+    """Without labels each table is one projection; among these are tables whose active entries are not connected."""
+    for seed, mean in enumerate((0.05, 0.3, 3.0, 300.0)):
+        rng = np.random.default_rng([5, seed])
+        truth = rng.poisson(rng.exponential(mean, (1, 500)) * rng.gamma(0.5, 2.0, (35, 1)))
+        group, columns = np.repeat(np.arange(100), 5), np.arange(500)
+        fixed = np.zeros((35, 100), np.int64)
+        np.add.at(fixed.T, group, truth.T)
+        own = MeasuredQuery("own", columns, np.rint(truth + rng.normal(0.0, 10.0, truth.shape)), 100.0)
+        names = tuple(str(c) for c in range(35))
+        problem = TileProblem(
+            "p", "tract", names, columns, truth.sum(axis=0), group, fixed, (own,), (columns,), np.ones(1)
+        )
+        solution = estimate_tiles(problem)
+        require_sums(problem, solution.counts)
+        assert solution.status is TileStatus.CERTIFIED
+        assert solution.sum_gap_persons <= 1e-8
+        assert solution.effort.wide_flows == 0
+
+
 def test_a_wide_parent_needs_no_square_matrix():
     """2,440 children and a group of 330 columns: the equations of a table are solved by conjugate gradients."""
     rng = np.random.default_rng(7)

@@ -10,7 +10,7 @@ where give is the product of both lines' gives: a row's give is its slack, a col
 Step: for given inner prices, the price of an outer line follows exactly (`kernels.simplex`). What is left is the dual
 function of the inner prices. It is concave and smooth, and its gradient is the sum of x minus the total of each inner
 line. Two passes move each inner price by itself. Then Newton's method solves the equations of `schur`, with a damping
-that falls with the gap. A step that neither shrinks the gap nor raises the dual function is shortened. Without the
+that falls with the gap. A step that does not raise the dual function enough is shortened. Without the
 damping Newton's method diverges where the active entries fall into parts that are not connected.
 
 Stopping rule: no sum of an inner line misses its total by more than the tolerance, or by more than rounding errors.
@@ -44,9 +44,13 @@ LEAST_DAMPING, DAMPING = 1e-9, 0.05
 
 CG_PRECISION = 1e-3
 
+EVEN = 1e-12
+"""Near the end, rounding errors hide what a step does to the dual function. A step may lower it by this part if the gap
+shrinks."""
+
 FIRST_ALTERNATIONS = 1
 
-SHORTER, TRIES = 0.35, 4
+SHORTER, TRIES = 0.35, 6
 """A step that does not help is shortened by this factor, at most so often."""
 
 
@@ -159,8 +163,9 @@ def _project_table(
         allowed = max(tolerance, EXACT * size)
         if gap <= allowed:
             break
-        worse = gap > 1.5 * before or value < value_before + 1e-4 * step * slope
-        if newton and not back and gap > 0.9 * before and worse:
+        helps = value >= value_before + 1e-4 * step * slope
+        helps |= gap <= 0.9 * before and value >= value_before - EVEN * abs(value)
+        if newton and not back and not helps:
             tries += 1
             back = tries > TRIES
             step = 0.0 if back else step * SHORTER

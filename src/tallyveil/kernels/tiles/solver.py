@@ -91,11 +91,12 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
     label_forces(tables, prices.label, point)
     for e in range(x.size):
         point[e] = tables.centre[e] - point[e]
-    if parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT) > 1.0:
+    missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
+    if missed > 1.0:
         clear_sums(prices)
-        parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
+        missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
     gaps = gaps_of(tables, prices, x)
-    if gaps.labels > tolerance:
+    if gaps.labels > tolerance or missed > 1.0:
         rung = APPROXIMATE
     return Outcome(rung, gaps, restarts, steps, cg_steps)
 
