@@ -1,6 +1,8 @@
 """Outer passes and agreements in release files: what they come to mean, and what is refused before anything is read."""
 
 import json
+import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,14 @@ def test_other_settings_cannot_be_put_in_the_place_of_outer_passes(tmp_path, sma
     path.write_text('[[estimation.outer]]\ncells = "detailed"\n')
     with pytest.raises(TallyveilError, match="cannot be changed here"):
         load_estimation(path, load_plan(small_release).estimating, drawn=False)
+
+
+def test_the_examples_of_the_page_are_a_plan(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "outer-passes.md").read_text()
+    outer, agreement = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    text = (resources.files("tallyveil.cli") / "release_files" / "dhc-persons.toml").read_text()
+    begin, end = text.index("[[agreement]]"), text.index("[[bounds]]")
+    plan = plan_from(tmp_path, text[:begin].replace("@NAME@", "example") + outer + agreement + text[end:])
+    assert [one.cells for one in plan.outer] == ["relgq*age_40_groups*hispanic*cenrace*sex", "detailed"]
+    assert plan.agreement[0].path == tmp_path / "../releases/redistricting"
+    assert plan.estimating.estimation_of("Block").passes[1] == ("detailed",)
