@@ -1,7 +1,7 @@
 """The documentation site: `make docs`. Warnings are errors.
 
-Three pages are generated when the site is built: the keys of a release file, from its JSON Schema; the commands, from
-their help texts; and the Python names, from their docstrings.
+Four pages are generated when the site is built: the keys of a release file and of a programme file, from their JSON
+Schemas; the commands, from their help texts; and the Python names, from their docstrings.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 import tallyveil
+from tallyveil.config.programme import ProgrammeFile
 
 HERE = Path(__file__).parent
 GENERATED = HERE / "generated"
@@ -41,6 +42,8 @@ RETURNED = (
     "tallyveil.face.areas.Count",
     "tallyveil.face.opened.Measurements",
     "tallyveil.face.opened.Opened",
+    "tallyveil.face.programme.PlannedProgramme",
+    "tallyveil.face.programme.Programme",
     "tallyveil.face.stated.StatedGuarantee",
     "tallyveil.plans.resources.Resources",
     "tallyveil.postprocess.derived.Derived",
@@ -109,7 +112,13 @@ def as_restructured_text(
 def write_generated() -> None:
     """The pages of keys, of commands and of Python names."""
     GENERATED.mkdir(exist_ok=True)
-    for name, text in (("release-file-keys", release_file_keys()), ("commands", commands()), ("api", api())):
+    pages = {
+        "release-file-keys": release_file_keys(),
+        "programme-file-keys": programme_file_keys(),
+        "commands": commands(),
+        "api": api(),
+    }
+    for name, text in pages.items():
         path = GENERATED / f"{name}.md"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
@@ -118,12 +127,24 @@ def write_generated() -> None:
 def release_file_keys() -> str:
     """A section for each table of a release file, with a row for each key, from the JSON Schema."""
     schema = json.loads(printed("plan", "--json-schema"))
-    sections = [
-        "# Keys of a release file",
+    text = (
         "This page is made from the JSON Schema that `tallyveil plan --json-schema` prints. [The release file]"
         "(../release-file.md) explains what the keys are for. Budgets, shares and other exact numbers are text, like "
-        '`"3/7"`, `"0.25"` or `"1e-10"`.',
-    ]
+        '`"3/7"`, `"0.25"` or `"1e-10"`.'
+    )
+    return keys_page("Keys of a release file", text, schema)
+
+
+def programme_file_keys() -> str:
+    """The same of a programme file."""
+    schema = ProgrammeFile.model_json_schema(by_alias=True)
+    text = "[A programme of releases](../programme.md) explains what the keys are for."
+    return keys_page("Keys of a programme file", text, schema)
+
+
+def keys_page(title: str, text: str, schema: dict[str, Any]) -> str:
+    """A page with a section for each table of a file, with a row for each key."""
+    sections = [f"# {title}", text]
     waiting = tables_in(schema)
     while waiting:
         table = schema["$defs"][waiting.pop(0)]

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Collection
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -54,10 +55,10 @@ class PageParser(HTMLParser):
         return [value or "" for tag, own, value in self.attributes if own == name and of in (None, tag)]
 
 
-def require_readable(page: Path) -> PageParser:
-    """Check a page of any product."""
+def require_readable(page: Path, links: Collection[str] = ()) -> PageParser:
+    """Check a page of any product; it may lead to other pages of the same folder, which it does not load."""
     parsed = PageParser.parse(page)
-    _loads_nothing(page, parsed)
+    _loads_nothing(page, parsed, links)
     assert parsed.values("lang", "html") == ["en"]
     assert re.search(r"<title>\s*\S", page.read_text())
     assert "width=device-width" in "".join(parsed.values("content", "meta"))
@@ -84,13 +85,14 @@ def require_readable(page: Path) -> PageParser:
     return parsed
 
 
-def _loads_nothing(page: Path, parsed: PageParser) -> None:
+def _loads_nothing(page: Path, parsed: PageParser, links: Collection[str]) -> None:
     text = page.read_text()
     assert not set(parsed.tags) & ACTIVE
     for tag, name, value in parsed.attributes:
         assert not name.startswith("on"), (tag, name)
         if name in ("href", "xlink:href", "src", "srcset", "data", "action", "poster"):
-            assert (value or "").startswith("#"), (tag, name, value)
+            to_page = (tag, name) == ("a", "href") and value in links and (page.parent / value).is_file()
+            assert to_page or (value or "").startswith("#"), (tag, name, value)
     assert not re.search(r"url\((?!#)", text)
     assert "@import" not in text
     assert "default-src 'none'" in text

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tallyveil.face.making import measure, run
     from tallyveil.face.opening import open_folder as open  # noqa: A004 - read as `tallyveil.open`
     from tallyveil.face.planned import Plan, plan
+    from tallyveil.face.programme import plan_programme, run_programme
     from tallyveil.face.released import Release
     from tallyveil.face.reliability import reliability
 
@@ -29,8 +30,10 @@ _PLACES = {
     "measure": ("face.making", "measure"),
     "open": ("face.opening", "open_folder"),
     "plan": ("face.planned", "plan"),
+    "plan_programme": ("face.programme", "plan_programme"),
     "reliability": ("face.reliability", "reliability"),
     "run": ("face.making", "run"),
+    "run_programme": ("face.programme", "run_programme"),
 }
 _ROOMS = ("accounting", "noise", "safetab", "spine", "subspace")
 
@@ -45,8 +48,10 @@ __all__ = [
     "noise",
     "open",
     "plan",
+    "plan_programme",
     "reliability",
     "run",
+    "run_programme",
     "safetab",
     "spine",
     "subspace",

@@ -48,7 +48,7 @@ def test_a_true_count_reaches_no_message_log_or_manifest(
 
 
 def test_an_unforeseen_error_does_not_show_its_message(canary_release, tmp_path, monkeypatch, capsys):
-    import tallyveil.execution.topdown.run as running
+    import tallyveil.execution.topdown.preparation as running
 
     def fail(*_: object) -> None:
         raise ValueError(f"the count was {CANARY}")

@@ -1,12 +1,13 @@
 """Laws of cells and queries on schemas of any shape."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.universe import Attribute, QueryGroup, Recode, Schema
+from tallyveil.universe import Attribute, QueryGroup, Recode, Schema, StructuralZero
 
 # Fixed examples and no clock, so that a slow machine fails nothing.
 LAWFUL = settings(deadline=None, derandomize=True)
@@ -150,3 +151,23 @@ def test_labels_are_one_per_answer_and_distinct(drawn: tuple[Schema, QueryGroup]
     assert len(set(labels)) == len(labels)
     for answer, label in enumerate(labels):
         assert label == (" * ".join(f"{k}={v}" for k, v in query.label(answer).items()) or "total")
+
+
+@LAWFUL
+@given(queries(), st.data())
+def test_possible_answers_are_those_of_the_possible_cells(
+    drawn: tuple[Schema, QueryGroup], data: st.DataObject
+):
+    schema, query = drawn
+    zeros = []
+    for number in range(data.draw(st.integers(0, 4))):
+        chosen = data.draw(st.lists(st.sampled_from(schema.attributes), min_size=1, unique=True))
+        levels = [
+            (one.name, tuple(data.draw(st.lists(st.sampled_from(one.levels), min_size=1, unique=True))))
+            for one in chosen
+        ]
+        zeros.append(StructuralZero(f"z{number}", tuple(levels)))
+    schema = replace(schema, structural_zeros=tuple(zeros))
+    cells = np.flatnonzero(schema.possible(np.arange(schema.size)))
+    _, answers = query.counted_in(cells)
+    assert np.array_equal(schema.possible_answers(query), np.unique(answers))

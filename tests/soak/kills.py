@@ -37,9 +37,11 @@ from loading import module_of
 from tallyveil.cli.synth import write_country
 from tallyveil.config.groups import load_group_plan
 from tallyveil.config.load import load_plan
+from tallyveil.config.programme import load_programme
 from tallyveil.config.published_products import published_products
 from tallyveil.config.subspace import load_subspace_plan
 from tallyveil.errors import TallyveilError
+from tallyveil.execution.programme.run import Settings, run_programme
 from tallyveil.execution.safetab.groups import run_groups
 from tallyveil.execution.safetab.households import run_households
 from tallyveil.execution.safetab.run import run_safetab
@@ -54,6 +56,7 @@ from tallyveil.postprocess.measured import open_measurements
 from tallyveil.postprocess.published_measurements import open_published
 from tallyveil.release.pl94.publication import publish_pl94
 from tallyveil.runs.folder import RunFolder
+from tallyveil.runs.observer import SilentObserver
 from tallyveil.safetab.general_form import write_general_form
 from tallyveil.safetab.plan import read_plan
 from tallyveil.safetab.regions import read_regions
@@ -102,6 +105,7 @@ def write_inputs(root: Path) -> None:
     small.write_small_inputs(root / "support", support)
     # Counts drawn on a lattice rule the values of the tree out.
     small.write_small_inputs(root / "tree")
+    write_programme(small.write_small_inputs(root / "programme"))
     toy = module_of(TESTS / "unit" / "safetab" / "conftest.py")
     # With level 1 of two geographies alone a run has the same files and stages, and takes a fifth of the time.
     unused = {(level, geography) for level in (1, 2) for geography in toy.US}
@@ -121,6 +125,17 @@ def write_inputs(root: Path) -> None:
     (root / "table" / "table.toml").write_text(TABLE)
     rows = [f"{a},{b},{30 + 7 * i + 3 * j}" for i, a in enumerate("xyz") for j, b in enumerate("uvw")]
     (root / "table" / "table.csv").write_text("a,b,n\n" + "\n".join(rows) + "\n")
+
+
+def write_programme(release: Path) -> None:
+    """A second release beside a small one, which agrees with it; and the programme of both."""
+    agreement = '[[agreement]]\nname = "first"\nquery = "home"\ntheirs = "home"\n'
+    (release.parent / "second.toml").write_text(release.read_text() + agreement)
+    tables = [
+        f'[[releases]]\nname = "{name}"\nfile = "{file}"\n'
+        for name, file in (("first", release.name), ("second", "second.toml"))
+    ]
+    (release.parent / "programme.toml").write_text('[programme]\nname = "soak"\n' + "".join(tables))
 
 
 def write_noisy_files(root: Path) -> None:
@@ -160,6 +175,11 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
             open_published(root / "noisy" / "files", published_products(Layout.CENSUS_2020.value)), out
         ),
         "general form": lambda out: write_form(safetab, out),
+        "programme": lambda out: run_programme(
+            load_programme(root / "programme" / "programme.toml", out),
+            out,
+            Settings(KEY, SilentObserver(), 1, lambda _name, _outcome: None),
+        ),
     }
 
 
@@ -180,15 +200,17 @@ def contents(out: Path) -> dict[str, str]:
             manifest = json.loads(data)
             del manifest["performance"]
             data = json.dumps(manifest).encode()
+        if path.name == "programme.json" and path.parent == out:
+            stated = json.loads(data)  # the manifests that it has digests of tell the time
+            data = json.dumps([{**one, "manifest_sha256": ""} for one in stated["releases"]]).encode()
         found[path.relative_to(out).as_posix()] = hashlib.sha256(data).hexdigest()
     return found
 
 
 def spends(out: Path) -> int:
-    """How many spends the ledger shows; what is no whole line does not count."""
-    path = out / "ledger.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    return sum(b'"kind":"spend"' in line for line in lines)
+    """How many spends the ledgers show, which are several in a programme; what is no whole line does not count."""
+    ledgers = [path for path in out.rglob("ledger.jsonl") if path.is_file()]
+    return sum(b'"kind":"spend"' in line for path in ledgers for line in path.read_bytes().split(b"\n")[:-1])
 
 
 def started(work: Callable[[], object], said: Path) -> int:
@@ -306,7 +328,7 @@ class Trials:
             os.kill(process, signal.SIGCONT)
             status = os.waitpid(process, 0)[1]
         after = os.waitstatus_to_exitcode(status)
-        if code or after or contents(out) != found or spends(out) != 1:
+        if code or after or contents(out) != found or spends(out) != self.spent[name]:
             self._fault(
                 name, out, f"stopped before the lock: {code} {words}, then {after} {said.read_text()}"
             )

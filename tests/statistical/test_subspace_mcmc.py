@@ -40,6 +40,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("norm", "name"), every(2, product(Norm, reversed(EXAMPLES))))
 def test_slices_converge_ten_times_sooner(name, norm):
     """Below 0.01 with 95 % confidence within a tenth of the paper's iterations, counted in moves of one column each."""

@@ -76,7 +76,7 @@ GAUSSIAN = GeneralisedGaussian(Fraction(3))
 )
 def test_the_chosen_sampler_has_its_law(system, law):
     lattice = lattice_of(system)
-    n = 300_000 if law is L2 else 1_000_000
+    n = 100_000 if law is L2 else 400_000
     noise = choose_sampler(lattice, law).sampler.draw(ADDRESS, range(n))
     reach = 30 if lattice.dimension < 3 else 14
     assert p_value(lattice, law, noise, reach) > 1e-5
@@ -133,6 +133,7 @@ def test_alias_tables_and_what_they_leave_out(law, ignored):
     assert p_value(lattice_of(TRIANGLE), held, noise, 30) > 1e-5
 
 
+@pytest.mark.soak
 def test_ten_million_draws():
     """Four cells in nested sums: every vector expected 20 times or more, of ten million."""
     lattice = lattice_of(NESTED)

@@ -50,7 +50,7 @@ def test_the_release_file_of_the_readme_makes_a_release(empty_folder, command):
 
 def test_every_command_of_the_readme_exists(command):
     rows = re.findall(r"^\| (`tallyveil .*?`[^|]*) \| ", README.replace(r"\|", "/"), re.MULTILINE)
-    assert len(rows) == 21
+    assert len(rows) == 22
     for row in rows:
         words = re.match(r"`tallyveil ([a-z-]+)(?: ([a-z0-9/-]+))?", row)
         group, subcommand = words.groups()
@@ -101,6 +101,24 @@ def test_the_commands_of_the_spine(empty_folder, monkeypatch, command):
             command(*("600" if word == "40000" else word for word in line[1:]))
     assert Path("spine.html").is_file()
     assert set(pl.read_parquet_schema("plain.parquet")) >= {"Block", "share.Block"}
+
+
+def test_the_files_of_made_up_households(empty_folder, command):
+    page = (PROJECT / "docs" / "made-up-households.md").read_text()
+    first, second = re.findall(r"^tallyveil (.*)$", page, re.MULTILINE)
+    command(*first.split(), "--quiet")
+    rows = re.findall(r"^\| (`.*?) \|", page.split("| file |")[1].split("\n\n")[0], re.MULTILINE)
+    names = {name for cell in rows for name in re.findall(r"`([^`]+)`", cell)}
+    assert names == {path.name for path in Path("people").iterdir()}
+    persons = pl.read_parquet("people/persons.parquet")
+    race = pl.when(pl.col("hispanic") == "hispanic").then(pl.lit("hisp")).otherwise(pl.lit("two"))
+    counts = persons.group_by(
+        "geocode", pl.col("votingage").alias("voting_age"), race.alias("race_ethnicity")
+    )
+    counts.agg(pl.len().alias("count")).write_parquet("ri_2010_counts.parquet")
+    again = command(*second.replace("--out people", "--out again").split(), "--json")
+    assert "persons.parquet" in again
+    assert pl.read_parquet("again/persons.parquet").height == persons.height
 
 
 def test_the_tables_of_the_page_on_tiles_are_estimated():

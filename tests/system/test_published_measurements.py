@@ -143,6 +143,7 @@ def test_units_come_back_unprotected_where_their_key_was_a_test_key(units, tmp_p
     assert manifest.body["imported"]["product"] == "redistricting-data-units-us"
 
 
+@pytest.mark.soak
 def test_production_spine_with_bypassing_comes_back(tmp_path):
     country = tmp_path / "country"
     write_country(country, blocks=200, states=2, schema="pl94-persons")

@@ -9,9 +9,11 @@ import pytest
 
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
+from tallyveil.config.programme import load_programme
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans import guarantee
+from tallyveil.plans.programme import planned_total
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "redistricting"
 PERSONS = ("national", "national_spine", "one_state", "puerto_rico", "puerto_rico_spine")
@@ -25,7 +27,20 @@ SPINE = {
 
 
 def test_every_file_is_here():
-    assert {path.stem for path in EXAMPLES.glob("*.toml")} == {*PERSONS, *UNITS}
+    assert {path.stem for path in EXAMPLES.glob("*.toml")} == {*PERSONS, *UNITS, "programme"}
+
+
+def test_the_programme_is_of_persons_and_of_units():
+    programme = load_programme(EXAMPLES / "programme.toml")
+    assert [(one.name, one.file.stem) for one in programme.releases] == [
+        ("persons", "national_spine"),
+        ("units", "national_units_spine"),
+    ]
+    total = planned_total(programme)
+    assert [part["units"] for part in total["by_unit"]] == [["people"], ["housing units"]]
+    costs = [one.plan.strategy.total for one in programme.releases]
+    assert Fraction(total["together"]["rho"]) == sum(costs)
+    assert "bypass" in total["together"]["not_exact"]
 
 
 @pytest.mark.parametrize("name", PERSONS)

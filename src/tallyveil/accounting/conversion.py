@@ -116,7 +116,7 @@ def _root(engine: LossEngine, factors: Law, target: Bounds, ceiling: float) -> t
         wanted = _step(epsilon, middle, aim, slope)
         if not low < wanted < high or (attempt >= _NEWTON_STEPS and math.isfinite(high)):
             wanted = (low + high) / 2 if math.isfinite(high) else 2 * epsilon + 1
-        if abs(wanted - epsilon) <= 2e-16 * max(1.0, epsilon) or _straddles(tails, target):
+        if abs(wanted - epsilon) <= math.ulp(epsilon) or _straddles(tails, target):
             return epsilon, slope
         epsilon = wanted
     return epsilon, slope

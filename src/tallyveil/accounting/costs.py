@@ -1,6 +1,6 @@
 """What events cost in rho and in pure epsilon, exactly; and the recursion behind every cost that adds up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import TypeAlias, TypeVar
 
@@ -33,6 +33,7 @@ from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 Number = TypeVar("Number", Fraction, float)
+Point = TypeVar("Point")
 
 
 def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
@@ -181,18 +182,45 @@ def folded_cost(event: PrivacyEvent, of_release: Callable[[Release], Number], no
     Raises:
         BudgetError: a non-private event, adaptive branches with different loss laws, or what `of_release` raises.
     """
+
+    def constant(release: Release) -> Callable[[None], Number]:
+        cost = of_release(release)
+        return lambda _: cost
+
+    return cost_function(event, constant, nothing)(None)
+
+
+def cost_function(
+    event: PrivacyEvent, of_release: Callable[[Release], Callable[[Point], Number]], nothing: Number
+) -> Callable[[Point], Number]:
+    """Cost of an event as a function, such as of the order of a Renyi divergence.
+
+    The event is looked through once, however often the function is called.
+
+    Args:
+        event: What is done.
+        of_release: Gives the cost of one release as a function.
+        nothing: The zero of the unit.
+
+    Raises:
+        BudgetError: as `folded_cost`.
+    """
+
+    def of(parts: Iterable[PrivacyEvent]) -> list[Callable[[Point], Number]]:
+        return [cost_function(part, of_release, nothing) for part in parts]
+
     match event:
         case SequentialEvent(events):
-            return sum((folded_cost(part, of_release, nothing) for part in events), nothing)
-        case AdaptiveEvent():
-            return max(folded_cost(part, of_release, nothing) for part in branches_of_one_law(event))
-        case WorstEvent(branches):
-            return max(folded_cost(branch, of_release, nothing) for branch in branches)
+            added = of(events)
+            return lambda point: sum((cost(point) for cost in added), nothing)
+        case AdaptiveEvent() | WorstEvent():
+            ways = of(branches_of_one_law(event) if isinstance(event, AdaptiveEvent) else event.branches)
+            return lambda point: max(cost(point) for cost in ways)
         case ParallelEvent(events, degree):
-            costs = [folded_cost(part, of_release, nothing) for part in events]
-            return degree * max(costs, default=nothing)
+            beside = of(events)
+            return lambda point: degree * max((cost(point) for cost in beside), default=nothing)
         case InvariantEvent():
-            return nothing
+            return lambda _: nothing
         case NonPrivateEvent(reason):
             raise BudgetError(
                 f"a non-private event has no finite cost ({reason}). Record it with Ledger.declassify, which enters "

@@ -8,17 +8,14 @@ has beta = P(L <= l) = Q(L >= -l). Between the tests of two neighbouring losses 
 On a lattice: find two neighbouring losses whose tests have levels on either side of alpha. At alpha the function lies
 below the chord of these two points, and above every line beta + exp(l) (alpha_l - alpha) through one of them.
 
-Off every lattice the engines know delta far better than Q. With kappa = exp(epsilon), beta(alpha) is the largest value
-of g(kappa) = 1 - delta - kappa alpha, a concave function, over all kappa. Any value of g is a lower bound. Let g be
-smaller at kappa exp(-d) and at kappa exp(d) than at kappa. Then its maximum lies between them. It is below the two
-lines through kappa and either end, each one drawn on to the other side of kappa. So three values of delta bound beta.
+Off every lattice the engines know delta far better than Q. The function then follows from delta (`profile_tradeoff`).
 
 Example: one answer of randomised response with loss e or -e. The test at l = 0 has alpha = beta = 1 / (1 + exp(e)),
 and the function is the two lines from (0, 1) and (1, 0) to that point.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -28,30 +25,46 @@ from numpy.typing import NDArray
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.gridded import Gridded
-from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds, log_bounds_of, log_delta_of
+from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds, log_bounds_of
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
 from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers
 from tallyveil.accounting.losses.log_bounds import exponential
+from tallyveil.accounting.profile_tradeoff import betas_from_profile, normal_quantile
+
+OFF_LATTICE = ("dithered", "rounded_fft")
+"""Names of the engines whose bounds of delta are much closer than those of both probabilities."""
 
 _NO_ERROR = 1e-300
 """A type II error so small that the trade-off function is stated as lying between 0 and it."""
 _PROTECTS_NOBODY = 600.0
 """Rho above which that is tried before a search. Gaussian noise has such small errors from a rho of about 2,700 on."""
-OFF_LATTICE = ("dithered", "rounded_fft")
-"""Names of the engines whose bounds of delta are much closer than those of both probabilities."""
-
-_SHORTEST = Fraction(1, 1 << 16)
-_LONGEST = 64
-"""Distances in epsilon of the three points that bound the function off every lattice."""
-
-_CLOSE = 1e-7
-"""Distance at which the search for the loss of a level stops, in standard deviations."""
-
-_ROUGH = 1e-3  # the same where delta alone is known: its slope is then known to a few per cent
 
 _STEEPEST = 700.0
 _FINEST = Fraction(1, 10**9)
 """The least distance of the two losses of a chord. Over a chord this short, the function bends by less than 1e-18."""
+
+
+def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[tuple[Fraction, Bounds]]:
+    """The same as `beta_at` for many type I errors, much faster where the function follows from delta.
+
+    Args:
+        engine: Tails of the loss.
+        law: The losses added up.
+        alphas: Between 0 and 1, exact.
+    """
+    if isinstance(engine, WithFailure):
+        levels = [engine.levels_of_rest(alpha) for alpha in alphas]
+        less, more = (betas_at(engine.rest, engine.law, part) for part in zip(*levels, strict=True))
+        return [(knot, engine.beta(low, high)) for (knot, low), (_, high) in zip(less, more, strict=True)]
+    if not law or not (further(law) or engine.name in OFF_LATTICE):
+        return [_on_lattice(engine, of_integers(law), alpha) for alpha in alphas]
+    inner = [alpha for alpha in alphas if alpha not in {0, 1}]
+    found = iter(betas_from_profile(engine, search_cost(law), inner))
+    betas = [_certain(alpha) if alpha in {0, 1} else next(found) for alpha in alphas]
+    if further(law):
+        return betas
+    tested = [_of_nobody(engine, of_integers(law), alpha) for alpha in alphas]
+    return [beta if none is None else (Fraction(0), none) for beta, none in zip(betas, tested, strict=True)]
 
 
 def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bounds]:
@@ -62,23 +75,34 @@ def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bo
         law: The losses added up.
         alpha: Between 0 and 1, exact.
     """
-    if isinstance(engine, WithFailure):
-        more, less = engine.levels_of_rest(alpha)
-        knot, at_most = beta_at(engine.rest, engine.law, more)
-        return knot, engine.beta(at_most, beta_at(engine.rest, engine.law, less)[1])
-    if not law or alpha in {0, 1}:  # every outcome is possible on both sides
-        return Fraction(0), fraction_bounds(1 - alpha)
-    if further(law):
-        return _from_profile(engine, law, alpha)
-    factors = of_integers(law)
+    return betas_at(engine, law, [alpha])[0]
+
+
+def _of_nobody(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> Bounds | None:
+    """The error of the test that rejects above loss 0, if it makes next to no error of either kind."""
+    if zcdp_cost(factors) <= _PROTECTS_NOBODY or alpha in {0, 1}:
+        return None
+    level, missed = _point(engine, Fraction(0), lattice_of(factors).step)
+    if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _NO_ERROR:
+        return Bounds(0.0, missed.upper)
+    return None
+
+
+def _certain(alpha: Fraction) -> tuple[Fraction, Bounds]:
+    """The same for alpha = 0 or 1, where every outcome is possible on both sides, and without losses."""
+    return Fraction(0), fraction_bounds(1 - alpha)
+
+
+def _on_lattice(
+    engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction
+) -> tuple[Fraction, Bounds]:
+    """The same from the tests at two neighbouring losses of the lattice."""
+    if not factors or alpha in {0, 1}:
+        return _certain(alpha)
     lattice = lattice_of(factors)
-    if zcdp_cost(factors) > _PROTECTS_NOBODY:
-        # The test that rejects above loss 0 may make next to no error of either kind.
-        level, missed = _point(engine, Fraction(0), lattice.step)
-        if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _NO_ERROR:
-            return Fraction(0), Bounds(0.0, missed.upper)
-    if engine.name in OFF_LATTICE:
-        return _from_profile(engine, factors, alpha)
+    nearly_none = _of_nobody(engine, factors, alpha)
+    if nearly_none is not None:
+        return Fraction(0), nearly_none
     spacing = lattice.step * max(1, _FINEST // lattice.step)
 
     def loss(index: int) -> Fraction:
@@ -103,6 +127,9 @@ def knot_at(engine: LossEngine, law: Law, count: int) -> NDArray[np.float64]:
         return np.linspace(0, 1, count + 2)[1:-1]
     rho = search_cost(law)
     reach = rho + 4 * math.sqrt(2 * rho)
+    if engine.name in OFF_LATTICE:  # the errors of a single test take long, and normal ones are near
+        normal = NormalDist(-rho, math.sqrt(2 * rho))
+        return np.array([1 - normal.cdf(loss) for loss in np.linspace(-reach, reach, count).tolist()])
     logs = [engine.log_tails(float(loss)).log_second.upper for loss in np.linspace(-reach, reach, count)]
     return np.exp(logs)
 
@@ -121,60 +148,6 @@ def zcdp_cost(factors: tuple[LossFactor, ...]) -> float:
 def search_cost(law: Law) -> float:
     """About the rho of a law, by which searches begin; the same as `zcdp_cost` for integer noise."""
     return zcdp_cost(of_integers(law)) + sum(cost_hint(loss) for loss in further(law))
-
-
-def _from_profile(engine: LossEngine, factors: Law, alpha: Fraction) -> tuple[Fraction, Bounds]:
-    """The same from delta alone: the largest value of g, which is concave in exp(epsilon)."""
-    loss = _where_level(engine, factors, log_bounds_of(alpha).lower)
-    middle = _height(engine, loss, alpha)
-    upper, distance = fraction_bounds(1 - alpha).upper, _SHORTEST
-    while distance < _LONGEST:
-        below, above = (_height(engine, loss + side * distance, alpha) for side in (-1, 1))
-        if max(below.upper, above.upper) < middle.lower:
-            grown = float(distance)
-            rise = max(
-                math.exp(grown) * (middle.upper - below.lower),
-                math.exp(-grown) * (middle.upper - above.lower),
-            )
-            upper = min(upper, (middle.upper + rise) * (1 + 1e-15))
-            break
-        distance *= 2
-    lower = min(max(middle.lower, 0.0), upper)
-    return loss, Bounds(lower, upper)
-
-
-def _where_level(engine: LossEngine, factors: Law, wanted: float) -> Fraction:
-    """About the loss at which ln Q(L > loss) has a wanted value."""
-    if isinstance(engine, Between):
-        engine = engine.upper
-    close = _ROUGH if further(factors) else _CLOSE
-    rho = search_cost(factors)
-    low = high = -rho - math.sqrt(2 * rho) * _quantile(math.exp(wanted))
-    step = 0.01 * math.sqrt(2 * rho)
-
-    def passes(loss: float) -> bool:
-        found = engine.log_tails(loss).log_second
-        return (max(found.lower, -1e300) + found.upper) / 2 <= wanted
-
-    while not passes(high):
-        low, high, step = high, high + step, 2 * step
-    while low == high or passes(low):
-        low, high, step = low - step, low, 2 * step
-    while high - low > close * math.sqrt(2 * rho):
-        middle = (low + high) / 2
-        low, high = (low, middle) if passes(middle) else (middle, high)
-    return Fraction(high)
-
-
-def _height(engine: LossEngine, loss: Fraction, alpha: Fraction) -> Bounds:
-    """1 - delta - exp(loss) alpha."""
-    known, e = log_delta_of(engine, loss), float(loss)
-    rest = (-math.expm1(known.upper), -math.expm1(known.lower))
-    if e > _STEEPEST:
-        return Bounds(-math.inf, rest[1])
-    taken = math.exp(e) * float(alpha)
-    slack = 1e-14 * (rest[1] + (1 + abs(e)) * taken)
-    return Bounds(rest[0] - taken - slack, rest[1] - taken + slack)
 
 
 def _point(engine: LossEngine, loss: Fraction, step: Fraction) -> tuple[Bounds, Bounds]:
@@ -232,10 +205,5 @@ def _index_guess(
     factors: tuple[LossFactor, ...], alpha: Fraction, offset: Fraction, spacing: Fraction
 ) -> int:
     rho = zcdp_cost(factors)
-    deviate = _quantile(float(alpha))
+    deviate = normal_quantile(float(alpha))
     return int((Fraction(-rho - math.sqrt(2 * rho) * deviate) - offset) // spacing)
-
-
-def _quantile(level: float) -> float:
-    """About the normal quantile of a level, kept away from 0 and 1; a search begins there."""
-    return NormalDist().inv_cdf(min(max(level, 1e-300), 1 - 1e-16))

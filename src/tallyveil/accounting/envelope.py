@@ -194,7 +194,7 @@ def _quantile(logs: Floats, side: int) -> Floats:
 def beyond(rho: float, end: float) -> float:
     """A mu that covers every epsilon from `end` on, near the smallest one the argument yields."""
     low = math.sqrt(2 * rho)
-    high = next((mu for mu in (2 * low, 4 * low + 4) if _covers(rho, end, mu)), math.inf)
+    high = next((mu for mu in (1.1 * low, 2 * low, 4 * low + 4) if _covers(rho, end, mu)), math.inf)
     if high == math.inf:
         return math.inf
     for _ in range(60):

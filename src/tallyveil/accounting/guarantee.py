@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
-from tallyveil.accounting.curves import beta_at, knot_at, search_cost
+from tallyveil.accounting.curves import betas_at, knot_at, search_cost
 from tallyveil.accounting.engines.choose import FallbackEngine
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.general import engine_for
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Number = Fraction | float | str
+
+_CLOSE: Final = 1e-9
+"""Width of bounds on an epsilon, relative to it, up to which equally bad alternatives are not searched one by one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -99,7 +102,7 @@ class Guarantee:
         found: list[Bounds] = []
         # The costliest one by zCDP is most often the worst. Of the others, one delta says that they are no worse.
         for law, engine in sorted(self._laws(), key=lambda one: search_cost(one[0]), reverse=True):
-            if not found or _exceeds(engine, max(bounds.lower for bounds in found), exact):
+            if not found or _exceeds(engine, _to_exceed(_largest(found)), exact):
                 found.append(epsilon_at(engine, law, exact))
         return _largest(found)
 
@@ -160,22 +163,17 @@ class Guarantee:
                 f"alpha must lie between 0 and 1, got {as_given(alpha)}. It is the type I error at which the curve "
                 "is asked for."
             )
-        found = [beta_at(engine, law, exact) for law, engine in self._laws()]
-        upper = min(beta.upper for _, beta in found)
-        if len(found) == 1:
-            return found[0][1]
-        lower = max((self._supporting(epsilon, exact) for epsilon, _ in found), default=0.0)
-        return Bounds(min(max(lower, 0.0), upper), upper)
+        return self._betas([exact])[0]
 
     def mu(self) -> Bounds:
         """The smallest mu such that the guarantee is at least that of one Gaussian answer N(mu, 1) against N(0, 1).
 
         The lower end is the largest mu found at any test. The upper end also covers every larger epsilon, through
         zero-concentrated differential privacy, which is a little looser. If the losses share no usable lattice, the
-        bracket is about 1e-3 wide, relatively; the upper end is infinite if only the slowest engine takes them, or if
-        the noise protects next to nobody. Real-valued normal noise alone has mu in closed form. Other real-valued
-        noise, random samples and stated guarantees have the bounds (0, infinity), or (infinity, infinity) where a delta
-        remains at every epsilon.
+        bracket is about 1e-3 wide, relatively, and a few per cent where the answers are bounded one by one
+        (`profile_envelope`). Real-valued normal noise alone has mu in closed form. The upper end is infinite with
+        real-valued Laplace noise, randomized response of more than two options, random samples, and losses of which
+        only rho is known. Where a delta remains at every epsilon, both ends are infinite.
 
         Source: Dong, Roth, Su 2022, Definition 2.6.
         """
@@ -196,7 +194,7 @@ class Guarantee:
         inner = np.sort(knot_at(self.computed_by[0], self.alternatives[0], points - 2))
         alphas = np.concatenate([[0.0], inner, [1.0]])
         alphas.flags.writeable = False
-        return alphas, tuple(self.beta(float(alpha)) for alpha in alphas)
+        return alphas, tuple(self._betas([Fraction(alpha) for alpha in alphas.tolist()]))
 
     def plot_tradeoff(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the certified trade-off function, and return the axes.
@@ -225,6 +223,18 @@ class Guarantee:
     def _laws(self) -> Iterator[tuple[Law, LossEngine]]:
         return zip(self.alternatives, self.computed_by, strict=True)
 
+    def _betas(self, alphas: list[Fraction]) -> list[Bounds]:
+        """The trade-off function at exact levels."""
+        found = [betas_at(engine, law, alphas) for law, engine in self._laws()]
+        if len(found) == 1:
+            return [beta for _, beta in found[0]]
+        bounds = []
+        for alpha, ways in zip(alphas, zip(*found, strict=True), strict=True):
+            upper = min(beta.upper for _, beta in ways)
+            lower = max(self._supporting(epsilon, alpha) for epsilon, _ in ways)
+            bounds.append(Bounds(min(max(lower, 0.0), upper), upper))
+        return bounds
+
     def _supporting(self, epsilon: Fraction, alpha: Fraction) -> float:
         """1 - delta(epsilon) - exp(epsilon) alpha, rounded down: below the trade-off function at every epsilon."""
         delta = self.delta(epsilon).upper
@@ -237,6 +247,15 @@ def _exceeds(engine: LossEngine, epsilon: float, delta: Fraction) -> bool:
     if not 0 < delta < 1 or not math.isfinite(epsilon):
         return True
     return log_delta_of(engine, epsilon).upper > log_bounds_of(delta).lower
+
+
+def _to_exceed(found: Bounds) -> float:
+    """The epsilon that another alternative must exceed to count, given bounds on the largest epsilon found before.
+
+    Alternatives are often equally bad. The epsilon of each of them then lies between these bounds. So where the bounds
+    are close, only an epsilon above both of them counts.
+    """
+    return found.upper if found.upper - found.lower <= _CLOSE * found.upper else found.lower
 
 
 def _largest(bounds: list[Bounds]) -> Bounds:

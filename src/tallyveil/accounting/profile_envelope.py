@@ -4,20 +4,25 @@ The problem: delta_mu(epsilon) is the delta of the Gaussian test with parameter 
 1 whose means differ by mu. Find the smallest mu such that delta_mu(epsilon) >= delta(epsilon) for all epsilon >= 0.
 Where the losses share a lattice, it is enough to look at its points (`envelope`). Here there are no such points.
 
-The variables: kappa = exp(epsilon); Phi, the normal distribution function; sigma, the square root of twice the zCDP
-cost.
+The variables: kappa = exp(epsilon); Phi, the normal distribution function; rho, the zCDP
+cost; sigma, the square root of 2 rho, about the standard deviation of the loss, whose mean is about rho.
 
 The steps:
 
-1. Compute delta from both sides at a grid of epsilons up to an end E.
+1. Compute delta and 1 - delta from both sides at a grid of epsilons up to an end E.
 2. The lower end of mu: at every epsilon of the grid, delta_mu must reach the lower bound of delta.
 3. The upper end: between two neighbours of the grid, delta is below its chord in kappa, because delta is convex. For
 every number a, the line Phi(a) - kappa Phi(a - mu) is at most delta_mu. Take the line that touches delta_mu at some
-epsilon between the two. If this line is above both ends of the chord, delta_mu is above delta in between.
+epsilon between the two. If this line is above both ends of the chord, delta_mu is above delta in between. Where delta
+is nearly 1, compare one minus all of these (`gaussian_lines`).
 4. Beyond E, take the bound that zero-concentrated differential privacy gives (`envelope.beyond`).
 
-The bracket is about 1e-3 wide, relative to mu: the grid of 0.04 sigma costs up to 2e-4, and E = 140 sigma costs the
-rest. The bracket is wider for a mu below 1e-4, since the two terms of step 3 then nearly cancel in floats.
+The bracket is about 1e-3 wide, relative to mu: the grid of 0.04 sigma costs up to 2e-4, and E = rho + 140 sigma costs
+the rest. Where the grid would take too long, because each contour has many nodes or sigma is huge, the lower end comes
+from a few epsilons around rho, and the upper end from the answers taken one by one: if the trade-off function of each
+is at least that of N(mu_i, 1), that of all together is at least that of N(mu, 1) with mu^2 the sum of all mu_i^2 (Dong,
+Roth and Su 2022, Theorem 3.2 and Corollary 3.3). This bracket is a few per cent wide where variances are near 1, and
+about 1 / (24 v) where they are a larger v.
 
 Example: many discrete Gaussian answers without a common lattice are nearly one continuous one. Then delta_mu is nearly
 delta at every epsilon for mu = sigma, and both ends lie close to it.
@@ -25,47 +30,61 @@ delta at every epsilon for mu = sigma, and both ends lie close to it.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.curves import zcdp_cost
+from tallyveil.accounting.curves import search_cost, zcdp_cost
+from tallyveil.accounting.engines.choose import FallbackEngine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.enclosing import WithFailure
+from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.engines.revivals import number_of_nodes
-from tallyveil.accounting.engines.tails import LossEngine
+from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds
 from tallyveil.accounting.envelope import beyond, gaussian_envelope
-from tallyveil.accounting.losses.further import Law, further, of_integers
-from tallyveil.arrays import Floats
+from tallyveil.accounting.gaussian_lines import is_central, log_line, log_rest_of_line
+from tallyveil.accounting.losses.factors import LossFactor
+from tallyveil.accounting.losses.further import AnyLoss, Law, NormalLoss, further, of_integers
+from tallyveil.accounting.losses.log_bounds import log_rest
+from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.arrays import Bools, Floats
 
 _GRID: Final = 0.04  # distance of neighbouring epsilons, in units of sigma
-_END: Final = 140.0  # of the grid, in the same units
-_NEAREST_END: Final = 14.0  # the same where the transform is large at many nodes
-_PERIOD: Final = 9.0  # of a contour, about, in the same units
-_MOST_NODES: Final = 300_000.0  # of the contours of one unit, times units: a few seconds
+_LONGEST_STEP: Final = 0.3  # the same in units of epsilon: the chords of a longer one are far above delta
+_END: Final = 140.0  # of the grid, in units of sigma, above rho
+_MOST_EPSILONS: Final = 1 << 16  # of the grid: a few seconds
+_PERIOD: Final = 9.0  # of a contour, about, in units of sigma
+_MOST_NODES: Final = 4000.0  # of one contour, in a grid that takes a few seconds
 _SHARES: Final = (0.5, 0.75, 1.0)
 """Where between two neighbours a test is best. Far out delta falls so steeply that only the last of these helps."""
 
-_HALVINGS: Final = 60
-_ERROR: Final = 1e-12
-"""Relative error of the logarithm of the normal distribution function, with room to spare."""
+_HALVINGS: Final = 30
+_LOW_END: Final = 51
+"""Epsilons within sigma of rho, at which the lower end is found if there is no grid."""
 
 
 def smallest_mu(law: Law, engine: LossEngine) -> Bounds:
     """The smallest mu of a composition, from both sides, by the way that its engine allows.
 
-    Real-valued noise beside other noise, guarantees that are stated, and random samples have the bounds (0, infinity),
-    which say nothing.
+    The upper end is infinite with random samples and with losses of which only rho is known.
     """
+    if isinstance(engine, FallbackEngine):
+        engine = engine.fast
     if isinstance(engine, Normal):
         return engine.mu()
     if isinstance(engine, WithFailure):  # no normal noise reveals everything
         return Bounds(math.inf, math.inf)
-    if further(law):
-        return Bounds(0.0, math.inf)
-    return profile_envelope(engine) if isinstance(engine, Dithered) else gaussian_envelope(of_integers(law))
+    if isinstance(engine, Dithered):
+        found = profile_envelope(engine)
+    else:
+        found = Bounds(0.0, math.inf) if further(law) else gaussian_envelope(of_integers(law))
+        if not math.isfinite(found.upper):
+            lower = engine.lower if isinstance(engine, Between) else engine
+            found = Bounds(_lower_end(lower, math.sqrt(2 * search_cost(law))), found.upper)
+    upper = found.upper if math.isfinite(found.upper) else _of_parts(law)
+    return Bounds(min(found.lower, upper), upper)
 
 
 def profile_envelope(engine: Dithered) -> Bounds:
@@ -76,37 +95,84 @@ def profile_envelope(engine: Dithered) -> Bounds:
     """
     rho = zcdp_cost(engine.factors)
     sigma = math.sqrt(2 * rho)
-    epsilons: Floats = sigma * _GRID * np.arange(round(_end(engine) / _GRID) + 1, dtype=np.float64)
-    found = engine.log_deltas(epsilons.tolist())
-    lower, upper = found.lower, found.upper
-
-    def reaches(mu: float) -> bool:
-        """Whether delta_mu may reach every lower bound."""
-        high = _log_line(mu, epsilons, epsilons, 1)
-        return bool((high >= lower).all())
+    step = min(sigma * _GRID, _LONGEST_STEP)
+    count = round((rho + _END * sigma) / step) + 1
+    if count > _MOST_EPSILONS or _nodes(engine) > _MOST_NODES:
+        return Bounds(_lower_end(engine, sigma), math.inf)
+    epsilons: Floats = step * np.arange(count, dtype=np.float64)
+    deltas, rests = engine.log_deltas_and_rests(epsilons.tolist())
 
     def covers(mu: float) -> bool:
         """Whether delta_mu certainly covers delta up to the end of the grid."""
         covered = np.zeros(epsilons.size - 1, dtype=np.bool_)
         for share in _SHARES:
             at: Floats = epsilons[:-1] + share * np.diff(epsilons)
-            left, right = _log_line(mu, at, epsilons[:-1], -1), _log_line(mu, at, epsilons[1:], -1)
-            covered |= (left >= upper[:-1]) & (right >= upper[1:])
+            ends = [
+                _is_above(mu, at, epsilons[part], deltas.at(part), rests.at(part))
+                for part in (slice(None, -1), slice(1, None))
+            ]
+            covered |= ends[0] & ends[1]
         return bool(covered.all())
 
+    at_least = _reached(epsilons, deltas, rests, sigma)
     most = beyond(rho, float(epsilons[-1]))
-    at_least = _between(reaches, sigma / 8, 2 * sigma)[0]
     if not (math.isfinite(most) and covers(2 * most)):
         return Bounds(at_least, math.inf)
-    at_most = max(_between(covers, sigma / 8, 2 * most)[1], most)
+    at_most = max(_between(covers, at_least, 2 * most)[1], most)
     return Bounds(min(at_least, at_most), at_most)
 
 
-def _end(engine: Dithered) -> float:
-    """Where the grid ends, in units of sigma: nearer where each contour has many nodes and takes long."""
+def _nodes(engine: Dithered) -> float:
+    """About how many nodes a contour has."""
     windows, spread = engine.scan.windows, engine.scan.spread
-    nodes = number_of_nodes(windows.lows, windows.highs, 2 * math.pi / (_PERIOD * spread))
-    return min(_END, max(_NEAREST_END, _MOST_NODES / nodes))
+    return number_of_nodes(windows.lows, windows.highs, 2 * math.pi / (_PERIOD * spread))
+
+
+def _lower_end(engine: LossEngine, sigma: float) -> float:
+    """A mu below the smallest one, from delta at a few epsilons around the mean of the loss."""
+    rho = sigma * sigma / 2
+    epsilons: Floats = np.linspace(max(0.0, rho - sigma), rho + sigma, _LOW_END)
+    deltas = engine.log_deltas(epsilons.tolist())
+    return _reached(epsilons, deltas, log_rest(deltas), sigma)
+
+
+def _reached(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds, sigma: float) -> float:
+    """A mu whose delta_mu is certainly below delta at one of these epsilons; 0 if none is found."""
+
+    def reaches(mu: float) -> bool:
+        """Whether delta_mu may reach every lower bound."""
+        high = log_line(mu, epsilons, epsilons, 1) >= deltas.lower
+        rest = log_rest_of_line(mu, epsilons, epsilons, -1) <= rests.upper
+        return bool(np.where(is_central(mu, epsilons), rest, high).all())
+
+    return _between(reaches, sigma / 8, 2 * sigma)[0]
+
+
+def _is_above(mu: float, at: Floats, epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> Bools:
+    """Where the lines that are best at some epsilons are certainly above delta at others."""
+    high = log_line(mu, at, epsilons, -1) >= deltas.upper
+    rest = log_rest_of_line(mu, at, epsilons, 1) <= rests.lower
+    return np.where(is_central(mu, at), rest, high)
+
+
+def _of_parts(law: Law) -> float:
+    """An upper end from the mu of every answer by itself."""
+    total = sum(loss.multiplicity * _single(loss) ** 2 for loss in law)
+    return math.sqrt(total) * (1 + 1e-12)
+
+
+def _single(loss: AnyLoss) -> float:
+    """A mu of one answer that is not below the smallest one; infinite where none is known."""
+    if isinstance(loss, NormalLoss):
+        return math.sqrt(fraction_bounds(loss.mu_squared).upper) * (1 + 1e-15)
+    if not isinstance(loss, LossFactor):
+        return math.inf
+    one = replace(loss, multiplicity=1)
+    found = gaussian_envelope((one,)).upper
+    if math.isfinite(found):
+        return found
+    engine = Dithered.build((one,))
+    return math.inf if engine is None else profile_envelope(engine).upper
 
 
 def _between(passes: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
@@ -122,16 +188,3 @@ def _between(passes: Callable[[float], bool], low: float, high: float) -> tuple[
         middle = (low + high) / 2
         low, high = (low, middle) if passes(middle) else (middle, high)
     return low, high
-
-
-def _log_line(mu: float, at: Floats, epsilons: Floats, side: int) -> Floats:
-    """ln(Phi(a) - kappa Phi(a - mu)) at epsilons, for the tests that are best at other ones, rounded to one side."""
-    from scipy.special import log_ndtr  # here, since most users of guarantees do not ask for mu
-
-    a = mu / 2 - at / mu
-    first, second = log_ndtr(a), epsilons + log_ndtr(a - mu)
-    slack = _ERROR * (1 + np.abs(first) + np.abs(second) + epsilons)
-    ratio = second - first - side * slack
-    with np.errstate(divide="ignore"):
-        found: Floats = first + np.log(-np.expm1(np.minimum(ratio, 0.0))) + side * slack
-    return found

@@ -6,11 +6,12 @@ variance, t scale, k sensitivity.
 `losses/divergences.py` has the divergences of single losses.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from tallyveil.accounting.costs import folded_cost
+from tallyveil.accounting.costs import cost_function, folded_cost
 from tallyveil.accounting.events import PrivacyEvent, Release
 from tallyveil.accounting.exact import exact_number, exact_text
 from tallyveil.accounting.losses.divergences import (
@@ -99,11 +100,11 @@ def renyi_epsilon(
         raise BudgetError(
             f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}. Give one such as '1e-10'."
         )
-    log_delta = log_of(exact)
+    log_delta, divergence = log_of(exact), _searched(event)
 
     def bound(excess: float) -> float:
         less = saved(excess) if conversion is Conversion.CANONNE else 0.0
-        return _searched(event, excess) - (log_delta + less) / excess
+        return divergence(excess) - (log_delta + less) / excess
 
     best = best_excess(bound)
     with precision(BITS):
@@ -127,11 +128,11 @@ def renyi_delta(
     exact = exact_number(epsilon, "epsilon")
     if exact < 0:
         raise BudgetError(f"epsilon must be 0 or more, got {exact_text(exact)}. Give a non-negative epsilon.")
-    allowed = as_float(exact)
+    allowed, divergence = as_float(exact), _searched(event)
 
     def log_delta(excess: float) -> float:
         less = saved(excess) if conversion is Conversion.CANONNE else 0.0
-        return excess * (_searched(event, excess) - allowed) - less
+        return excess * (divergence(excess) - allowed) - less
 
     best = best_excess(log_delta)
     with precision(BITS):
@@ -153,15 +154,17 @@ def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
     return folded_cost(event, of_release, Fraction(0))
 
 
-def _searched(event: PrivacyEvent, excess: float) -> float:
-    """The divergence in floats, by which an order is chosen."""
+def _searched(event: PrivacyEvent) -> Callable[[float], float]:
+    """The divergence in floats at order 1 + excess, as a function of the excess, by which an order is chosen."""
 
-    def of_release(release: Release) -> float:
+    def of_release(release: Release) -> Callable[[float], float]:
         if isinstance(release, IntegerSubspaceGaussian):
-            return as_float(release.rho) * (1 + excess)
-        return searched_divergence(_law(release), excess)
+            rho = as_float(release.rho)
+            return lambda excess: rho * (1 + excess)
+        law = _law(release)
+        return lambda excess: searched_divergence(law, excess)
 
-    return folded_cost(event, of_release, 0.0)
+    return cost_function(event, of_release, 0.0)
 
 
 def _law(release: Release) -> Law:

@@ -1,7 +1,7 @@
 """Strategies that come with the package. Each is a TOML file of exact fractions under `presets/`."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.budget.rho_tables import load_rho_table, strategy_of_rho
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 
@@ -33,10 +35,12 @@ class StrategyPreset:
         slack: Number of persons by which later passes may change the answers of earlier ones.
         rounding: For each geolevel, the queries of each rounding stage, in order. They are nested, and need not be
             measured.
-        spine: Name of the preset of the spine that production measured on, or of the most similar preset.
+        spine: Name of the preset of the spine that production measured on, or of the most similar preset; None for a
+            strategy that production did not use.
         rounding_target: What rounded answers should be close to: the estimates, or the integers nearest to them.
         values: What families above the finest geolevel are fitted to: each geounit's noisy answers ("own"), or
             estimates from everything measured in or below it ("tree").
+        outer: Outer passes over the whole spine; none where each geolevel is finished before the next.
     """
 
     name: str
@@ -47,9 +51,10 @@ class StrategyPreset:
     passes: tuple[tuple[str, Steps], ...]
     slack: Fraction
     rounding: tuple[tuple[str, Steps], ...]
-    spine: str
+    spine: str | None
     rounding_target: Literal["fraction", "nearest"]
     values: Literal["own", "tree"]
+    outer: tuple[OuterPass, ...] = ()
 
     def passes_of(self, geolevel: str) -> Steps:
         """Measured queries of each least-squares pass of a geolevel.
@@ -80,7 +85,8 @@ def load_strategy_preset(name: str) -> StrategyPreset:
     Args:
         name: For persons: "redistricting-us" (six geolevels from US), "redistricting-us-from-state" (five of them,
             with the same variances) or "redistricting-state-rooted" (five geolevels from State). There are presets for
-            housing units too. `strategy_preset_names` lists all names.
+            housing units, and for the Demographic and Housing Characteristics, too. `strategy_preset_names` lists all
+            names.
 
     Raises:
         BudgetError: there is no such preset.
@@ -92,6 +98,8 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         )
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     strategy = _strategy(name, table)
+    outer = tuple(OuterPass(one["cells"], tuple(one["rounding"])) for one in table.get("outer", ()))
+    table = {**_in_outer_passes(outer, strategy.geolevels), **table}
     return StrategyPreset(
         name=name,
         summary=table["summary"],
@@ -101,13 +109,30 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         passes=tuple((level, _measured_steps(name, table, strategy, level)) for level in strategy.geolevels),
         slack=parse_fraction(table["slack"], f"{name}: slack"),
         rounding=tuple((level, _steps(table["rounding"][level])) for level in strategy.geolevels),
-        spine=table["spine"],
+        spine=table.get("spine"),
         rounding_target=table["rounding_target"],
         values=table["values"],
+        outer=outer,
     )
 
 
+def _in_outer_passes(outer: tuple[OuterPass, ...], geolevels: Sequence[str]) -> dict[str, Any]:
+    """The settings of single geolevels that outer passes leave without effect; nothing if there are no outer passes."""
+    if not outer:
+        return {}
+    chains = [[*one.rounding, one.cells] for one in outer]
+    return {
+        "passes": {key: [[_ALL_OTHERS]] for key in geolevels},
+        "slack": "0",
+        "rounding": dict.fromkeys(geolevels, chains),
+        "rounding_target": "fraction",
+        "values": "own",
+    }
+
+
 def _strategy(name: str, table: Mapping[str, Any]) -> Strategy:
+    if "product" in table:
+        return strategy_of_rho(name, load_rho_table(table["product"]), table.get("geolevels"))
     return Strategy(
         mechanism=Mechanism(table["mechanism"]),
         neighbours=Neighbours(table["neighbours"]),

@@ -7,26 +7,22 @@ together protects populations that differ in one record of each kind.
 The Detailed and the Supplemental DHC and the American Community Survey are not here.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tallyveil.accounting.costs import rho_of
 from tallyveil.accounting.events import InvariantEvent, SequentialEvent
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.budget.rho_tables import load_rho_table, strategy_of_rho
+from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 
 NEIGHBOURS: Final = Neighbours.BOUNDED
 """One record changes its value: the relation of all these products."""
-
-_FOLDER = resources.files("tallyveil.budget") / "products"
 
 # Names of the strategy presets, and the published epsilons.
 _REDISTRICTING: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType(
@@ -150,34 +146,13 @@ def _together(name: str, parts: tuple[Product, ...]) -> Product:
 
 
 def _dhc(name: str) -> Product:
-    table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    table = load_rho_table(name)
     return Product(
         name=name,
         summary=table["summary"],
         source=table["source"],
         record=table["record"],
         published_epsilon=Fraction(table["epsilon"]),
-        strategies=(_strategy(name, table),),
+        strategies=(strategy_of_rho(name, table),),
         invariants=_INVARIANTS[table["record"]],
-    )
-
-
-def _strategy(name: str, table: Mapping[str, Any]) -> Strategy:
-    """Shares of the total, from a table of rho by query and geolevel."""
-    unit, total = (parse_fraction(table[key], f"{name}: {key}") for key in ("unit", "total"))
-    geolevels = table["geolevels"]
-    rho = {
-        geolevel: {query: unit * row[place] for query, row in table["queries"].items()}
-        for place, geolevel in enumerate(geolevels)
-    }
-    sums = {geolevel: sum(queries.values(), Fraction(0)) for geolevel, queries in rho.items()}
-    return Strategy(
-        mechanism=Mechanism.DISCRETE_GAUSSIAN,
-        neighbours=NEIGHBOURS,
-        total=total,
-        geolevel_shares=tuple((geolevel, sums[geolevel] / total) for geolevel in geolevels),
-        query_shares=tuple(
-            (geolevel, tuple((query, cost / sums[geolevel]) for query, cost in rho[geolevel].items()))
-            for geolevel in geolevels
-        ),
     )

@@ -9,15 +9,16 @@ import typer
 
 from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet, split_names
 from tallyveil.cli.optimise import optimise
+from tallyveil.cli.programme import plan_programme
 from tallyveil.cli.show.area_changes import show_changes
 from tallyveil.cli.show.plan_advice import show_advice
 from tallyveil.cli.show.plan_entities import show_deviations
+from tallyveil.cli.sizes import Sizes, opened, predicted
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.budget.allocation import Allocation
     from tallyveil.budget.expected import ExpectedError
-    from tallyveil.geography.areas import AreaChange
     from tallyveil.plans.release import ReleasePlan
     from tallyveil.plans.resources import Resources
 
@@ -91,7 +92,7 @@ def plan(
         ),
     ] = None,
 ) -> None:
-    """Show what a release will cost and how exact every query will be.
+    """Show what a release will cost and how exact every query will be, or what all releases of a programme will cost.
 
     The command opens the release file and nothing else: no records, and no public geography, bounds or entities unless
     --read-geography, --families or --optimise asks for it.
@@ -99,6 +100,7 @@ def plan(
     from tallyveil.config.load import release_file_schema
     from tallyveil.errors import ConfigError
     from tallyveil.face.planned import plan as make
+    from tallyveil.face.products import is_programme
 
     if schema:
         say(json.dumps(release_file_schema(), indent=2))
@@ -117,6 +119,11 @@ def plan(
             "--out": out is not None,
         }
     )
+    if is_programme(release_file):
+        sizes = Sizes(blocks, people, geography)
+        others = aims is not None or families is not None
+        plan_programme(release_file, sizes, quiet=quiet, as_json=as_json, others=others)
+        return
     loaded = make(release_file).content
     if aims is not None:
         optimise(release_file, aims, out, quiet=quiet, as_json=as_json)
@@ -127,8 +134,8 @@ def plan(
             "[spine].",
             code="bad-flag",
         )
-    allocation, changes = _opened(loaded) if geography else (None, ())
-    resources = _predicted(loaded, blocks, people, allocation)
+    allocation, changes = opened(loaded) if geography else (None, ())
+    resources = predicted(loaded, Sizes(blocks, people, geography), allocation)
     deviations = None
     if families is not None:
         from tallyveil.execution.topdown.planned_deviations import deviations_of
@@ -184,28 +191,6 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
             "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
             code="bad-flag",
         )
-
-
-def _opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
-    """The budget of every geounit, and how the spine changes each kind of area. Reads the public geography."""
-    from tallyveil.budget.allocation import allocation_of
-    from tallyveil.execution.topdown.inputs import read_hierarchies
-
-    made = read_hierarchies(loaded)
-    return allocation_of(loaded.strategy, made.spine, made.shares), made.changes
-
-
-def _predicted(
-    loaded: "ReleasePlan", blocks: int | None, people: int | None, allocation: "Allocation | None"
-) -> "Resources | None":
-    """What a run will need for the sizes that the flags give; None if no flag gives a size."""
-    from tallyveil.plans.resources import predict, sizes_of_blocks, sizes_of_spine
-
-    if blocks is not None:
-        return predict(loaded, sizes_of_blocks(len(loaded.geolevels), blocks, people))
-    if allocation is not None:
-        return predict(loaded, sizes_of_spine(allocation.spine, people))
-    return None
 
 
 def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:

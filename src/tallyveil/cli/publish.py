@@ -56,6 +56,47 @@ def pl94(
         _show(found, out)
 
 
+@publish.command()
+def dhc(
+    releases: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of finished releases of persons and of units: one of them, or one of each with the same "
+            "geography.",
+            metavar="RELEASE...",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")],
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="NAMES",
+            help='Tables, with commas between them, such as "P12,H4"; all that the releases have if left out.',
+        ),
+    ] = None,
+    microdata: Annotated[
+        bool, typer.Option("--microdata", help="Write microdata in the published layouts, too.")
+    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish tables and microdata of the Demographic and Housing Characteristics (DHC).
+
+    The tables are made for every geolevel of the releases, and for every family of entities that a release publishes
+    tables of. A table by race and Hispanic origin has a letter, such as P12A.
+    """
+    from tallyveil.release.dhc.publication import publish_dhc
+
+    names = None if tables is None else [name.strip() for name in tables.split(",") if name.strip()]
+    found = publish_dhc(releases, out, tables=names, microdata=microdata, csv=csv)
+    if as_json:
+        say(json.dumps(found.content))
+    elif not quiet:
+        _show(found, out)
+
+
 @publish.command("csv")
 def tables_as_csv(
     release: FinishedRelease,
@@ -80,6 +121,8 @@ def _show(found: "Publication", out: Path) -> None:
     for warning in content["warnings"]:
         say(warning)
     say(f"tables: {', '.join(content['tables'])}")
+    if content.get("microdata"):
+        say(f"microdata: {', '.join(content['microdata'])}")
     say("areas: " + ", ".join(f"{number:,} {name}" for name, number in content["areas"].items()))
     for line in cost_lines(content):
         say(line)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath, Workers
+from tallyveil.cli.programme import make_programme
 from tallyveil.cli.show.finished import finish_release
 
 if TYPE_CHECKING:
@@ -18,12 +19,17 @@ def run(
     workers: Workers = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
-    """Make a release from a table of records.
+    """Make a release from a table of records, or all releases of a programme.
 
     The command reads and checks every input, enters the spend into the ledger, and then measures and estimates geolevel
     by geolevel. After an interruption, the same command resumes the run. It gives the same release at no further cost.
+
+    Given the file of a programme, the command does this with each of its releases, in folders of their own in FOLDER.
     """
-    make_release(release_file, out, quiet, as_json, insecure_test_key, workers)
+    from tallyveil.face.products import is_programme
+
+    make = make_programme if is_programme(release_file) else make_release
+    make(release_file, out, quiet, as_json, insecure_test_key, workers)
 
 
 def make_release(

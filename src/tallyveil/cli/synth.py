@@ -16,6 +16,10 @@ PEOPLE_PER_BLOCK = 40
 COMMAND = "synth"
 WHAT = "a made-up population"
 RELEASE_FILE = "release.toml"
+DHC = "dhc"
+DHC_RELEASES = ("redistricting", "h1", "dhc-persons", "dhc-units")
+"""Releases of the programme that the people and units of schema "dhc" come with."""
+PROGRAMME_FILE = "programme.toml"
 GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
 
 
@@ -44,7 +48,8 @@ def synth(
         str,
         typer.Option(
             "--schema",
-            help=f"{SCHEMA} Also pl94-units (the housing units of the same people: keep all other flags) and race-age.",
+            help=f"{SCHEMA} Also pl94-units (the housing units of the same people: keep all other flags), race-age, "
+            "and dhc (households with people in them, and a programme of four releases).",
         ),
     ] = DEFAULT_SCHEMA,
     like: Annotated[
@@ -75,6 +80,8 @@ def synth(
     as_json: AsJson = False,
 ) -> None:
     """Make up a population: records, geography, off-spine entities, facility bounds and a release file.
+
+    With `--schema dhc`, the people live in households and facilities: `persons.parquet` and `units.parquet` agree.
 
     No person in it is real, so it needs no protection. Use it for trials, tests and benchmarks.
     """
@@ -136,7 +143,7 @@ def write_country(
     name: str | None = None,
     intervals: str | None = None,
 ) -> list[Path]:
-    """Write a made-up population and a release file for it; return the paths of the files.
+    """Write a made-up population and its release file, or its programme; return the paths of the files.
 
     If `intervals` is given, the release file asks for intervals with that coverage beside every count.
 
@@ -144,35 +151,64 @@ def write_country(
         ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, or
             the schema is not a known preset.
     """
-    from tallyveil.errors import ConfigError
     from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
-    from tallyveil.synthetic import COUNTRY_FILES, make_states, write_states
+    from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
+    from tallyveil.synthetic.dhc.files import DHC_FILES, write_dhc_states
+
+    _check_country(blocks, like, schema)
+    dhc, title = schema == DHC, name or out.name or "synthetic"
+    files = _dhc_toml_files() if dhc else {RELEASE_FILE: schema}
+    with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), *files]):
+        published = _published(like, like_geography) if like is not None else None
+        if dhc:
+            paths = write_dhc_states(settled_states(blocks, seed, published, people, states), seed, out)
+        else:
+            paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
+        # the last table of every release file is [outputs]
+        ending = "" if intervals is None else f'intervals = "{intervals}"\n'
+        for file, template in files.items():
+            write_text(out / file, _filled(template, title, paths) + ending)
+    return [*paths.values(), *(out / file for file in files)]
+
+
+def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:
+    from tallyveil.errors import ConfigError
+    from tallyveil.synthetic import PRESETS
+    from tallyveil.universe.names import closest_hint
 
     if (blocks is None) == (like is None):
         raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
-    with new_folder(out, COMMAND, WHAT, [*COUNTRY_FILES, RELEASE_FILE]):
-        published = _published(like, like_geography) if like is not None else None
-        paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
-        release_file = out / RELEASE_FILE
-        text = _release_file(schema, name or out.name, paths)
-        # the last table of every release file is [outputs]
-        write_text(release_file, text if intervals is None else f'{text}intervals = "{intervals}"\n')
-    return [*paths.values(), release_file]
+    if schema not in (known := (*PRESETS, DHC)):
+        parts = schema.startswith(DHC)
+        hint = (
+            f"Use --schema {DHC}, which makes both persons and units."
+            if parts
+            else closest_hint(schema, known)
+        )
+        raise ConfigError(
+            f"--schema {schema}: there is no made-up population of this kind. {hint}", code="bad-flag"
+        )
 
 
-def _release_file(schema: str, name: str, paths: dict[str, Path]) -> str:
-    """The release file for a schema. With several states, the file with a geolevel US is used if there is one."""
+def _dhc_toml_files() -> dict[str, str]:
+    """The files of the programme, with their templates."""
+    releases = {f"{one}.toml": one if one.startswith(DHC) else f"{DHC}-{one}" for one in DHC_RELEASES}
+    return {**releases, PROGRAMME_FILE: f"{DHC}-programme"}
+
+
+def _filled(name: str, title: str, paths: dict[str, Path]) -> str:
+    """A release file. With several states, the template with a geolevel US is used if there is one."""
     import polars as pl
 
     from tallyveil.storage.read import scan_parquet
 
     folder = resources.files("tallyveil.cli.release_files")
     n_states = scan_parquet(paths["geography"]).select(pl.col("state").n_unique()).collect().item()
-    template = folder / f"{schema}-us.toml"
+    template = folder / f"{name}-us.toml"
     if n_states == 1 or not template.is_file():
-        template = folder / f"{schema}.toml"
-    text = template.read_text(encoding="utf-8").replace("@NAME@", name or "synthetic")
+        template = folder / f"{name}.toml"
+    text = template.read_text(encoding="utf-8").replace("@NAME@", title)
     for part, path in paths.items():
         text = text.replace(f"@{part.upper()}@", path.name)
     return text

@@ -11,7 +11,7 @@ from tallyveil.budget.sensitivity import require_sensitivities
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.errors import BudgetError
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
-from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables
+from tallyveil.measurements.family_answers import FamilyAnswers, answers_at
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
@@ -134,8 +134,9 @@ class Measurer:
         level = allocation.spine.level_index(wanted.geolevel)
         first, last = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
         truth = self.histograms[level]
-        sparse = SparseCounts(*rows_between(truth.offsets, truth.cells, truth.counts, first, last))
-        tables = answer_tables(wanted.queries, self.schema.size)
+        offsets, cells, counts = rows_between(truth.offsets, truth.cells, truth.counts, first, last)
+        tables, places = answers_at(wanted.queries, self.schema.size, cells)
+        sparse = SparseCounts(offsets, places, counts)
         names = allocation.strategy.queries(wanted.geolevel)
         position = allocation.positions(wanted.geolevel)
         values = np.empty(wanted.n_values, dtype=np.int64)

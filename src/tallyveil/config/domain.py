@@ -22,6 +22,12 @@ from tallyveil.config.models import (
     StrategyTable,
     SubspaceTable,
 )
+from tallyveil.config.outer import (
+    agreement_of,
+    estimation_in_passes,
+    outer_of,
+    refuse_full_measurements,
+)
 from tallyveil.config.schema import require_few_layers, require_size, schema_of
 from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError
@@ -56,6 +62,12 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
     require_size(schema, strategy)
     require_few_layers(schema, strategy)
+    outer = outer_of(file.estimation, schema, preset, drawn=bool(file.subspace))
+    if outer:
+        refuse_full_measurements(strategy, schema, file.outputs.measurements)
+        estimation = estimation_in_passes(outer, strategy, schema)
+    else:
+        estimation = estimation_of(file.estimation, strategy, schema, preset, drawn=bool(file.subspace))
     plan = ReleasePlan(
         name=file.release.name,
         licence=file.release.licence,
@@ -70,7 +82,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
             _invariant(item, schema, geography.geolevels, geolevels) for item in file.invariants
         ),
         bounds=tuple(_bounds(item, schema, geography.geolevels, geolevels, folder) for item in file.bounds),
-        estimation=estimation_of(file.estimation, strategy, schema, preset, drawn=bool(file.subspace)),
+        estimation=estimation,
         tables=tuple(_table(schema, name) for name in dict.fromkeys(file.outputs.tables)),
         measurements=file.outputs.measurements,
         microdata=file.outputs.microdata,
@@ -78,6 +90,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         entities=tuple(dict.fromkeys(file.outputs.entities)),
         intervals=_intervals(file.outputs, strategy),
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
+        outer=outer,
+        agreement=tuple(agreement_of(item, schema, folder) for item in file.agreement),
     )
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
     return plan
@@ -99,6 +113,8 @@ def _named_queries(file: ReleaseFile) -> Iterator[str]:
     yield from (item.query for item in file.invariants)
     yield from (item.query for item in file.bounds)
     yield from (item.query for item in file.subspace)
+    yield from (item.query for item in file.agreement)
+    yield from (name for one in file.estimation.outer for name in (one.cells, *one.rounding))
 
 
 def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:

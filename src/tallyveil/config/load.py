@@ -85,6 +85,7 @@ def load_estimation(
         StoreError, ConfigError: as `load_plan`.
     """
     file = parse_file(path, EstimationFile)
+    _refuse_outer(file, plan)
     return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
 
 
@@ -101,7 +102,18 @@ def estimation_from_mapping(
         ConfigError: as `load_plan`.
     """
     file = _of_mapping({"estimation": content}, EstimationFile, "the estimation mapping")
+    _refuse_outer(file, plan)
     return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
+
+
+def _refuse_outer(file: EstimationFile, plan: EstimationPlan) -> None:
+    """Refuse other settings for a release with outer passes; raises ConfigError."""
+    if plan.outer or file.estimation.outer:
+        raise ConfigError(
+            "[estimation] cannot be changed here: outer passes are part of the plan by which the measurements were "
+            "drawn. Estimate with the settings of that plan, by leaving --estimation out.",
+            code="outer-pass",
+        )
 
 
 def release_file_schema() -> dict[str, Any]:

@@ -109,7 +109,9 @@ class StructuralZeroTable(Table):
 class SchemaTable(Table):
     """[schema]: a preset, or attributes of your own."""
 
-    preset: Name | None = Field(default=None, description='"pl94-persons", "pl94-units" or "race-age".')
+    preset: Name | None = Field(
+        default=None, description='"pl94-persons", "pl94-units", "dhc-persons", "dhc-units" or "race-age".'
+    )
     name: PlainName | None = Field(default=None, description="Name of a schema of your own.")
     unit: Name | None = Field(
         default=None, description='What one record is, in the singular. Default: "person".'
@@ -210,6 +212,16 @@ class StrategyTable(Table):
         return self
 
 
+class OuterPassTable(Table):
+    """[[estimation.outer]]: a pass over the whole spine, which is finished before the next one begins."""
+
+    cells: Name = Field(description="The query whose answers the pass counts.")
+    rounding: list[Name] = Field(
+        default_factory=list,
+        description="Queries of the rounding chain, coarse to fine. Each adds up answers of the next one.",
+    )
+
+
 class EstimationTable(Table):
     """[estimation]: ordered passes and rounding stages. The keys are geolevels, or "*" for all other geolevels."""
 
@@ -235,6 +247,11 @@ class EstimationTable(Table):
         description="What families above the finest geolevel are fitted to: the noisy answers of each geounit (own), "
         "or its best linear unbiased estimates from everything measured in or below it (tree). Default: own where "
         "counts are drawn on a lattice, else what the strategy's preset says, else tree.",
+    )
+
+    outer: list[OuterPassTable] = Field(
+        default_factory=list,
+        description="Passes over the whole spine, for schemas of very many cells. Each keeps earlier counts.",
     )
 
     @model_validator(mode="after")
@@ -269,6 +286,18 @@ class BoundsTable(Table):
         description="Table with the columns geocode, one for each factor of the query, lower, and upper (null: none)."
     )
     missing: Literal["zero", "unbounded"] = Field(description="Upper bound of an answer that has no row.")
+
+
+class AgreementTable(Table):
+    """[[agreement]]: published counts of a finished release that the counts of this one keep exactly."""
+
+    name: PlainName = Field(description="Name in messages and manifests, and of the release in a programme.")
+    path: Name | None = Field(
+        default=None,
+        description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
+    )
+    query: Name = Field(description="The query whose answers are kept, at every geolevel.")
+    theirs: Name = Field(description="The query of the other release with the same labels, factor by factor.")
 
 
 class SubspaceTable(Table):
@@ -320,5 +349,6 @@ class ReleaseFile(Table):
     estimation: EstimationTable = Field(default_factory=EstimationTable)
     invariants: list[InvariantTable] = Field(default_factory=list)
     bounds: list[BoundsTable] = Field(default_factory=list)
+    agreement: list[AgreementTable] = Field(default_factory=list)
     subspace: list[SubspaceTable] = Field(default_factory=list)
     outputs: OutputsTable = Field(default_factory=OutputsTable)

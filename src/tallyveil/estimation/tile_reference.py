@@ -1,5 +1,6 @@
-"""Oracles of the tile problem: the same problems, stated to PIQP and HiGHS in the plainest way. Nothing else uses them.
+"""Oracles of the tile problem's solver: the same problems, stated to PIQP and HiGHS in the plainest way.
 
+Nothing else uses them.
 They write out every child and column as a variable, and know nothing of groups, tables or prices.
 """
 

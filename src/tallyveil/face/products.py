@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.release.finished import PROGRAMME
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.storage.text_files import read_text_file
@@ -101,6 +102,25 @@ PRODUCTS: Final[Mapping[ReleaseKind, Product]] = {
 }
 
 
+PROGRAMME_FILE: Final = Product(
+    usage="tallyveil run PROGRAMME.TOML --out DIR", keys=frozenset({"programme", "releases"})
+)
+"""A programme of releases, whose folder has a `programme.json` and no manifest of its own."""
+
+
+def is_programme(path: Path) -> bool:
+    """Whether a file is that of a programme, by its tables. What cannot be read as TOML is left to other readers."""
+    return bool((_tables(path) or set()) & PROGRAMME_FILE.keys)
+
+
+def _tables(path: Path) -> set[str] | None:
+    """Names of the tables of a TOML file; None where it cannot be read."""
+    try:
+        return set(tomllib.loads(read_text_file(path)))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
 def require_input(path: Path, kind: ReleaseKind) -> None:
     """Refuse the input of another product, with the command that takes it.
 
@@ -115,14 +135,10 @@ def require_input(path: Path, kind: ReleaseKind) -> None:
     if path.name == PARAMETERS or (path / PARAMETERS).is_file():
         usages = [PRODUCTS[one].usage for one in (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)]
         raise _other(f"{path} holds SafeTab parameters", usages)
-    try:
-        keys = set(tomllib.loads(read_text_file(path)))
-    except (OSError, ValueError, RecursionError):
+    keys, wanted = _tables(path), PRODUCTS[kind].keys
+    if keys is None or keys & wanted:
         return
-    wanted = PRODUCTS[kind].keys
-    if keys & wanted:
-        return
-    usages = [one.usage for one in PRODUCTS.values() if keys & one.keys]
+    usages = [one.usage for one in (*PRODUCTS.values(), PROGRAMME_FILE) if keys & one.keys]
     if usages:
         raise _other(f"{path} is the file of another product, by its tables {_listed(keys)}", usages)
     raise _other(
@@ -144,11 +160,18 @@ def _listed(keys: set[str] | frozenset[str]) -> str:
 
 
 def write_page(release: Path) -> Path:
-    """Write the page of a finished release of any product, from its published files; returns its path.
+    """Write the page of a finished release of any product, or of a programme, from its published files.
+
+    Returns:
+        Path of the page.
 
     Raises:
         StoreError: the folder holds no finished release, or one that has no page.
     """
+    if (release / PROGRAMME).is_file():
+        from tallyveil.report import write_programme_report
+
+        return write_programme_report(release)
     kind = read_manifest(release, *_with_results()).kind
     page = PRODUCTS[kind].page
     if page is None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from tallyveil.kernels.address import Listed
 from tallyveil.kernels.family.answers import list_answers, spread_answers
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.universe.query_group import QueryGroup
+
+MOST_CELLS_KEPT: Final = 1 << 18
+"""Largest number of cells of a schema whose answers are kept in a table with every cell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,13 +96,28 @@ def answers_on_support(
         cells: Cells where the parents' counts are not zero.
         settled: Families in which nothing is estimated, so that they need no answers; shape (F,).
     """
-    tables = answer_tables(queries, queries[0].n_cells if queries else 0)
+    tables, cells = answers_at(queries, queries[0].n_cells if queries else 0, cells)
     sizes = np.array([group.size for group in queries], dtype=np.int64)
     columns, answers, begin = list_answers(tables, sizes, offsets, cells, settled)
     n_values = np.diff(begin, axis=1) * np.diff(child_begin)
     ends = np.cumsum(n_values.reshape(-1)).reshape(n_values.shape)
     value_begin = np.concatenate([ends[:, :1] - n_values[:, :1], ends], axis=1)
     return FamilyAnswers(geolevel, tuple(queries), child_begin, answers, begin, columns, value_begin)
+
+
+def answers_at(queries: Sequence[QueryGroup], n_cells: int, cells: Integers) -> tuple[Int32s, Integers]:
+    """The answer in which each of some cells counts, as a table and the places in it where the cells are found.
+
+    A small schema has a table with every cell, which is kept. In a large one, the table has the given cells alone.
+
+    Returns:
+        A table as that of `answer_tables`, and for each cell its column in the table.
+    """
+    if n_cells <= MOST_CELLS_KEPT:
+        return answer_tables(queries, n_cells), cells
+    own, places = np.unique(cells, return_inverse=True)
+    table = np.array([group.answers_of(own) for group in queries], np.int32).reshape(len(queries), len(own))
+    return table, places.astype(np.int64).reshape(-1)
 
 
 def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32s:

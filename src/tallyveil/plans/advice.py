@@ -58,7 +58,8 @@ def spine_advice(plan: ReleasePlan) -> str | None:
     for name in strategy_preset_names():
         preset = load_strategy_preset(name)
         shares = preset.strategy.geolevel_shares, preset.strategy.query_shares
-        if shares == (plan.strategy.geolevel_shares, plan.strategy.query_shares):
+        same = shares == (plan.strategy.geolevel_shares, plan.strategy.query_shares)
+        if same and preset.spine is not None:
             spine = load_spine_preset(preset.spine)
             if _stated_geolevels(plan) & _changed_geolevels(spine.steps, plan.geolevels):
                 return None

@@ -1,4 +1,4 @@
-"""Invariants and public bounds of a release, as data."""
+"""Invariants, public bounds and agreements of a release, as data."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,3 +38,26 @@ class Bounds:
     geolevel: str
     path: Path
     missing_upper: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Counts of a finished release that the counts of this one keep exactly, at every geolevel.
+
+    The counts are published already, so keeping them costs no budget.
+
+    Attributes:
+        name: Name in errors and in the report, and the name of the release in a programme of releases.
+        path: Folder of the finished release; None where a programme says it.
+        query: Query of this schema whose answers are kept.
+        theirs: Query of the other release's schema with the same labels, factor by factor in the order of the names.
+    """
+
+    name: str
+    path: Path | None
+    query: str
+    theirs: str
+
+    def to_mapping(self) -> dict[str, str]:
+        """Plain data for `plan.json`, without the path."""
+        return {"name": self.name, "query": self.query, "theirs": self.theirs}

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import ConfigError
@@ -69,6 +70,7 @@ class EstimationPlan:
         measurements: Which noisy answers are written.
         microdata: Whether one row for each person is written.
         intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
+        outer: Outer passes over the whole spine, first to last; none where each geolevel is finished before the next.
     """
 
     schema: Schema
@@ -79,6 +81,7 @@ class EstimationPlan:
     measurements: MeasurementFiles
     microdata: bool
     intervals: Fraction | None
+    outer: tuple[OuterPass, ...] = ()
 
     def estimation_of(self, geolevel: str) -> GeolevelEstimation:
         """Passes and rounding stages of a geolevel."""

@@ -6,13 +6,15 @@ from typing import Any
 
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
+from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.budget.sensitivity import require_sensitivities
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography.optimise import geolevels_after
-from tallyveil.plans.constraints import Bounds, Invariant
+from tallyveil.plans.constraints import Agreement, Bounds, Invariant
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.inputs import GeographyInput, RecordsInput, SpineInput
+from tallyveil.plans.outer import outer_mapping
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.storage.json_files import digest_of
@@ -50,6 +52,8 @@ class ReleasePlan:
         intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
         licence: Name or address of the licence that the release is published under; None if it is not stated.
         citation: How the release is to be cited; None if it is not stated.
+        outer: Outer passes over the whole spine, first to last; none where each geolevel is finished before the next.
+        agreement: Counts of finished releases that the counts of this one keep.
     """
 
     name: str
@@ -71,6 +75,8 @@ class ReleasePlan:
     intervals: Fraction | None = None
     licence: str | None = None
     citation: str | None = None
+    outer: tuple[OuterPass, ...] = ()
+    agreement: tuple[Agreement, ...] = ()
 
     def __post_init__(self) -> None:
         require_sensitivities(self.strategy, self.schema)
@@ -119,6 +125,7 @@ class ReleasePlan:
             measurements=self.measurements,
             microdata=self.microdata,
             intervals=self.intervals,
+            outer=self.outer,
         )
 
     def query(self, name: str) -> QueryGroup:
@@ -164,6 +171,8 @@ class ReleasePlan:
             "microdata": self.microdata,
             # Left out where there is none, so that plans without it keep their digest.
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
+            **({"outer": [outer_mapping(one) for one in self.outer]} if self.outer else {}),
+            **({"agreement": [item.to_mapping() for item in self.agreement]} if self.agreement else {}),
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
             **({} if self.licence is None else {"licence": self.licence}),
             **({} if self.citation is None else {"citation": self.citation}),

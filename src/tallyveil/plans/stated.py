@@ -14,9 +14,10 @@ from typing import Final
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.plans.constraints import Bounds, Invariant
+from tallyveil.plans.constraints import Agreement, Bounds, Invariant
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, strategy_of_plan
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
+from tallyveil.plans.outer import measured_by_pass, outer_items, refuse_outer
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import drawn_items
 from tallyveil.plans.terms import PrivacyTerms
@@ -71,6 +72,8 @@ _SPINE_PERHAPS: Final = {
 }
 _PERHAPS: Final = {
     "subspace": [{"mechanism": str, "query": str, "geolevel": str, "budget": str}],
+    "outer": [{"cells": str, "rounding": [str]}],
+    "agreement": [{"name": str, "query": str, "theirs": str}],
     "intervals": str,
     "licence": str,
     "citation": str,
@@ -195,6 +198,10 @@ def _read(plan: JsonObject) -> ReleasePlan:
         intervals=None if intervals is None else parse_fraction(intervals, "intervals"),
         licence=plan.get("licence"),
         citation=plan.get("citation"),
+        outer=outer_items(plan),
+        agreement=tuple(
+            Agreement(item["name"], None, item["query"], item["theirs"]) for item in plan.get("agreement", ())
+        ),
     )
 
 
@@ -246,9 +253,12 @@ def _fits(read: ReleasePlan, plan: JsonObject) -> Iterator[tuple[str, bool]]:
     yield "tables", _are_queries(schema, read.tables) and len(set(read.tables)) == len(read.tables)
     entities = plan.get("entities", [])
     yield "entities", len(set(entities)) == len(entities)
+    yield "outer", _passes_fit(read)
+    yield "agreement", _are_partitions(schema, (item.query for item in read.agreement))
+    yield "agreement", all(check_name(item.name, "agreement") for item in read.agreement)
     for level, item in read.estimation:
         yield f"estimation.{level}", _can_be_done(item, read.strategy, schema, level)
-        tree = level != geolevels[-1] and not read.subspace
+        tree = level != geolevels[-1] and not read.subspace and not read.outer
         yield f"estimation.{level}.values", item.values in (("own", "tree") if tree else ("own",))
     yield "intervals", read.intervals is None or _has_intervals(read, read.intervals)
 
@@ -274,6 +284,20 @@ def _can_be_done(item: GeolevelEstimation, strategy: Strategy, schema: Schema, l
         and all(_are_partitions(schema, stage) for stage in item.rounding)
         and 0 <= item.slack <= LARGEST_COUNT
         and item.target in ("fraction", "nearest")
+    )
+
+
+def _passes_fit(read: ReleasePlan) -> bool:
+    """Whether the passes of each geolevel are those of the outer passes; raises TallyveilError for bad outer passes."""
+    if not read.outer:
+        return True
+    refuse_outer(read.schema, read.outer)
+    return all(
+        item.passes
+        == tuple(
+            own for own in measured_by_pass(read.schema, read.outer, read.strategy.queries(level)) if own
+        )
+        for level, item in read.estimation
     )
 
 

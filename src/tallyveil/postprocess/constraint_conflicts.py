@@ -12,6 +12,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.universe.limits import narrow_limits, widen_limits
+from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 
@@ -25,12 +26,9 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
     Raises:
         ConstraintError: names the geounit and both constraints.
     """
-    cells = np.arange(schema.size, dtype=np.int64)
-    cells = cells[schema.possible(cells)]
     for table in tables:
         reachable = np.zeros(table.query.size, dtype=bool)
-        answers = table.query.answers_of(cells)
-        reachable[answers[answers >= 0]] = True
+        reachable[schema.possible_answers(table.query)] = True
         if reachable.all():
             continue
         for level, lower in enumerate(table.lower):
@@ -39,7 +37,7 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
                 conflict, _first_geounits(table, level), spine, level, (table.name, "the structural zeros")
             )
     for one, other in permutations(tables, 2):
-        covers = bool((other.query.answers_of(cells) >= 0).all())
+        covers = _counts_everybody(other.query, schema)
         if not covers and one.query != other.query:
             continue
         for level in range(min(len(one.lower), len(other.lower))):
@@ -53,6 +51,14 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
                 level,
                 (one.name, other.name),
             )
+
+
+def _counts_everybody(query: QueryGroup, schema: Schema) -> bool:
+    """Whether every possible cell is in an answer: no factor leaves out a level in which records may lie."""
+    return not any(
+        bool((factor.codes[schema.possible_answers(schema.query(attribute.name))] < 0).any())
+        for attribute, factor in zip(schema.attributes, query.factors, strict=True)
+    )
 
 
 def alike(

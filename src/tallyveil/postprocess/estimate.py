@@ -11,10 +11,12 @@ from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.lattice_measurements import write_drawn
 from tallyveil.postprocess.measured import Measured
+from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.tree_values import prepared_sweep
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.key_file import binding_of
@@ -103,7 +105,10 @@ class Estimate:
         """The work; the measurements are open already."""
         watch = Stopwatch(observer)
         with watch.stage("compile kernels"):
-            compile_kernels(sweeps=self.plan.uses_tree)
+            if self.plan.outer:
+                compile_tables()
+            else:
+                compile_kernels(sweeps=self.plan.uses_tree)
         measured = self.measured
         privacy = privacy_of(measured.terms, measured.allocation)
         _refuse_understated(measured, privacy)
@@ -117,9 +122,18 @@ class Estimate:
             watch=watch,
             workers=self.workers,
             tree=prepared_sweep(self.plan, measured.hierarchies, measured.constraints),
+            agreed=measured.agreed if self.plan.outer else (),
+            groups=self._groups(),
             writing="copy measurements of",
         )
         return _Estimate(measured, self.plan, self.stated, privacy, estimation)
+
+    def _groups(self) -> FixedGroups | None:
+        """The groups of the first outer pass, if the plan has outer passes."""
+        if not self.plan.outer:
+            return None
+        measured = self.measured
+        return first_groups(self.plan, measured.constraints, measured.agreed, measured.hierarchies.spine)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +168,8 @@ class _Estimate:
         log = RunLog(run.path)
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
-        write_public_inputs(run, self.stated, self.measured.hierarchies, self.measured.constraints)
+        measured = self.measured
+        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.agreed)
         self._write_drawn(run)
         estimation.write_measurements(run)
         estimated = estimation.release(run)
@@ -164,7 +179,7 @@ class _Estimate:
             "plan": self.stated,
             "inputs": body["inputs"],
             "estimated_from": self.measured.estimated_from,
-            **{name: body[name] for name in ("spine", "drawn", "imported") if name in body},
+            **{name: body[name] for name in ("spine", "drawn", "agreement", "imported") if name in body},
             "sizes": estimated.sizes,
             "solver": estimated.solver,
         }

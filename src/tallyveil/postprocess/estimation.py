@@ -7,7 +7,7 @@ that it reads from files. Both give the same counts.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
@@ -21,15 +21,18 @@ from tallyveil.measurements.store import (
     write_support_measurements,
 )
 from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
+from tallyveil.postprocess.agreement import AgreedCounts
 from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.implied_bounds import with_implied_bounds
 from tallyveil.postprocess.level import LevelOutcome, estimate_level, n_families
+from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED
-from tallyveil.release.checks import Bounded, check_release
+from tallyveil.release.checks import Agreeing, Bounded, check_release
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import Observer
@@ -38,15 +41,29 @@ from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
+if TYPE_CHECKING:
+    from tallyveil.postprocess.passes.driver import TreePasses
 
-def stages_of(spine: Spine, writing: str = "measure", *, tree: bool = False) -> list[str]:
+
+def stages_of(
+    spine: Spine, writing: str = "measure", *, tree: bool = False, passes: Sequence[str] = ()
+) -> list[str]:
     """Names of the stages of an estimation, in the order of the manifest.
 
     Args:
         spine: The spine that is measured.
         writing: Verb of the stages that write measurements.
         tree: Whether there is a sweep up the spine.
+        passes: Stages of the outer passes; none where each geolevel is finished before the next.
     """
+    if passes:
+        return [
+            *(f"{writing} {level}" for level in spine.geolevels),
+            *passes,
+            "microdata",
+            "tables",
+            "checks",
+        ]
     by_level = [name for level in spine.geolevels for name in (f"{writing} {level}", f"estimate {level}")]
     return [*([TREE_VALUES] if tree else []), *by_level, "microdata", "tables", "checks"]
 
@@ -78,6 +95,8 @@ class Estimation:
         watch: Times the stages.
         workers: Number of threads.
         tree: The sweep up the spine, if the plan asks for it.
+        agreed: Counts of finished releases that are kept.
+        groups: The groups of the first outer pass, if the plan has outer passes.
         writing: Verb of the stages that write measurements.
         records: What each finished stage contributes to the manifest, by its name.
     """
@@ -91,13 +110,18 @@ class Estimation:
     watch: Stopwatch
     workers: int
     tree: TreeSweep | None = None
+    agreed: tuple[AgreedCounts, ...] = ()
+    groups: FixedGroups | None = None
     writing: str = "measure"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _bounding: tuple[ConstraintTable, ...] = field(init=False)
     _values: TreeValues | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._bounding = with_implied_bounds(self.constraints, self.spine, self.plan.schema)
+        # The groups of outer passes were held to all constraints; nothing else is needed of these.
+        self._bounding = (
+            () if self.plan.outer else with_implied_bounds(self.constraints, self.spine, self.plan.schema)
+        )
 
     @property
     def spine(self) -> Spine:
@@ -120,12 +144,35 @@ class Estimation:
             ConstraintError, SolverError: a family cannot be solved.
             StoreError: a file cannot be written or read.
         """
+        passes = self._passes()
+        counts = self._by_geolevel(run) if passes is None else passes.release(run)
+        publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
+        return Estimated(published_sizes(counts), self._solver() if passes is None else passes.solver())
+
+    def _by_geolevel(self, run: Run) -> list[PublicCounts]:
+        """Estimate geolevel by geolevel, each from the one above."""
         counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
             counts.append(self._estimate(run, level, counts[-1] if counts else None))
         run.make([UNSOLVED], lambda: None)  # families that stopped an earlier attempt are solved now
-        publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
-        return Estimated(published_sizes(counts), self._solver())
+        return counts
+
+    def _passes(self) -> "TreePasses | None":
+        """The outer passes of the plan, if it has some."""
+        if self.groups is None:
+            return None
+        from tallyveil.postprocess.passes.driver import TreePasses  # here, since few plans have outer passes
+
+        return TreePasses(
+            plan=self.plan,
+            allocation=self.allocation,
+            source=self.source,
+            groups=self.groups,
+            observer=self.observer,
+            watch=self.watch,
+            workers=self.workers,
+            records=self.records,
+        )
 
     def timed(self, before: Sequence[str]) -> list[dict[str, Any]]:
         """Seconds and memory of every stage, in order, including stages that an earlier process finished.
@@ -137,7 +184,9 @@ class Estimation:
         performance |= {
             stage: record["performance"] for stage, record in self.records.items() if "performance" in record
         }
-        names = [*before, *stages_of(self.spine, self.writing, tree=self.tree is not None)]
+        passes = stages_of_passes(self.plan, self.spine) if self.groups is not None else ()
+        tree = self.tree is not None
+        names = [*before, *stages_of(self.spine, self.writing, tree=tree, passes=passes)]
         return [performance[name] for name in names if name in performance]
 
     def _write_level(self, run: Run, level: int) -> None:
@@ -262,6 +311,7 @@ class Estimation:
                     for table in self.constraints
                 ],
                 microdata=self.plan.microdata,
+                agreed=[Agreeing(one.name, one.query, one.counts) for one in self.agreed],
                 areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
             )
             self.observer.advanced(self.spine.n_levels)

@@ -17,6 +17,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals import (
     Answers,
     KeptRows,
+    Questions,
     TreeEstimate,
     fit_tree,
     questions_of,
@@ -159,7 +160,8 @@ def make_intervals(
             rows = KeptRows(measured_rows(release, model))
             fit = fit_tree(covariance, rows, published_invariants(release, model), workers=threads)
         staging = start_tables(root) if in_tables else None
-        work = _Work(release, fit, groups, level, simultaneous, threads, staging)
+        questions = questions_of(covariance.algebra, groups)
+        work = _Work(release, fit, groups, questions, level, simultaneous, threads, staging)
         unfinished = start_intervals(root)
         compared: list[Compared] = []
         for name, size, write in work.steps(areas, told):
@@ -251,6 +253,7 @@ class _Work:
     release: FinishedRelease
     fit: TreeEstimate
     groups: tuple[QueryGroup, ...]
+    questions: Questions
     level: float
     simultaneous: bool
     workers: int
@@ -291,8 +294,7 @@ class _Work:
         counts = read_histogram(release.root, geolevel, release.schema, release.spine)
         codes = release.spine.geocodes[number].text
         tables = self._tables(geolevel, is_entity=False, tabulated=True)
-        questions = questions_of(self.fit.covariance.algebra, self.groups)
-        for start, stop, answers in stream_answers(self.fit, number, questions, workers=self.workers):
+        for start, stop, answers in stream_answers(self.fit, number, self.questions, workers=self.workers):
             published = [group.apply(*counts.rows(start, stop), stop - start) for group in self.groups]
             self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
             observer.advanced(stop - start)
@@ -305,8 +307,7 @@ class _Work:
         spine, family = self.release.spine, area.family
         counts = read_histogram(self.release.root, spine.geolevels[-1], self.release.schema, spine)
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
-        questions = questions_of(self.fit.covariance.algebra, self.groups)
-        answers = region_answers(self.fit, regions, questions, workers=self.workers)
+        answers = region_answers(self.fit, regions, self.questions, workers=self.workers)
         tables = self._tables(family.name, is_entity=area.is_entity, tabulated=area.tabulated)
         published = family_counts(counts, family, self.groups)
         self._add(tables, family.n_entities, pl.Series(family.codes), published, answers)

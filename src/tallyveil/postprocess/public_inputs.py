@@ -8,6 +8,8 @@ from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.subspace_query import drawn_items
+from tallyveil.postprocess.agreement import AgreedCounts
+from tallyveil.postprocess.agreement_files import AGREEMENT, read_agreed_counts, write_agreement
 from tallyveil.postprocess.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import (
@@ -27,7 +29,11 @@ PUBLIC_CHECK = "the geography and the constraints are read back as they were wri
 
 
 def write_public_inputs(
-    run: Run, plan: Mapping[str, Any], hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
+    run: Run,
+    plan: Mapping[str, Any],
+    hierarchies: Hierarchies,
+    constraints: Sequence[ConstraintTable],
+    agreed: Sequence[AgreedCounts] = (),
 ) -> None:
     """Write the files that are needed, together with the measurements, to estimate the counts.
 
@@ -36,6 +42,7 @@ def write_public_inputs(
         plan: Content of `plan.json`.
         hierarchies: The spine and the areas off the spine.
         constraints: The plan's invariants, then its bounds, each in the order of the plan. Further ones are ignored.
+        agreed: Counts of finished releases that are kept, in the order of the plan.
     Raises:
         StoreError: a file cannot be written.
     """
@@ -52,13 +59,26 @@ def write_public_inputs(
         for number, (item, table) in enumerate(zip(plan["bounds"], bounds, strict=True)):
             write_bounds(root, number, item, table, stated_bounds(hierarchies, item), tags)
 
-    run.make([PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS], write)
+        for number, kept in enumerate(agreed):
+            write_agreement(root, number, kept, hierarchies.spine, tags)
+
+    run.make([PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT], write)
+
+
+def read_agreed(
+    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine
+) -> tuple[AgreedCounts, ...]:
+    """Read the counts of other releases that a release keeps from its folder; takes what `read_constraints` does."""
+    items = enumerate(plan.get("agreement", ()))
+    return tuple(read_agreed_counts(root, number, item, schema, spine) for number, item in items)
 
 
 def read_constraints(
     root: Path, plan: Mapping[str, Any], schema: Schema, hierarchies: Hierarchies
 ) -> tuple[ConstraintTable, ...]:
-    """Read every constraint of a release from its folder: invariants, public bounds, then counts drawn on a lattice.
+    """Read every constraint of a release from its folder, in the order in which it was compiled.
+
+    These are invariants, public bounds, agreements (unless the plan has outer passes), and counts drawn on a lattice.
 
     Args:
         root: Release folder.
@@ -72,6 +92,7 @@ def read_constraints(
     return (
         *(read_invariant(root, number, item, schema, hierarchies) for number, item in invariants),
         *(read_bounds(root, number, item, schema, hierarchies) for number, item in bounds),
+        *(() if "outer" in plan else (one.table() for one in read_agreed(root, plan, schema, spine))),
         *(
             drawn_constraint(item, schema, spine, read_drawn(root, item, schema, spine))
             for item in drawn_items(plan)
@@ -80,7 +101,12 @@ def read_constraints(
 
 
 def check_public_inputs(
-    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine, constraints: Sequence[ConstraintTable]
+    root: Path,
+    plan: Mapping[str, Any],
+    schema: Schema,
+    spine: Spine,
+    constraints: Sequence[ConstraintTable],
+    agreed: Sequence[AgreedCounts] = (),
 ) -> str:
     """Read geography and constraints back and compare them with what was written.
 
@@ -91,9 +117,12 @@ def check_public_inputs(
         StoreError: a file is missing or damaged.
     """
     found = read_hierarchies(root)
-    same = found.spine.digest() == spine.digest() and [
-        table.digest() for table in read_constraints(root, plan, schema, found)
-    ] == [table.digest() for table in constraints]
+    same = found.spine.digest() == spine.digest()
+    for read, made in (
+        (read_constraints(root, plan, schema, found), constraints),
+        (read_agreed(root, plan, schema, found.spine), agreed),
+    ):
+        same = same and [one.digest() for one in read] == [one.digest() for one in made]
     if not same:
         raise SolverError(
             f"final check failed: {PUBLIC_CHECK}. Nothing must be published; please report this.",

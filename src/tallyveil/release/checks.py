@@ -21,7 +21,7 @@ from tallyveil.release.histograms import read_histogram, read_microdata
 from tallyveil.release.tables import has_zeros, table_folder, table_rows
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.universe.answer_columns import answer_expression
-from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, row_ranges, sum_families
+from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, row_ranges, sum_families, sum_triplets
 from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -55,6 +55,25 @@ class Bounded(NamedTuple):
         return f"{self.name} holds at {' and '.join(places)}"
 
 
+class Agreeing(NamedTuple):
+    """Counts of another release that the published counts must keep, at every geolevel.
+
+    Attributes:
+        name: For messages and the names of checks.
+        query: The query whose answers agree.
+        counts: Counts of every geolevel, root first; each answer by one of its cells.
+    """
+
+    name: str
+    query: QueryGroup
+    counts: Sequence[PublicCounts]
+
+    @property
+    def name_of_check(self) -> str:
+        """What is checked, in words."""
+        return f"{self.name} holds in every answer at {', '.join(one.geolevel for one in self.counts)}"
+
+
 def check_release(
     root: Path,
     schema: Schema,
@@ -64,6 +83,7 @@ def check_release(
     *,
     microdata: bool = True,
     areas: Sequence[EntityFamily] = (),
+    agreed: Sequence[Agreeing] = (),
 ) -> list[str]:
     """Read the published files back and verify them.
 
@@ -76,6 +96,7 @@ def check_release(
         microdata: Whether the release has microdata.
         areas: What tables are published of beside the spine's geolevels, on the spine; one with the name of a
             geolevel stands in its place.
+        agreed: Counts of other releases that are kept.
     Returns:
         The names of the checks; all have passed.
     Raises:
@@ -94,6 +115,8 @@ def check_release(
         for one in bounded:
             if level < len(one.lower):
                 _require(one.name_of_check(spine), _within(counts, one, level))
+        for agreement in agreed:
+            _require(agreement.name_of_check, _agrees(counts, agreement, level))
         for group in groups if geolevel not in {area.name for area in areas} else ():
             _require(_table_name(group), _table_agrees(root, counts, group, spine))
         above = counts
@@ -104,6 +127,7 @@ def check_release(
     names = [_NOT_NEGATIVE, _POSSIBLE]
     names += [_sum_name(spine, level) for level in range(1, spine.n_levels)]
     names += [one.name_of_check(spine) for one in bounded]
+    names += [agreement.name_of_check for agreement in agreed]
     if microdata and above is not None:
         _require(_MICRODATA, _equal(read_microdata(root, schema, spine), above))
         names.append(_MICRODATA)
@@ -185,6 +209,28 @@ def _within(counts: PublicCounts, one: Bounded, level: int) -> bool:
         elif not _between(answers, lower[start:stop], upper[start:stop]):
             return False
     return groups is None or _between(sums, lower, upper)
+
+
+def _agrees(counts: PublicCounts, one: Agreeing, level: int) -> bool:
+    """Whether the answers of counts of a geolevel are those of another release."""
+    theirs = one.counts[level]
+    for start, stop in row_ranges(counts.offsets):
+        found = [
+            sum_triplets(rows, one.query.answers_of(cells), persons)
+            for rows, cells, persons in (_counted(each, one.query, start, stop) for each in (counts, theirs))
+        ]
+        if not all(np.array_equal(a, b) for a, b in zip(*found, strict=True)):
+            return False
+    return True
+
+
+def _counted(
+    counts: PublicCounts, query: QueryGroup, start: int, stop: int
+) -> tuple[Integers, Integers, Integers]:
+    """Triplets of some geounits, without the cells that a query leaves out."""
+    rows, cells, persons = counts.rows(start, stop)
+    inside = query.answers_of(cells) >= 0
+    return rows[inside], cells[inside], persons[inside]
 
 
 def _between(answers: Integers, lower: NDArray[Any], upper: NDArray[Any]) -> bool:

@@ -13,6 +13,8 @@ from tallyveil.storage.write import store_error
 MANIFEST: Final = "manifest.json"
 LEDGER: Final = "ledger.jsonl"
 _LEAST_LINES = 2  # what the ledger declares, and the spend
+PROGRAMME: Final = "programme.json"
+"""What a folder says whose releases a programme has made. In the private folder: what an unfinished one must keep."""
 PRIVATE: Final = "private"
 """Folder of the key and the checkpoints, there only while a run is unfinished."""
 

@@ -98,15 +98,21 @@ def write_microdata(
         Persons written after each part.
     """
     level = spine.level_index(counts.geolevel)
+    for part, (geounits, cells) in enumerate(record_pieces(counts)):
+        frame = _described(geounits, cells, schema, spine, level)
+        write_parquet(inside(root, MICRODATA, f"part-{part:05d}.parquet"), frame, metadata)
+        yield len(cells)
+
+
+def record_pieces(counts: PublicCounts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Geounit and cell of every record, ascending, in pieces of `PERSONS_PER_PART`; one empty piece for no records."""
     ends = np.cumsum(counts.counts, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
-    for part, begin in enumerate(range(0, max(total, 1), PERSONS_PER_PART)):
+    for begin in range(0, max(total, 1), PERSONS_PER_PART):
         persons = np.arange(begin, min(begin + PERSONS_PER_PART, total))
         entry = np.searchsorted(ends, persons, side="right")
         geounits = np.searchsorted(counts.offsets, entry, side="right") - 1
-        frame = _described(geounits, counts.cells[entry].astype(np.int64), schema, spine, level)
-        write_parquet(inside(root, MICRODATA, f"part-{part:05d}.parquet"), frame, metadata)
-        yield len(persons)
+        yield geounits, counts.cells[entry].astype(np.int64)
 
 
 def _described(

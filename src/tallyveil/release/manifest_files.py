@@ -15,6 +15,7 @@ from tallyveil.exact import fraction_of
 from tallyveil.release.finished import (
     LEDGER,
     MANIFEST,
+    PROGRAMME,
     LedgerRecord,
     ledger_bytes,
     record_of,
@@ -81,10 +82,7 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     wanted = kinds or tuple(ReleaseKind)
     path = root / MANIFEST
     if not path.is_file():
-        raise StoreError(
-            f"{root} holds no finished release. Name the folder that {_listed(wanted)} wrote to.",
-            code="no-release",
-        )
+        raise StoreError(_no_manifest(root, wanted), code="no-release")
     manifest = parsed_manifest(root, read_json_object(path, RESTORE))
     if manifest.kind is ReleaseKind.MEASUREMENTS and manifest.kind not in wanted:
         raise StoreError(
@@ -99,6 +97,16 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
             code="no-release",
         )
     return manifest
+
+
+def _no_manifest(root: Path, wanted: Sequence[ReleaseKind]) -> str:
+    """What a folder without a manifest holds, and what to name in its place."""
+    if (root / PROGRAMME).is_file():
+        return (
+            f"{root} holds the releases of a programme, each in a folder of its own. Name one of these folders; "
+            f"{PROGRAMME} lists them."
+        )
+    return f"{root} holds no finished release. Name the folder that {_listed(wanted)} wrote to."
 
 
 def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
@@ -243,6 +251,16 @@ def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
             "changed after it was written; restore it from a copy of the release.",
             code="release-damaged",
         )
+
+
+def require_whole(root: Path, manifest: Manifest) -> None:
+    """Refuse a release of which any listed file is missing or was changed.
+
+    Raises:
+        StoreError: a file cannot be read, or is another one.
+    """
+    for name in manifest.digests:
+        require_unchanged(root, manifest, inside(root, *name.split("/")))
 
 
 def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[str]) -> None:

@@ -35,6 +35,7 @@ _SOLVER: Final = {
     "rounding_widened": int,
     "largest_residual": NUMBER,
     "values": Perhaps(str),
+    "passes": Perhaps([{"cells": str, "families": int, "estimate": Each(int), "largest_residual": NUMBER}]),
 }
 _NUMBER_OR_NONE: Final = (int, float, type(None))
 _LIMIT: Final = {"cutoff": int, "at_most": (int, type(None))}
@@ -132,6 +133,7 @@ TOPDOWN_BODY: Final = {
     "inputs": Each(str),
     "spine": Perhaps(_SPINE),
     "drawn": Perhaps([_DRAWN]),
+    "agreement": Perhaps([{"name": str, "query": str, "theirs": str, "run": str, "plan_digest": str}]),
     "imported": Perhaps(_IMPORTED),
     "sizes": {
         "records": int,
@@ -140,7 +142,7 @@ TOPDOWN_BODY: Final = {
     "solver": Each(_SOLVER),
 }
 MEASUREMENTS_BODY: Final = {
-    name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs", "spine", "drawn", "imported")
+    name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs", "spine", "drawn", "agreement", "imported")
 }
 ESTIMATED_FROM: Final = {"run": str, "ledger": {"lines": int, "sha256": str}, "statement": str}
 """Of a body's `estimated_from`, which only a release estimated from the measurements of another run has."""
@@ -283,3 +285,45 @@ SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
     ReleaseKind.SUBSPACE: COMMON | {"privacy": SUBSPACE_PRIVACY, "body": SUBSPACE_BODY},
 }
 """The shape of each kind's manifest; further keys are allowed."""
+
+_TOGETHER: Final = {
+    "units": [str],
+    "releases": [str],
+    "neighbours": str,
+    "rho": str,
+    "delta": str,
+    "epsilon": NUMBER,
+    "added_delta": Perhaps(NUMBER),
+    "exact_epsilon": Perhaps(BOUNDS),
+    "engines": Perhaps([str]),
+    "not_exact": Perhaps(str),
+    "not_covered": [str],
+    "statement": str,
+}
+PROGRAMME_SHAPE: Final = {
+    "format": int,
+    "tallyveil": str,
+    "name": str,
+    "plan_digest": str,
+    "protected": bool,
+    "warnings": [str],
+    "releases": [
+        {
+            "name": str,
+            "title": str,
+            "run": str,
+            "counts": str,
+            "reads": [str],
+            "plan_digest": str,
+            "manifest_sha256": str,
+            "protected": bool,
+            "warnings": [str],
+            "declassified": [dict],
+            "privacy": {"statement": str, "exact": {"delta": str, "epsilon": BOUNDS}},
+        }
+    ],
+    "guarantee": {"by_unit": [_TOGETHER], "together": {"statement": str}},
+    "between": [{"check": str, "agrees": bool, "statement": str}],
+    "digest": str,
+}
+"""The shape of `programme.json`."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tallyveil.report.evaluation_page import write_evaluation_report
+    from tallyveil.report.programme_page import write_programme_report
     from tallyveil.report.release_page import write_report
     from tallyveil.report.safetab_groups_page import write_groups_evaluation, write_groups_report
     from tallyveil.report.safetab_households_page import (
@@ -21,6 +22,7 @@ _PLACES = {
     "write_groups_report": "safetab_groups_page",
     "write_households_evaluation": "safetab_households_page",
     "write_households_report": "safetab_households_page",
+    "write_programme_report": "programme_page",
     "write_report": "release_page",
     "write_safetab_evaluation": "safetab_page",
     "write_safetab_report": "safetab_page",
@@ -34,6 +36,7 @@ __all__ = [
     "write_groups_report",
     "write_households_evaluation",
     "write_households_report",
+    "write_programme_report",
     "write_report",
     "write_safetab_evaluation",
     "write_safetab_report",

@@ -3,17 +3,23 @@
 from dataclasses import dataclass
 
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
+from tallyveil.estimation.tiles import TileStatus
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import duration, file_size, grouped, name_title, scientific
 from tallyveil.storage.json_files import JsonObject
 
-_STATUS_TITLES = {
+_STATUS_TITLES: dict[EstimateStatus | TileStatus, str] = {
     EstimateStatus.CERTIFIED: "certified",
     EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: "certified, more sweeps",
     EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: "certified, interior point",
     EstimateStatus.INTERIOR_POINT: "interior point",
     EstimateStatus.COPIED: "copied",
     EstimateStatus.EMPTY: "empty",
+    TileStatus.SETTLED: "nothing to estimate",
+    TileStatus.CERTIFIED: "tables, certified",
+    TileStatus.CERTIFIED_BY_RESTART: "tables, certified after a restart",
+    TileStatus.CERTIFIED_BY_MORE_STEPS: "tables, certified by more steps",
+    TileStatus.APPROXIMATE: "tables, approximate",
 }
 _ROUNDING_TITLES = {
     RoundingMethod.FIXED: "nothing to round",
@@ -63,7 +69,9 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
     records: JsonObject = files.manifest.body["solver"]
     levels = [level for level in files.geolevels if level in records]
     statuses = [
-        item for item in EstimateStatus if any(records[x]["estimate"].get(item.value) for x in levels)
+        item
+        for item in (*EstimateStatus, *TileStatus)
+        if any(records[x]["estimate"].get(item.value) for x in levels)
     ]
     roundings = [
         item for item in RoundingMethod if any(records[x]["rounding"].get(item.value) for x in levels)

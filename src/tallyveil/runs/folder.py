@@ -2,6 +2,7 @@
 
     private/lock              held by the process that runs; removed last
     private/run.json          the key; there from before the spend until the release is sealed
+    private/programme.json    in the folder of a programme: which of its releases were begun, and on which inputs
     private/<stage>.json      checkpoints
     private/sealed-<sha256>   the manifest, whole, before the key is removed; then it becomes manifest.json
 
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing import Final
 
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE
+from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
 from tallyveil.storage.system import (
     flush,
     flush_folder,
@@ -53,6 +54,7 @@ class FolderState(Enum):
     SEALED = "a release that lacks only its last steps"
     FINISHED = "a finished release"
     KEYLESS = "a run whose key is lost"
+    PROGRAMME = "the releases of a programme"
     FOREIGN = "something else"
 
 
@@ -84,6 +86,13 @@ def folder_state(path: Path) -> FolderState:
         return FolderState.STARTED
     if LEDGER in names:
         return FolderState.KEYLESS
+    return _without_a_run(names, inside)
+
+
+def _without_a_run(names: set[str], inside: set[str]) -> FolderState:
+    """The state of a folder with these entries, and these in its private folder, that holds no run itself."""
+    if PROGRAMME in names | inside:
+        return FolderState.PROGRAMME
     # A run killed before its key was written has spent nothing and left only its empty private folder.
     return FolderState.ABSENT if names <= {PRIVATE} else FolderState.FOREIGN
 
@@ -293,7 +302,7 @@ class RunFolder:
         if state in (FolderState.SEALED, FolderState.FINISHED):
             return  # all that is done with the private folder is to remove it
         started = state is not FolderState.ABSENT
-        unfinished_key = KEY_FILE + TEMPORARY_SUFFIX
+        begun = {LOCK_FILE, KEY_FILE + TEMPORARY_SUFFIX, PROGRAMME + TEMPORARY_SUFFIX}
         for name in self._names():
             found = os.stat(self._place(name), dir_fd=self._directory, follow_symlinks=False)
             reason = None
@@ -301,7 +310,7 @@ class RunFolder:
                 reason = "is a link"
             elif has_other_owner(found):
                 reason = "belongs to another user"
-            elif not started and name not in (LOCK_FILE, unfinished_key):
+            elif not started and name not in begun:
                 reason = "was there before any run was started"
             elif not started and is_open_to_others(found):
                 reason = f"has mode {stat.S_IMODE(found.st_mode):04o}, so that others can open it"

@@ -167,6 +167,12 @@ def _usable_state(out: Path, asked: Asked) -> FolderState:
             f"{out} holds files that do not belong to a Tallyveil run. Choose a new or empty folder with --out.",
             code="folder-taken",
         )
+    if state is FolderState.PROGRAMME:
+        raise StoreError(
+            f"{out} holds the releases of a programme. Each of them has a folder of its own in it, and only the "
+            "command of the programme adds to them. Choose another folder with --out.",
+            code="folder-taken",
+        )
     if state is FolderState.KEYLESS and not asked.draws:
         raise StoreError(
             f"{out} holds a ledger, and nothing from which work in it could go on. It is an estimate or "

@@ -112,6 +112,10 @@ class Run:
         """Write files that every process writes again; see `Stages.make`."""
         return self._stages.make(places, work)
 
+    def remove(self, places: Sequence[str]) -> None:
+        """Remove files that were written for later stages only; see `Stages.remove`."""
+        self._stages.remove(places)
+
     def listed(self) -> tuple[ListedFile, ...]:
         """What the run has written so far, in order of paths, as it was when it was written."""
         return tuple(listed_file(self.path, path, digest) for path, digest in self._stages.written().items())

@@ -66,6 +66,19 @@ class Stages:
         self._files |= self._found(places)
         return made
 
+    def remove(self, places: Sequence[str]) -> None:
+        """Remove files that stages wrote for later stages only. They are no files of the run any more.
+
+        Whoever removes them must know from a finished stage that nothing asks for them again.
+        """
+        for place in places:
+            remove(self._inside(place))
+            self._files = {
+                path: digest
+                for path, digest in self._files.items()
+                if path != place and not path.startswith(f"{place}/")
+            }
+
     def files(self) -> dict[str, str]:
         """SHA-256 of every file of the run by its path, in order of paths, after a last look at each.
 

@@ -212,7 +212,10 @@ def correction_of(estimator: DetailEstimator) -> Correction:
     sides = [UNIT * estimator.lowest + steps] if estimator.lowest is not None else []
     sides += [UNIT * estimator.highest - steps[::-1]] if estimator.highest is not None else []
     knots = np.unique(np.concatenate(sides))
-    values = [_taken_off(int(knot), estimator) for knot in knots]
+    spread2 = Fraction(estimator.stage_1.variance_float()) * (
+        1 - Fraction(estimator.n * estimator.unit, UNIT)
+    )
+    values = [_taken_off(int(knot), estimator, spread, spread2) for knot in knots]
     return Correction(knots, np.array(values, np.int64))
 
 
@@ -277,20 +280,20 @@ def chosen_law(
     return count + values, noise.probabilities[values + noise.reach]
 
 
-def _taken_off(total: int, estimator: DetailEstimator) -> int:
-    """The correction of each cell at T, both in multiples of 1/4096; 0 far from the thresholds."""
-    spread2 = Fraction(estimator.stage_1.variance_float()) * (
-        1 - Fraction(estimator.n * estimator.unit, UNIT)
-    )
+def _taken_off(total: int, estimator: DetailEstimator, spread: float, spread2: Fraction) -> int:
+    """The correction of each cell at T, both in multiples of 1/4096; 0 far from the thresholds.
+
+    `spread` is t, and `spread2` is its square exactly.
+    """
     center = Fraction(total, UNIT)
-    away = NEAR * estimator.spread
+    away = NEAR * spread
     lowest = estimator.lowest if estimator.lowest is not None and center - estimator.lowest < away else None
     highest = (
         estimator.highest if estimator.highest is not None and estimator.highest - center < away else None
     )
     if lowest is None and highest is None:
         return 0
-    whole = _WHOLE_SPREADS[0] <= estimator.spread <= _WHOLE_SPREADS[1]
+    whole = _WHOLE_SPREADS[0] <= spread <= _WHOLE_SPREADS[1]
     # A cell's correction is w / (1 - w) / n = u / (1 - n u) times (E[Y] - T).
     share = Fraction(estimator.unit, UNIT - estimator.n * estimator.unit)
     if spread2 * UNIT**2 < 1:  # Y is the integer nearest to T, because other values are too improbable

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.files import COUNTRY_FILES, write_population, write_states
-from tallyveil.synthetic.population import SyntheticPopulation, make_population, make_states
+from tallyveil.synthetic.population import (
+    PRESETS,
+    SyntheticPopulation,
+    make_population,
+    make_states,
+    settled_states,
+)
 from tallyveil.synthetic.published import PublishedCounts
 
 if TYPE_CHECKING:
@@ -14,12 +20,14 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNTRY_FILES",
     "ENTITY_COLUMNS",
+    "PRESETS",
     "SAFETAB_FILES",
     "PublishedCounts",
     "SyntheticPopulation",
     "make_entities",
     "make_population",
     "make_states",
+    "settled_states",
     "write_population",
     "write_safetab_country",
     "write_states",

@@ -19,7 +19,8 @@ COUNTRY_FILES: Final = ("records.parquet", "geography.parquet", "entities.parque
 _NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.String})
 
 
-def _with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+def with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    """Entities with a column of the kinds of group quarters of each block, before the points."""
     return entities.join(kinds, on="geocode", how="left", maintain_order="left").select(
         pl.exclude("latitude", "longitude"), "latitude", "longitude"
     )
@@ -59,7 +60,7 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
     country = pl.concat(geography)
     write_parquet(paths["geography"], country, TAGS)
     kinds = pl.concat([_NO_KINDS, *(kinds_of_group_quarters(one) for one in facilities)])
-    entities = (_with_kinds(one, kinds) for one in make_entities(country, seeds[0]))
+    entities = (with_kinds(one, kinds) for one in make_entities(country, seeds[0]))
     write_parquet_chunks(paths["entities"], entities, TAGS)
     if facilities:
         write_parquet(paths["facilities"], pl.concat(facilities), TAGS)

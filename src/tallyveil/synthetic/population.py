@@ -19,6 +19,7 @@ from tallyveil.universe import Schema, load_preset
 from tallyveil.universe.names import closest_hint
 
 PRESETS = ("pl94-persons", "pl94-units", "race-age")
+"""Schema presets that `make_states` knows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +113,65 @@ def make_states(
     """
     if preset not in PRESETS:
         raise ConfigError(f"synthetic population of preset {preset!r}: {closest_hint(preset, PRESETS)}")
+    if preset == "race-age":
+        generator = _generator(n_blocks, seed, like, n_people, n_states)
+        schema = load_preset(preset)
+        for geography, people in _geography_and_people(n_blocks, like, n_people, n_states, generator):
+            block, age, race = np.nonzero(people)
+            cells = schema.encode(np.stack([age, race], axis=1))
+            records = _records(geography, schema, block, cells, people[block, age, race])
+            yield SyntheticPopulation(preset, seed, records, geography, None)
+        return
+    for number, settled in enumerate(settled_states(n_blocks, seed, like, n_people, n_states)):
+        persons = _persons(settled, seed)
+        # The units are those of the people, who are made up first, and in the same way.
+        yield _with_units(persons, number) if preset == "pl94-units" else persons
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SettledState:
+    """The people of one state and where they live, as arrays.
+
+    Attributes:
+        geography: One row for each block, sorted.
+        dwellings: Where people live.
+        block: Shape (n,): block of each group of people, a row of `geography`.
+        codes: Shape (n, 4): levels of preset pl94-persons (hhgq, votingage, hispanic, cenrace).
+        counts: Shape (n,): number of people.
+    """
+
+    geography: pl.DataFrame
+    dwellings: Dwellings
+    block: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def facilities(self) -> pl.DataFrame:
+        """Bounds of every (block, hhgq) pair with a housing unit or a facility, as in `SyntheticPopulation`."""
+        return _facilities(self.geography, load_preset("pl94-persons"), self.dwellings)
+
+
+def settled_states(
+    n_blocks: int | None,
+    seed: int,
+    like: PublishedCounts | None = None,
+    n_people: int | None = None,
+    n_states: int | None = None,
+) -> Iterator[SettledState]:
+    """Make up the people of one state at a time; arguments and errors as in `make_states`."""
+    generator = _generator(n_blocks, seed, like, n_people, n_states)
+    schema = load_preset("pl94-persons")
+    for geography, people in _geography_and_people(n_blocks, like, n_people, n_states, generator):
+        dwellings = settle(people, generator)
+        yield SettledState(
+            geography, dwellings, *_person_cells(schema, geography, people, dwellings, generator)
+        )
+
+
+def _generator(
+    n_blocks: int | None, seed: int, like: PublishedCounts | None, n_people: int | None, n_states: int | None
+) -> np.random.Generator:
+    """The source of random numbers, after the arguments have been checked."""
     if seed < 0:
         raise ConfigError(f"synthetic population: seed is {seed}, wanted 0 or more.")
     if (n_blocks is None) == (like is None):
@@ -122,14 +182,7 @@ def make_states(
             "synthetic population: like fixes the people and the states; give neither of them.",
             code="bad-flag",
         )
-    generator = np.random.Generator(np.random.PCG64(seed))
-    states = _geography_and_people(n_blocks, like, n_people, n_states, generator)
-    for number, (geography, people) in enumerate(states):
-        if preset == "pl94-units":
-            # The people are made up first, and in the same way, so that every state's units are those of its people.
-            yield _with_units(_populate("pl94-persons", seed, geography, people, generator), number)
-        else:
-            yield _populate(preset, seed, geography, people, generator)
+    return np.random.Generator(np.random.PCG64(seed))
 
 
 def _with_units(persons: SyntheticPopulation, number: int) -> SyntheticPopulation:
@@ -159,23 +212,11 @@ def _geography_and_people(
             yield geography, make_people(geography, totals.rows(start, stop), generator)
 
 
-def _populate(
-    preset: str,
-    seed: int,
-    geography: pl.DataFrame,
-    people: NDArray[np.int64],
-    generator: np.random.Generator,
-) -> SyntheticPopulation:
-    schema = load_preset(preset)
-    if preset == "race-age":
-        block, age, race = np.nonzero(people)
-        cells = schema.encode(np.stack([age, race], axis=1))
-        records = _records(geography, schema, block, cells, people[block, age, race])
-        return SyntheticPopulation(preset, seed, records, geography, None)
-    dwellings = settle(people, generator)
-    block, codes, counts = _person_cells(schema, geography, people, dwellings, generator)
-    records = _records(geography, schema, block, schema.encode(codes), counts)
-    return SyntheticPopulation(preset, seed, records, geography, _facilities(geography, schema, dwellings))
+def _persons(settled: SettledState, seed: int) -> SyntheticPopulation:
+    schema = load_preset("pl94-persons")
+    cells = schema.encode(settled.codes)
+    records = _records(settled.geography, schema, settled.block, cells, settled.counts)
+    return SyntheticPopulation("pl94-persons", seed, records, settled.geography, settled.facilities())
 
 
 def _person_cells(

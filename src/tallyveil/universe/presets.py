@@ -26,8 +26,8 @@ def load_preset(name: str) -> Schema:
     """Read a schema that comes with the package.
 
     Args:
-        name: "pl94-persons" (redistricting data, 2,016 cells), "pl94-units" (its housing units, 2 cells)
-            or "race-age" (16 cells).
+        name: "pl94-persons" (redistricting data, 2,016 cells), "pl94-units" (its housing units, 2 cells), "dhc-persons"
+            and "dhc-units" (Demographic and Housing Characteristics; docs/dhc.md) or "race-age" (16 cells).
     Returns:
         The schema.
     Raises:

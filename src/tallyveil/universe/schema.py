@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tallyveil.errors import SchemaError
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import check_apart, check_distinct, closest_hint
+from tallyveil.universe.possible_answers import possible_answers
 from tallyveil.universe.query_group import Factor, QueryGroup
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.structural_zero import StructuralZero
@@ -170,6 +171,17 @@ class Schema:
             possible &= ~barred
         return possible
 
+    def possible_answers(self, group: QueryGroup) -> NDArray[np.int64]:
+        """The answers of a query in which at least one possible cell counts, ascending.
+
+        The cells are not visited one by one, so that the schema may have many millions of them.
+        """
+        return possible_answers(group, self.barred_levels())
+
+    def barred_levels(self) -> list[dict[int, NDArray[np.bool_]]]:
+        """For each structural zero, which levels it bars, by the position of each attribute that it names."""
+        return [dict(self._barred_levels(zero)) for zero in self.structural_zeros]
+
     def query(self, spec: str) -> QueryGroup:
         """Read a query specification.
 
@@ -278,12 +290,11 @@ class Schema:
         where = f"structural zero {zero.name!r}"
         for name, levels in zero.levels:
             attribute = self.attribute(name, where)
-            barred = np.zeros(attribute.size, dtype=np.bool_)
-            for level in levels:
-                try:
-                    barred[attribute.code(level)] = True
-                except SchemaError as error:
-                    raise SchemaError(f"{where}: {error}") from None
+            wanted = set(levels)  # a list of hundreds of levels would be searched slowly
+            barred = np.array([level in wanted for level in attribute.levels], dtype=np.bool_)
+            for unknown in sorted(wanted.difference(attribute.levels)):
+                hint = closest_hint(unknown, attribute.levels)
+                raise SchemaError(f"{where}: attribute {name!r} has no level {unknown!r}. {hint}")
             yield self.attributes.index(attribute), barred
 
     def _checked(self, cells: ArrayLike) -> NDArray[np.int64]:

@@ -95,7 +95,7 @@ def test_events_within_events() -> None:
                 0.5, theirs.ComposedDpEvent([theirs.LaplaceDpEvent(1.0), theirs.GaussianDpEvent(1.0)])
             ),
             "unbounded",
-            "more than one release",
+            "Several releases use its sample",
         ),
         ("GaussianDpEvent", "unbounded", "'GaussianDpEvent'"),
         (theirs.DiscreteLaplaceDpEvent(0.0, 1), "unbounded", "above 0"),

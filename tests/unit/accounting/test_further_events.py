@@ -210,6 +210,7 @@ def test_three_samples_by_every_combination(event) -> None:
             encloses(found, epsilon, true, 1e-4)
 
 
+@pytest.mark.soak
 def test_the_sampled_steps_of_a_training_run() -> None:
     """Accountants of other make, which round up, lie above the lower end and close to the upper one."""
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
@@ -301,6 +302,7 @@ def test_epsilon_and_delta_are_inverse_at_every_delta(event, delta: str) -> None
         assert found.log_delta(bounds.lower).lower >= target - 1e-9
 
 
+@pytest.mark.soak
 def test_the_trade_off_function_of_samples_encloses_the_truth() -> None:
     """One sample: f_q = q f + (1 - q) (1 - alpha) for a removed record, and its inverse (Dong, Roth, Su 2022)."""
     found, q = composed(PoissonSampled(Gaussian(1), "0.5")), 0.5

@@ -4,12 +4,21 @@ import math
 from fractions import Fraction
 
 import pytest
+from scipy.stats import norm
 
-from tallyveil.accounting import Neighbours, compose, profile_envelope
+from tallyveil.accounting import (
+    ZCDP,
+    Gaussian,
+    Laplace,
+    Neighbours,
+    RandomizedResponse,
+    compose,
+    profile_envelope,
+)
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import DiscreteGaussian
-from tallyveil.accounting.losses.factors import GaussianLoss, merged
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
 
 
 @pytest.mark.parametrize("factors", [((600, 2, 30), (700, 1, 30)), ((20, 1, 100), (31, 1, 80))])
@@ -37,3 +46,55 @@ def test_where_nothing_covers_the_rest_there_is_no_upper_end(monkeypatch) -> Non
     monkeypatch.setattr(profile_envelope, "_END", 0.4)
     found = profile_envelope.profile_envelope(engine)
     assert 0 < found.lower < found.upper == math.inf
+
+
+@pytest.mark.parametrize(
+    ("variances", "answers", "width"),
+    [
+        (["1e30", "1.2345678917e30"], 1, 3e-3),
+        (["1e9", "1.2345678917e9"], 10**9, 1e-3),
+        ([f"{2 + math.sqrt(prime) % 1:.7f}" for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)], 50, 1e-3),
+        (["50", "61.7283945"], 10**10, 0.01),
+    ],
+    ids=["tiny", "a billion", "large", "protects nobody"],
+)
+def test_mu_is_bracketed_however_small_or_large(variances, answers, width) -> None:
+    """Many answers, or wide ones, are nearly one normal answer, whose mu is the square root of twice rho."""
+    events = [DiscreteGaussian(variance, multiplicity=answers) for variance in variances]
+    found = compose(*events, neighbours=Neighbours.UNBOUNDED).mu()
+    of_normal = math.sqrt(sum(answers / float(variance) for variance in variances))
+    assert found.lower < of_normal * (1 + 1e-6)
+    assert found.upper > of_normal * (1 - 1e-6)
+    assert found.width <= width * of_normal
+
+
+def test_answers_one_by_one_bound_all_of_them_together() -> None:
+    """The bracket by single answers contains the one from all knots."""
+    law = merged(
+        (GaussianLoss(Fraction(3), 1, 4), GaussianLoss(Fraction(5), 2, 3), LaplaceLoss(Fraction(4), 1, 2))
+    )
+    knots = gaussian_envelope(law)
+    parts = profile_envelope._of_parts(law)
+    assert knots.lower <= parts <= 1.05 * knots.upper
+
+
+def test_normal_noise_beside_integer_noise_has_two_bounds() -> None:
+    integer, normal = DiscreteGaussian(40), Gaussian(50)
+    found = compose(integer, normal, neighbours="unbounded").mu()
+    of_normal = math.sqrt(1 / 40 + 1 / 50)
+    assert of_normal * (1 - 1e-3) < found.lower < found.upper < of_normal * (1 + 1e-2)
+
+
+@pytest.mark.parametrize("noise", [Laplace(2), ZCDP("1/8"), RandomizedResponse("3/2", options=5)])
+def test_the_lower_end_holds_where_there_is_no_upper_one(noise) -> None:
+    """At this mu delta is above the Gaussian one somewhere."""
+    guarantee = compose(noise, neighbours="unbounded")
+    found = guarantee.mu()
+    assert 0 < found.lower < found.upper == math.inf
+    mu = found.lower * (1 - 1e-6)
+    epsilons = [0.02 * i for i in range(150)]
+    gaussian = [norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) for e in epsilons]
+    assert any(
+        bounds.upper > delta
+        for bounds, delta in zip(guarantee.profile_curve(epsilons), gaussian, strict=True)
+    )

@@ -95,6 +95,7 @@ def test_pure_noise_ends_below_every_curve():
     assert curve_excess(found.guarantee, curve, curve.epsilon(Fraction(DELTA))).bound <= 0
 
 
+@pytest.mark.soak
 def test_a_curve_of_a_very_large_rho_is_met_by_less_noise_than_rho_asks_for():
     # For all epsilon below rho the textbook allows delta = 1, and the noise has a delta that no float tells from 1.
     event, curve = DiscreteGaussian(Fraction(1, 60_000)), ZcdpCurve(Fraction(30_000))

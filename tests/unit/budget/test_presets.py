@@ -1,7 +1,9 @@
 """Strategies that come with the package."""
 
 from fractions import Fraction
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tallyveil.budget import load_strategy_preset, strategy_preset_names
@@ -9,9 +11,20 @@ from tallyveil.budget.presets import _measured_steps
 from tallyveil.errors import BudgetError
 from tallyveil.universe import load_preset
 
+DHC = (
+    "dhc-persons-state-rooted",
+    "dhc-persons-us",
+    "dhc-persons-us-from-state",
+    "dhc-units-state-rooted",
+    "dhc-units-us",
+    "dhc-units-us-from-state",
+)
+REDISTRICTING = [name for name in strategy_preset_names() if name not in DHC]
+
 
 def test_the_presets_are_listed() -> None:
     assert strategy_preset_names() == (
+        *DHC,
         "redistricting-state-rooted",
         "redistricting-units-state-rooted",
         "redistricting-units-us",
@@ -22,7 +35,7 @@ def test_the_presets_are_listed() -> None:
 
 def test_an_unknown_preset_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(
-        BudgetError, match="no strategy preset 'dhc'; there are redistricting-state-rooted, red"
+        BudgetError, match="no strategy preset 'dhc'; there are dhc-persons-state-rooted, dhc"
     ):
         load_strategy_preset("dhc")
 
@@ -36,13 +49,14 @@ def test_every_measured_query_is_in_exactly_one_pass(name: str) -> None:
     for geolevel in preset.strategy.geolevels:
         measured = [query for step in preset.passes_of(geolevel) for query in step]
         assert sorted(measured) == sorted(preset.strategy.queries(geolevel))
-        assert preset.rounding_of(geolevel)[-1][-1] == "detailed"
+        finest = "detailed" if "dhc-units" not in name else "sex*hhage*hisp*race*elderly*ten3*hhtype"
+        assert preset.rounding_of(geolevel)[-1][-1] == finest
 
 
 @pytest.mark.parametrize("name", strategy_preset_names())
-def test_every_query_fits_the_redistricting_schema(name: str) -> None:
+def test_every_query_fits_its_schema(name: str) -> None:
     preset = load_strategy_preset(name)
-    schema = load_preset("pl94-persons")
+    schema = load_preset(name[: name.index("s-") + 1] if name in DHC else "pl94-persons")
     for geolevel in preset.strategy.geolevels:
         rounded = [query for step in preset.rounding_of(geolevel) for query in step]
         for query in (*preset.strategy.queries(geolevel), *rounded):
@@ -54,6 +68,28 @@ def test_an_unknown_geolevel_is_refused() -> None:
     for steps in (preset.passes_of, preset.rounding_of):
         with pytest.raises(BudgetError, match="has no geolevel US; it has State, County"):
             steps("US")
+
+
+@pytest.mark.parametrize("name", DHC)
+def test_outer_passes_and_their_chains_are_nested(name: str) -> None:
+    preset = load_strategy_preset(name)
+    schema = load_preset(name[: name.index("s-") + 1])
+    assert [len(one.rounding) for one in preset.outer] == ([2, 0] if "persons" in name else [0, 1, 0])
+    for geolevel in preset.strategy.geolevels:
+        stages = [(*one.rounding, one.cells) for one in preset.outer]
+        assert preset.rounding_of(geolevel) == tuple(stages)
+        assert preset.passes_of(geolevel) == (preset.strategy.queries(geolevel),)
+    cells = np.random.default_rng(1).integers(0, schema.size, 20_000)
+    for one in preset.outer:
+        for coarse, fine in pairwise((*one.rounding, one.cells)):
+            pairs = np.stack([schema.query(fine).answers_of(cells), schema.query(coarse).answers_of(cells)])
+            pairs = pairs[:, pairs[0] >= 0]  # units that are not occupied have no household
+            assert len(np.unique(pairs, axis=1).T) == len(np.unique(pairs[0]))
+            assert (pairs[1] >= 0).all()
+
+
+def test_presets_without_outer_passes_have_none() -> None:
+    assert all(load_strategy_preset(name).outer == () for name in REDISTRICTING)
 
 
 def test_the_order_of_estimation_and_its_slack() -> None:

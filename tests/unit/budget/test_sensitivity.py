@@ -104,8 +104,8 @@ def test_a_sensitivity_below_one_is_refused() -> None:
 
 def test_the_total_is_a_running_sum_and_no_sum_of_races_alone_or_in_combination() -> None:
     total = SCHEMA.query("total")
-    assert answers_summed(SCHEMA, SCHEMA.query("up_to"), total) == 1
-    assert answers_summed(SCHEMA, SCHEMA.query("roof"), total) == 0
+    assert answers_summed(SCHEMA.query("up_to"), total) == 1
+    assert answers_summed(SCHEMA.query("roof"), total) == 0
     made = dataclasses.replace(
         strategy(Mechanism.DISCRETE_GAUSSIAN, Neighbours.BOUNDED),
         query_shares=(("Town", (("up_to", Fraction(1)),)),),

@@ -119,6 +119,23 @@ def test_before_the_answering_thread_runs():
     assert (ended.returncode, ended.stderr) == (130, "")
 
 
+def test_unused_objects_are_searched_for_rarely_and_not_at_the_end():
+    work = """
+    import gc, os
+    class Unused:
+        def __del__(self):
+            os.write(1, b"found ")
+    unused = Unused()
+    unused.itself = unused
+    del unused
+    kept = [[] for _ in range({made})]
+    """
+    for made, found in ((10_000, ""), (100_000, "found ")):
+        begin = PATCHED.format(work=work.format(made=made))
+        ended = subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, found, "")
+
+
 READY = "import tallyveil.cli.start, signal; "
 READY += "handler = signal.signal; signal.signal = lambda *a: (handler(*a), print('go', flush=True)); "
 

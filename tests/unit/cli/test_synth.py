@@ -1,11 +1,16 @@
 """`tallyveil synth` writes a population with a release file that fits it."""
 
+import re
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
+from tallyveil.config.programme import load_programme
+from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms, read_spine
 
 
@@ -69,3 +74,49 @@ def test_several_states_have_the_us_above_them_where_a_preset_does(tmp_path, sch
     assert histograms[0].counts.sum() == 100_000
     assert spine.n_geounits(spine.level_index("State")) == states
     assert pl.read_parquet(tmp_path / "geography.parquet")["state"].n_unique() == states
+
+
+@pytest.mark.parametrize(("states", "root"), [(1, "State"), (3, "US")])
+def test_the_programme_of_the_dhc_can_be_planned(tmp_path, states, root):
+    *_, programme = write_country(tmp_path, blocks=300, states=states, schema="dhc")
+    plan = load_programme(programme, tmp_path / "out")
+    assert [one.name for one in plan.releases] == ["redistricting", "h1", "dhc-persons", "dhc-units"]
+    assert [one.reads for one in plan.releases] == [(), (), ("redistricting",), ("h1",)]
+    for one in plan.releases:
+        assert one.plan.geography.geolevels[0] == root
+        assert one.plan.declared == one.plan.strategy.total
+        spine = read_hierarchies(one.plan).spine
+        assert spine.geolevels == tuple(level for level, _ in one.plan.strategy.geolevel_shares)
+
+
+@pytest.mark.parametrize(
+    ("schema", "hint"), [("dhc-units", "Use --schema dhc,"), ("pl94-person", "Did you mean 'pl94-persons'")]
+)
+def test_unknown_schemas_are_refused_before_anything_is_written(tmp_path, schema, hint):
+    with pytest.raises(ConfigError, match=hint):
+        write_country(tmp_path / "new", blocks=3, schema=schema)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_records_of_the_dhc_fit_their_releases(tmp_path):
+    *_, programme = write_country(tmp_path, blocks=200, schema="dhc", seed=2)
+    files = {"redistricting": "persons", "h1": None, "dhc-persons": "persons", "dhc-units": "units"}
+    for one in load_programme(programme, tmp_path / "out").releases:
+        histograms = read_histograms(one.plan, read_spine(one.plan.geography))
+        records = files[one.name]
+        n = (
+            pl.read_parquet(tmp_path / "h1.parquet")["count"].sum()
+            if records is None
+            else pl.read_parquet(tmp_path / f"{records}.parquet").height
+        )
+        assert histograms[-1].counts.sum() == n
+
+
+def test_the_example_of_the_dhc_is_what_is_written(tmp_path):
+    written = write_country(tmp_path / "rhode-island", blocks=40, schema="dhc")
+    example = Path(__file__).parents[3] / "examples" / "dhc"
+    files = [path for path in written if path.suffix == ".toml"]
+    assert {path.name for path in files} == {path.name for path in example.glob("*.toml")}
+    for path in files:
+        text = re.sub(r'"(\w+\.parquet)"', r'"../../releases/rhode-island-people/\1"', path.read_text())
+        assert (example / path.name).read_text() == text

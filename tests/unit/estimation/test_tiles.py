@@ -38,6 +38,16 @@ def test_estimates_are_those_of_a_quadratic_program(seed):
     np.testing.assert_allclose(solution.estimate, least_squares_reference(problem), atol=1e-3)
 
 
+def test_parents_without_people_have_children_without_people():
+    rng = np.random.default_rng(3)
+    for n_groups in (0, 2):
+        truth, group = np.zeros((3, 0), np.int64), np.zeros(0, np.int32)
+        problem = problem_of(rng, truth, group, n_groups, own=False)
+        solution = estimate_tiles(problem)
+        assert solution.counts.shape == (3, 0)
+        assert solution.status is TileStatus.SETTLED
+
+
 def test_the_own_query_need_not_be_measured():
     for seed in range(12):
         problem, _ = random_tiles(seed, own=False, uneven=seed % 2 == 1)

@@ -13,6 +13,7 @@ from tallyveil.face.products import (
     EVALUATE,
     EVALUATE_SAFETAB,
     PRODUCTS,
+    is_programme,
     require_evaluation,
     require_input,
     write_page,
@@ -103,7 +104,17 @@ def test_inputs_are_known_by_their_tables(small_release, table):
     require_input(table, ReleaseKind.SUBSPACE)
     for path in EXAMPLES.glob("*/*.toml"):
         kinds = {"subspace": ReleaseKind.SUBSPACE, "hospital_stays": ReleaseKind.GROUPS}
-        require_input(path, kinds.get(path.parent.name, ReleaseKind.TOPDOWN))
+        assert is_programme(path) == (path.stem == "programme")
+        if not is_programme(path):
+            require_input(path, kinds.get(path.parent.name, ReleaseKind.TOPDOWN))
+
+
+@pytest.mark.parametrize("act", ["measure", "subspace release", "account epsilon --delta 1e-10 --plan"])
+def test_a_programme_is_met_with_its_command(command, tmp_path, act):
+    programme = EXAMPLES / "redistricting" / "programme.toml"
+    out = ["--out", tmp_path / "out"] if "account" not in act else []
+    said = " ".join(command(*act.split(), programme, *out, code=2).split())
+    assert "account" in act or "tallyveil run PROGRAMME.TOML" in said
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.cli.synth import _release_file
+from tallyveil.cli.synth import _filled
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_spine
@@ -29,7 +29,7 @@ def redistricting(tmp_path):
     paths = {name: tmp_path / f"{name}.parquet" for name in ("records", "geography", "facilities")}
     pl.DataFrame({"state": ["97", "98"]}).write_parquet(paths["geography"])
     release = tmp_path / "release.toml"
-    release.write_text(_release_file("pl94-persons", "us", paths))
+    release.write_text(_filled("pl94-persons", "us", paths))
     return load_plan(release)
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import chi2
+from tests.samples import every
 
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
@@ -59,18 +60,19 @@ def p_value(states, vectors, probabilities):
 MOVES = {"slices": (SliceMoves, 24, 100_000), "jumps": (None, 60, 60_000), "single jumps": (1, 40, 60_000)}
 
 
-@pytest.mark.parametrize("moves", MOVES)
-@pytest.mark.parametrize("system", [ONE_SUM, TABLE, GENERAL], ids=["one sum", "table", "general"])
-@pytest.mark.parametrize("law", LAWS)
+SYSTEMS = {"one sum": ONE_SUM, "table": TABLE, "general": GENERAL}
+
+
+@pytest.mark.parametrize(("law", "system", "moves"), every(2, itertools.product(LAWS, SYSTEMS, MOVES)))
 def test_states_follow_the_law(law, system, moves):
     """Against enumeration; a scale 5 % off is rejected."""
-    lattice = lattice_of(system)
+    lattice = lattice_of(SYSTEMS[system])
     columns = lattice_columns(lattice) if moves == "slices" else basis_columns(lattice.basis)
     how, thin, n = MOVES[moves]
     chosen = SliceMoves() if how is SliceMoves else tune_jumps(LAWS[law], columns, KEY, at_once=how)
     states = run_chain(plan_chain(LAWS[law], columns, chosen), KEY, n * thin, thin=thin)
-    assert not (system.dense() @ states.T).any()
-    vectors = enumerated(system)
+    assert not (SYSTEMS[system].dense() @ states.T).any()
+    vectors = enumerated(SYSTEMS[system])
     assert p_value(states, vectors, weights(LAWS[law], vectors)) > 1e-5
     off = 1.05 ** (2 if law == "Gaussian" else 1)
     assert p_value(states, vectors, weights(LAWS[law], vectors, off)) < 1e-8

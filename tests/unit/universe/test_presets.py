@@ -13,7 +13,7 @@ RACES = ("white", "black", "aian", "asian", "nhopi", "sor")
 
 
 def test_presets_are_found_by_name() -> None:
-    assert preset_names() == ("pl94-persons", "pl94-units", "race-age")
+    assert preset_names() == ("dhc-persons", "dhc-units", "pl94-persons", "pl94-units", "race-age")
     for name in preset_names():
         assert load_preset(name).name == name
     with pytest.raises(SchemaError, match=r"no schema preset 'pl94-person'.*'pl94-persons'"):

@@ -50,6 +50,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, merged
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
 from tallyveil.accounting.losses.moments import log_moment, moments
 from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.arrays import Floats
 
 WIDTH: Final = 1e-9
 """Width of the bounds of epsilon that is aimed at unless another one is asked for."""
@@ -69,7 +70,7 @@ _LARGEST_LOG_NORM: Final = 5.0
 _DEVIATIONS: Final = 6.5  # of epsilon from the mean loss, about, at delta = 1e-10: there the width is met
 _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, relative to the result
 _TILTS: Final = 4  # contours for each standard deviation of the saddle
-_CACHED: Final = 4
+_CACHED: Final = 1 << 20  # nodes of the contours that are kept: some 40 MB
 _FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
 _BEYOND: Final = Fraction(10**300)  # an epsilon beyond which its rounding could overflow
 _CONTOUR_STEPS: Final = 60
@@ -128,14 +129,10 @@ class Dithered:
             return Tails(
                 log_rest(there.log_second),
                 log_rest(there.log_first),
-                log_reflected(float(max(exact, -_BEYOND)), there.log_delta),
+                self.log_deltas([exact])[0],
             )
-        if exact > _FARTHEST:
-            there = self.log_tails(
-                _FARTHEST
-            )  # tails fall, so that they are bounds from above further out too
-            known = (there.log_first, there.log_second, there.log_delta)
-            return Tails(*(Bounds(-math.inf, bounds.upper) for bounds in known))
+        if exact > _FARTHEST:  # tails fall, so that bounds from above hold further out too
+            return self._far_out(self._tilt(float(_FARTHEST)), _FARTHEST)
         tilt = self._tilt(float(exact))
         contour = self._contour(tilt, float(exact))
         if contour is None:
@@ -149,26 +146,34 @@ class Dithered:
         """ln delta at each epsilon, any real number, without the probabilities: much faster than all tails."""
         exact = [exact_epsilon(epsilon) for epsilon in epsilons]
         sizes = [min(abs(epsilon), _BEYOND) for epsilon in exact]
-        groups: dict[float, list[int]] = {}
-        for i, size in enumerate(sizes):
-            groups.setdefault(self._tilt(float(min(size, _FARTHEST))), []).append(i)
-        lower, upper = np.full(len(exact), -np.inf), np.zeros(len(exact))
-        for tilt, members in groups.items():
-            known = self._log_deltas_at(tilt, [sizes[i] for i in members])
-            lower[members], upper[members] = known.lower, known.upper
-        found = ManyBounds(lower, upper)
+        found, rests = self.log_deltas_and_rests(sizes)
         negative = np.array([epsilon < 0 for epsilon in exact], dtype=np.bool_)
         if not negative.any():
             return found
-        return log_reflected(-np.array([float(size) for size in sizes]), found).where(negative, found)
+        reflected = _reflected(np.array([float(size) for size in sizes]), found, rests)
+        return reflected.where(negative, found)
 
-    def _log_deltas_at(self, tilt: float, epsilons: list[Fraction]) -> ManyBounds:
-        """ln delta at epsilons that share a tilt, none negative."""
+    def log_deltas_and_rests(self, epsilons: Sequence[float | Fraction]) -> tuple[ManyBounds, ManyBounds]:
+        """ln delta and ln(1 - delta) at each epsilon, none negative. The latter is known also where delta is 1."""
+        exact = [min(exact_epsilon(epsilon), _BEYOND) for epsilon in epsilons]
+        groups: dict[float, list[int]] = {}
+        for i, epsilon in enumerate(exact):
+            groups.setdefault(self._tilt(float(min(epsilon, _FARTHEST))), []).append(i)
+        ends = np.full((2, 2, len(exact)), -np.inf)
+        for tilt, members in groups.items():
+            known = self._logs_at(tilt, [exact[i] for i in members])
+            pair = (log_rest(known), known) if tilt < 0 else (known, log_rest(known))
+            for which, one in enumerate(pair):
+                ends[which, 0, members], ends[which, 1, members] = one.lower, one.upper
+        return ManyBounds(*ends[0]), ManyBounds(*ends[1])
+
+    def _logs_at(self, tilt: float, epsilons: list[Fraction]) -> ManyBounds:
+        """ln delta, or ln(1 - delta) for a tilt below 0, at epsilons that share the tilt."""
         contour = self._contour(tilt, float(min(epsilons[0], _FARTHEST)))
+        near = [min(epsilon, _FARTHEST) for epsilon in epsilons]
         if contour is None or max(epsilons) > _FARTHEST:
-            return ManyBounds.of([self.log_tails(epsilon).log_delta for epsilon in epsilons])
-        known = log_excess(contour, epsilons)
-        return log_rest(known) if tilt < 0 else known
+            return ManyBounds.of([self._chernoff(tilt, float(epsilon)) for epsilon in near])
+        return log_excess(contour, epsilons)
 
     def _tilt(self, epsilon: float) -> float:
         """The tilt for an epsilon. It is taken from a grid, so that neighbouring epsilons share a contour.
@@ -189,19 +194,25 @@ class Dithered:
             windows, step = self.scan.windows, 2 * math.pi / period
             if number_of_nodes(windows.lows, windows.highs, step) * self.scan.gaussians.count > MOST_NODES:
                 return None
-            while len(self._contours) >= _CACHED:
+            made = contour_at(self.scan, tilt, period, further)
+            while len(self._contours) * made.frequencies.size > _CACHED:
                 self._contours.pop(next(iter(self._contours)))
-            self._contours[tilt] = contour_at(self.scan, tilt, period, further)
+            self._contours[tilt] = made
         return self._contours[tilt]
 
     def _far_out(self, tilt: float, epsilon: Fraction) -> Tails:
-        """Chernoff's bound: P(L > epsilon) <= E exp(s L - s epsilon) for s > 0, and Q is at most exp(-epsilon) P."""
-        exponent = tilt * float(epsilon)
-        log_moment = log_moment_bounds(self.scan, tilt, 0.0).upper
-        most = log_moment - exponent + 8 * UNIT * (abs(log_moment) + abs(exponent)) if tilt > 0 else 0.0
-        first = Bounds(-math.inf, min(0.0, most))
-        second = first.upper - float(epsilon) + 8 * UNIT * (abs(first.upper) + float(epsilon))
+        """Tails by Chernoff's bound alone. Q(L > epsilon) is at most exp(-epsilon) P, and (1 - delta) exp(-epsilon)."""
+        known = self._chernoff(tilt, float(epsilon))
+        second = known.upper - float(epsilon) + 8 * UNIT * (abs(known.upper) + float(epsilon))
+        first = known if tilt > 0 else log_rest(known)
         return Tails(first, Bounds(-math.inf, min(0.0, second)), first)
+
+    def _chernoff(self, tilt: float, epsilon: float) -> Bounds:
+        """P(L > epsilon) for a tilt above 0, else 1 - delta, are at most E exp(tilt (L - epsilon)) if tilt >= -1."""
+        exponent = tilt * epsilon
+        log_moment = log_moment_bounds(self.scan, tilt, 0.0).upper
+        most = log_moment - exponent + 8 * UNIT * (abs(log_moment) + abs(exponent))
+        return Bounds(-math.inf, min(0.0, most))
 
     def _saddle(self, epsilon: float, of_rest: bool) -> float:
         """About the tilt at which the integrand is smallest on the real axis, between the poles at 0 and -1."""
@@ -248,6 +259,15 @@ class Dithered:
                 break
             period *= 1.15
         return period, further
+
+
+def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyBounds:
+    """ln delta(-epsilon) from ln delta(epsilon), and from 1 - delta(-epsilon) = exp(-epsilon) (1 - delta(epsilon))."""
+    one = log_reflected(-epsilons, deltas)
+    slack = 8 * UNIT * (epsilons - rests.lower)
+    rest = ManyBounds(rests.lower - epsilons - slack, np.minimum(rests.upper - epsilons + slack, 0.0))
+    other = log_rest(rest)
+    return ManyBounds(np.maximum(one.lower, other.lower), np.minimum(one.upper, other.upper))
 
 
 def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:

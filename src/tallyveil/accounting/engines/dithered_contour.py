@@ -211,29 +211,41 @@ def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _Part:
     count = factors.count
     errors = 12 * u * pull + (8 + 2 * count) * decay
     errors += (13 * abs(s) + 72 * UNIT * u) * float(factors.variance) * u
-    errors += (12 + count) * abs(s) * pull + 300 + float(factors.powers.sum())
+    errors += (12 + count) * abs(s) * pull + 300 + count
     log_size = -decay
     closest = np.pi * factors.variances - factors.sensitivities * np.abs(d).max(axis=1)
     for i in np.flatnonzero(2 * np.pi * closest < _NEGLIGIBLE_IMAGE + np.log(factors.powers)):
         m = int(factors.powers[i])
-        ratio, size, error = _images(float(factors.variances[i]), float(factors.sensitivities[i]), d[i], u, s)
-        values *= power_of(ratio, m)
-        log_size += m * np.log(size)
-        errors += m * (error + 100 + count) + 40
+        total, more, error = _images(float(factors.variances[i]), float(factors.sensitivities[i]), d[i], u, s)
+        values *= 1 + _power_less_one(total, m)
+        log_size += m * np.log1p(more)
+        errors += m * (error + 16 * (math.log2(m) + 3) * more + 1e-8) + 10
     sizes = np.exp(log_size)
-    return _Part(values * sizes, sizes, errors)
+    return _Part(values * np.exp(-decay), sizes, errors)
 
 
 def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complexes, Floats, Floats]:
-    """One plus the images of one factor: divided by its size, the size, and the error in UNIT."""
-    total, size, error = np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size)
+    """The images of one factor but the nearest: their sum, the sum of their sizes, and the error in UNIT."""
+    total, more, error = np.zeros(u.size, dtype=np.complex128), np.zeros(u.size), np.zeros(u.size)
     for n in _IMAGES:
         sizes = np.exp(-2 * np.pi * n * (np.pi * v * n - k * d))
         angle = -2 * math.pi * float((n * int(k) * Fraction(s)) % 1)
         total += sizes * complex(math.cos(angle), math.sin(angle))
-        size += sizes
+        more += sizes
         error += sizes * (80 * abs(n) * k * u + 50 * abs(n) * (math.pi * v * abs(n) + k * np.abs(d)) + 80)
-    return total / size, size, error
+    return total, more, error
+
+
+def _power_less_one(w: Complexes, power: int) -> Complexes:
+    """(1 + w)^power - 1 by squaring. The error is relative to |w|: many answers may have tiny images."""
+    found, square = np.zeros_like(w), w
+    while True:
+        if power & 1:
+            found = found + square + found * square
+        power >>= 1
+        if not power:
+            return found
+        square = square * (2 + square)
 
 
 def _listed_part(law: Atoms, step: float, power: int, u: Floats) -> tuple[Complexes, Floats]:

@@ -1,51 +1,51 @@
 """Precision with which a strategy measures one answer, such as the total, in every geounit."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Bools
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine
 from tallyveil.universe import QueryGroup, Schema
 
-MOST_CELLS = 20_000_000
 
-
-def answers_summed(schema: Schema, query: QueryGroup, target: QueryGroup, answer: int = 0) -> int:
+def answers_summed(query: QueryGroup, target: QueryGroup, answer: int = 0) -> int:
     """Number of answers of a measured query group that sum to a wanted answer; 0 if no set of them does.
 
     If groups overlap, only answers of one layer are summed, and the number is that of the layer with the fewest.
 
     Args:
-        schema: Schema of both.
         query: Measured query group.
-        target: Query group of the wanted answer. The total has one answer.
+        target: Query group of the wanted answer, of the same schema; its groups do not overlap. The total has one
+            answer.
         answer: Index of the wanted answer in that group.
-
-    Raises:
-        BudgetError: the schema has more than 20 million cells.
     """
-    if schema.size > MOST_CELLS:
-        raise BudgetError(
-            f"schema {schema.name} has {schema.size} cells, more than the {MOST_CELLS} that are supported here. Ask "
-            "for the variance of the total with a smaller schema."
-        )
-    cells = np.arange(schema.size, dtype=np.int64)
-    wanted = target.answers_of(cells) == answer
-    found = [_summed(layer.answers_of(cells), wanted) for layer in query.layers]
+    wanted = []
+    for factor in reversed(target.factors):
+        answer, group = divmod(answer, factor.size)
+        wanted.append(factor.codes == group)
+    found = [_summed(layer, wanted[::-1]) for layer in query.layers]
     return min((number for number in found if number), default=0)
 
 
-def _summed(measured: NDArray[np.int64], wanted: NDArray[np.bool_]) -> int:
-    """Number of answers that sum to the wanted cells, from the answer of each cell; 0 if no set of them does."""
-    if bool(np.any(measured[wanted] < 0)):
-        return 0  # some wanted cells are not measured
-    used = np.unique(measured[wanted])
-    # The answers used must contain no other cells.
-    return 0 if bool(np.any(np.isin(measured[~wanted], used))) else len(used)
+def _summed(measured: QueryGroup, wanted: Sequence[Bools]) -> int:
+    """Number of answers that sum to the cells with the wanted levels of every attribute; 0 if no set of them does.
+
+    The wanted cells and those of every answer are products of levels. So the answers are found attribute by attribute.
+    """
+    numbers = []
+    for factor, levels in zip(measured.factors, wanted, strict=True):
+        used = np.unique(factor.codes[levels])
+        # All wanted levels must be measured, and the groups used must contain no other levels.
+        if used[0] < 0 or bool(np.isin(factor.codes[~levels], used).any()):
+            return 0
+        numbers.append(len(used))
+    return math.prod(numbers)
 
 
 def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Mapping[str, int]) -> Fraction:
@@ -144,4 +144,4 @@ def totals_summed(schema: Schema, strategy: Strategy) -> dict[str, int]:
     """For every measured query group, how many answers sum to the total; 0 if some cells are in no answer."""
     names = {query for geolevel in strategy.geolevels for query in strategy.queries(geolevel)}
     total = schema.query("total")
-    return {name: answers_summed(schema, schema.query(name), total) for name in sorted(names)}
+    return {name: answers_summed(schema.query(name), total) for name in sorted(names)}

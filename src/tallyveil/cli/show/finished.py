@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 def finish_release(made: "Release", out: Path, quiet: bool, as_json: bool) -> None:
     """Print the closing summary of a release, whose folder is named as the user named it."""
     if as_json:
-        say(json.dumps(_summary(made.manifest, out, made.already_finished)))
+        say(json.dumps(release_summary(made.manifest, out, made.already_finished)))
     elif not quiet:
         _show_summary(made.manifest, out, made.already_finished)
 
 
-def _summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
+def release_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
+    """The closing summary of a release, for programs."""
     return {
         "name": manifest.body["name"],
         "run": manifest.run,

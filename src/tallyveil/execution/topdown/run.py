@@ -5,31 +5,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.budget.allocation import Allocation, allocation_of
-from tallyveil.budget.noise_size import certify_noise
+from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
-from tallyveil.execution.topdown.spine_changes import warnings_of
+from tallyveil.execution.topdown.preparation import prepare, read_inputs
 from tallyveil.execution.topdown.spine_record import spine_record
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.postprocess.agreement import Agreed
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
-from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
-from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
-from tallyveil.postprocess.warm_up import compile_kernels
+from tallyveil.postprocess.tree_values import TreeSweep
+from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.folder import FolderState, folder_state
@@ -151,6 +147,8 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
+    agreed: tuple[Agreed, ...]
+    groups: FixedGroups | None
     workers: int
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
@@ -166,45 +164,31 @@ class _Release:
     ) -> "_Release":
         """Read and check every input; nothing is written."""
         watch = Stopwatch(observer)
-        with watch.stage("read geography"):
-            hierarchies = read_hierarchies(plan)
-            spine = hierarchies.spine
-            allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
-            certify_noise(allocation, plan.schema)
-            privacy = privacy_of(plan.terms, allocation)  # not every event can be accounted for
-        for sentence in warnings_of(hierarchies.changes):
-            observer.warned(sentence)
-        warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
-        if warning is not None:
-            observer.warned(warning)
-        with watch.stage("read records"):
-            histograms = read_histograms(plan, spine)
-        with watch.stage("compile constraints"):
-            constraints = compile_constraints(plan, hierarchies, histograms)
-            # Refuses structural zeros that intervals could not take into account.
-            if plan.intervals is not None:
-                plan_model(plan, hierarchies)
-            subspace = _subspace(plan, spine)
-            # Refuses public zeros that the sweep up the spine could not take into account.
-            tree = prepared_sweep(plan.estimating, hierarchies, constraints)
+        inputs = read_inputs(plan, observer, watch)
+        prepared = prepare(plan, inputs, watch)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
-            compile_kernels(sweeps=tree is not None)
+            if plan.outer:
+                compile_tables()
+            else:
+                compile_kernels(sweeps=prepared.tree is not None)
         return cls(
             plan,
             observer,
             watch,
-            hierarchies,
-            allocation,
-            histograms,
-            constraints,
+            inputs.hierarchies,
+            inputs.allocation,
+            inputs.histograms,
+            prepared.constraints,
+            prepared.agreed,
+            prepared.groups,
             workers,
-            subspace,
-            geography_digest=spine.digest(),
-            privacy=privacy,
-            tree=tree,
+            prepared.subspace,
+            geography_digest=inputs.hierarchies.spine.digest(),
+            privacy=inputs.privacy,
+            tree=prepared.tree,
             measuring_alone=measuring_alone,
-            records_digest=histograms[-1].digest(),
+            records_digest=inputs.records_digest,
         )
 
     @property
@@ -224,6 +208,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
+                *(one.counts.digest() for one in self.agreed),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -248,7 +233,8 @@ class _Release:
         """Read the published files back and verify them."""
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
-            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints)]
+            agreed = [one.counts for one in self.agreed]
+            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, agreed)]
         else:
             checks = self.estimation.check(run)
         RunLog(run.path).write("finished", run=run.run_id)
@@ -264,7 +250,8 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints)
+        agreed = [one.counts for one in self.agreed]
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, agreed)
         self.constraints += self._draw(run)
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -278,6 +265,8 @@ class _Release:
             watch=self.watch,
             workers=self.workers,
             tree=self.tree,
+            agreed=tuple(one.counts for one in self.agreed) if self.groups is not None else (),
+            groups=self.groups,
         )
         estimation.write_measurements(run)
         return estimation
@@ -315,16 +304,8 @@ class _Release:
             },
             **({} if spine is None else {"spine": spine}),
             **({"drawn": drawn} if drawn else {}),
+            **({"agreement": [one.record for one in self.agreed]} if self.agreed else {}),
         }
-
-
-def _subspace(plan: ReleasePlan, spine: Spine) -> "tuple[SubspaceDraw, ...]":
-    """What is drawn on a lattice, prepared before anything is spent."""
-    if not plan.subspace:
-        return ()
-    from tallyveil.plans.lattice_draws import prepare_subspace  # here, since few plans have such counts
-
-    return prepare_subspace(plan, spine)
 
 
 def _drawn_records(plan: ReleasePlan, subspace: "tuple[SubspaceDraw, ...]") -> list[JsonObject]:

@@ -59,7 +59,7 @@ def total_measures(plan: ReleasePlan) -> TotalMeasures:
     known = {
         geolevel
         for item in plan.invariants
-        if answers_summed(plan.schema, plan.query(item.query), total)
+        if answers_summed(plan.query(item.query), total)
         for geolevel in item.geolevels
     }
     summed = totals_summed(plan.schema, plan.strategy)

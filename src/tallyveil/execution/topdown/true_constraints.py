@@ -1,10 +1,13 @@
 """Constraints of a release whose values are true counts: invariants, and the check of public bounds on the records."""
 
+from collections.abc import Sequence
+
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.invariants import check_bounds, invariant_values
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.postprocess.agreement import AgreedCounts
 from tallyveil.postprocess.constraint_conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints import ConstraintTable, bounds_table, constraint_table
 from tallyveil.postprocess.invariant_files import invariant_name, stated_invariant
@@ -12,16 +15,26 @@ from tallyveil.universe.limits import narrow_limits
 
 
 def compile_constraints(
-    plan: ReleasePlan, hierarchies: Hierarchies, histograms: tuple[ConfidentialHistogram, ...]
+    plan: ReleasePlan,
+    hierarchies: Hierarchies,
+    histograms: tuple[ConfidentialHistogram, ...],
+    agreed: Sequence[AgreedCounts] = (),
 ) -> tuple[ConstraintTable, ...]:
     """Invariants and public bounds of a plan, summed upward to every coarser geolevel.
 
+    Args:
+        plan: The release.
+        hierarchies: Its spine.
+        histograms: True counts of every geolevel.
+        agreed: Counts of finished releases that are kept. Without outer passes they are tables like the others, after
+            the bounds; outer passes have them apart, because they have too many answers for a table.
     Raises:
         ConstraintError: the bounds table does not fit the geography or the query, or the records break it.
     """
     invariants = [_invariant_table(plan, invariant, hierarchies, histograms) for invariant in plan.invariants]
     bounds = [bounds_table(plan, item, hierarchies) for item in plan.bounds]
-    tables = (*invariants, *bounds)
+    kept = () if plan.outer else (one.table() for one in agreed)
+    tables = (*invariants, *bounds, *kept)
     # Conflicts among what is public come first: they can be told in full.
     refuse_conflicts(tables, hierarchies.spine, plan.schema)
     for table in bounds:

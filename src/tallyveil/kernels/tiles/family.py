@@ -148,6 +148,7 @@ def family_of(chunk: TileChunk, f: int) -> Family:
 @internal
 def consistent(family: Family) -> bool:
     """Whether every group's columns and children have the same sum, and nothing is negative."""
+    # A parent without people has no columns either, and is no root for that.
     n_groups, root = family.fixed.shape[1], family.counts.size == 0 and family.group.size > 0
     sums = np.zeros(n_groups, np.int64)
     filled = np.zeros(n_groups, np.bool_)

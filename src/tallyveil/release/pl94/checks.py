@@ -38,20 +38,9 @@ def check_table(
         SolverError: a check failed; the tables must not be published.
         StoreError: the file cannot be read.
     """
+    check_numbers(path, layout)
     names = layout.identifiers
-    columns = pl.col(names)
-    wrong = [
-        (pl.sum_horizontal(pl.col([names[part] for part in column.parts])) != pl.col(column.identifier)).sum()
-        for column in layout.columns
-        if column.parts
-    ]
-    flawed = pl.sum_horizontal((columns < 0).sum() + columns.null_count())
     frame = scan_parquet(path)
-    found = collect(
-        frame.select(pl.sum_horizontal(wrong).alias("wrong"), flawed.alias("flawed")), path, "table"
-    )
-    _require(path, CHECKS[0], found["flawed"][0] == 0)
-    _require(path, CHECKS[1], found["wrong"][0] == 0)
     matrix = column_matrix(layout, schema)
     # Numbers in the wrong column or row change the weighted sum of a row.
     weights = np.arange(1, len(names) + 1, dtype=np.int64) ** 2
@@ -64,9 +53,34 @@ def check_table(
         and np.array_equal(rows[names[0]], area_totals(counts, matrix[0]))
         and np.array_equal(rows["weighted"], area_totals(counts, weights @ matrix))
     )
-    _require(path, CHECKS[2], agree)
-    sums = collect(frame.select(columns.sum()), path, "table").row(0)
-    _require(path, CHECKS[3], list(sums) == (matrix @ cell_totals(counts, schema)).tolist())
+    require(path, CHECKS[2], agree)
+    sums = collect(frame.select(pl.col(names).sum()), path, "table").row(0)
+    require(path, CHECKS[3], list(sums) == (matrix @ cell_totals(counts, schema)).tolist())
+
+
+def check_numbers(path: Path, layout: TableLayout) -> None:
+    """Verify that no number of a written table is negative or missing, and that subtotals are sums.
+
+    Raises:
+        SolverError: a check failed; the tables must not be published.
+        StoreError: the file cannot be read.
+    """
+    names = layout.identifiers
+    columns = pl.col(names)
+    wrong = [
+        (pl.sum_horizontal(pl.col([names[part] for part in column.parts])) != pl.col(column.identifier)).sum()
+        for column in layout.columns
+        if column.parts
+    ]
+    flawed = pl.sum_horizontal((columns < 0).sum() + columns.null_count())
+    frame = scan_parquet(path)
+    found = collect(
+        frame.select(pl.sum_horizontal(pl.lit(0), *wrong).alias("wrong"), flawed.alias("flawed")),
+        path,
+        "table",
+    )
+    require(path, CHECKS[0], found["flawed"][0] == 0)
+    require(path, CHECKS[1], found["wrong"][0] == 0)
 
 
 def check_sums(root: Path, geolevel: str, totals: Integers, expected: Integers) -> None:
@@ -80,7 +94,7 @@ def check_sums(root: Path, geolevel: str, totals: Integers, expected: Integers) 
     Raises:
         SolverError: it has not.
     """
-    _require(root / geolevel, CHECKS[4], np.array_equal(totals, expected))
+    require(root / geolevel, CHECKS[4], np.array_equal(totals, expected))
 
 
 def cell_totals(counts: PublicCounts, schema: Schema) -> Integers:
@@ -92,7 +106,8 @@ def cell_totals(counts: PublicCounts, schema: Schema) -> Integers:
     return totals
 
 
-def _require(path: Path, name: str, passed: bool) -> None:
+def require(path: Path, name: str, passed: bool) -> None:
+    """Go on only if a check of a file or a folder has passed; raises SolverError otherwise."""
     if not passed:
         raise SolverError(
             f"a check of {path} failed: {name}. The tables must not be published; keep the folder and report this.",

@@ -60,12 +60,12 @@ class TableLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class Line:
     """A column before it has a number: a leaf with what it counts, or a sum of parts."""
 
     label: str
     counts: tuple[Levels, ...] = ()
-    parts: tuple["_Line", ...] = ()
+    parts: tuple["Line", ...] = ()
 
     def all_counts(self) -> tuple[Levels, ...]:
         return self.counts or tuple(chain.from_iterable(part.all_counts() for part in self.parts))
@@ -107,60 +107,65 @@ def _all_sets() -> Iterator[str]:
         yield from ("_".join(one) for one in _sets_of(size))
 
 
-def _race_lines(before: Levels) -> tuple[_Line, ...]:
+def _race_lines(before: Levels) -> tuple[Line, ...]:
     """The parts of a total by race; `before` holds the levels of the attributes before cenrace."""
 
-    def sets(size: int) -> tuple[_Line, ...]:
+    def sets(size: int) -> tuple[Line, ...]:
         ending = " alone" if size == 1 else ""
         return tuple(
-            _Line("; ".join(RACES[race] for race in one) + ending, ((*before, "_".join(one)),))
+            Line("; ".join(RACES[race] for race in one) + ending, ((*before, "_".join(one)),))
             for one in _sets_of(size)
         )
 
     several = tuple(
-        _Line(f"Population of {_NUMBERS[size - 1]}:", parts=sets(size)) for size in range(2, len(RACES) + 1)
+        Line(f"Population of {_NUMBERS[size - 1]}:", parts=sets(size)) for size in range(2, len(RACES) + 1)
     )
     return (
-        _Line("Population of one race:", parts=sets(1)),
-        _Line("Population of two or more races:", parts=several),
+        Line("Population of one race:", parts=sets(1)),
+        Line("Population of two or more races:", parts=several),
     )
 
 
-def _origin_lines(before: Levels) -> tuple[_Line, ...]:
+def _origin_lines(before: Levels) -> tuple[Line, ...]:
     """The parts of a total by Hispanic origin, and by race where the origin is not Hispanic."""
     return (
-        _Line("Hispanic or Latino", tuple((*before, "hispanic", races) for races in _all_sets())),
-        _Line("Not Hispanic or Latino:", parts=_race_lines((*before, "not_hispanic"))),
+        Line("Hispanic or Latino", tuple((*before, "hispanic", races) for races in _all_sets())),
+        Line("Not Hispanic or Latino:", parts=_race_lines((*before, "not_hispanic"))),
     )
 
 
-def _leaves(labels: dict[str, str]) -> tuple[_Line, ...]:
-    return tuple(_Line(label, ((level,),)) for level, label in labels.items())
+def _leaves(labels: dict[str, str]) -> tuple[Line, ...]:
+    return tuple(Line(label, ((level,),)) for level, label in labels.items())
 
 
 _QUARTERS: Final = (
-    _Line("Institutionalized population:", parts=_leaves(_INSTITUTIONAL)),
-    _Line("Noninstitutionalized population:", parts=_leaves(_NONINSTITUTIONAL)),
+    Line("Institutionalized population:", parts=_leaves(_INSTITUTIONAL)),
+    Line("Noninstitutionalized population:", parts=_leaves(_NONINSTITUTIONAL)),
 )
 _OCCUPANCY: Final = _leaves({"occupied": "Occupied", "vacant": "Vacant"})
 
 
-def _columns(prefix: str, line: _Line, first: int, indent: int) -> list[Column]:
-    """The columns of a line and of its parts; `first` is the position of the line in the table."""
+def columns_of(prefix: str, line: Line, first: int = 0, indent: int = 0) -> list[Column]:
+    """The columns of a line and of its parts.
+
+    Args:
+        prefix: What identifiers begin with.
+        line: The line.
+        first: Its position in the table.
+        indent: How far it is indented.
+    """
     below: list[Column] = []
     places = []
     for part in line.parts:
         places.append(first + 1 + len(below))
-        below += _columns(prefix, part, places[-1], indent + 1)
+        below += columns_of(prefix, part, places[-1], indent + 1)
     own = Column(f"{prefix}{first + 1:04d}", line.label, indent, line.all_counts(), tuple(places))
     return [own, *below]
 
 
-def _layout(
-    name: str, title: str, universe: str, attributes: Levels, parts: tuple[_Line, ...]
-) -> TableLayout:
+def _layout(name: str, title: str, universe: str, attributes: Levels, parts: tuple[Line, ...]) -> TableLayout:
     prefix = f"{name[0]}{int(name[1:]):03d}"
-    columns = _columns(prefix, _Line("Total:", parts=parts), 0, 0)
+    columns = columns_of(prefix, Line("Total:", parts=parts))
     return TableLayout(name, title, universe, attributes, tuple(columns))
 
 

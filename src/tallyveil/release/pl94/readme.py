@@ -6,6 +6,7 @@ from typing import Final
 
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.ledger.joint_cost import least_epsilon
 from tallyveil.release.pl94.areas import PublishedAreas
 from tallyveil.storage.json_files import JsonObject
 
@@ -57,7 +58,7 @@ def cost_lines(content: JsonObject) -> list[str]:
     if "rho" in together:
         delta, rho = short_decimal(Fraction(together["delta"])), exact_text(Fraction(together["rho"]))
         said.append(
-            f"{together['statement']} epsilon <= {at_most(_epsilon(together))} at delta = {delta}, "
+            f"{together['statement']} epsilon <= {at_most(least_epsilon(together))} at delta = {delta}, "
             f"{together['neighbours']} neighbours; rho = {rho}."
         )
     if "not_exact" in together:
@@ -65,9 +66,3 @@ def cost_lines(content: JsonObject) -> list[str]:
             f" This epsilon follows from rho alone. The exact one is not stated: {together['not_exact']}."
         )
     return said
-
-
-def _epsilon(together: JsonObject) -> float:
-    """The least upper bound of epsilon that is known."""
-    exact = together.get("exact_epsilon", {}).get("upper", together["epsilon"])
-    return float(min(exact, together["epsilon"]))

@@ -86,11 +86,46 @@ def test_unequal_groups_leave_a_little_to_gain(random_spine):
 def test_which_answers_sum_to_an_answer():
     schema = small_schema()
     total, age, young, sex = (schema.query(name) for name in ("total", "age", "young", "sex"))
-    assert answers_summed(schema, schema.query("detailed"), total) == 6
-    assert answers_summed(schema, age, young, 1) == 2
-    assert answers_summed(schema, young, age, 0) == 1  # the only level of its group
-    assert answers_summed(schema, young, age, 1) == 0
-    assert answers_summed(schema, sex, age, 1) == 0
+    assert answers_summed(schema.query("detailed"), total) == 6
+    assert answers_summed(age, young, 1) == 2
+    assert answers_summed(young, age, 0) == 1  # the only level of its group
+    assert answers_summed(young, age, 1) == 0
+    assert answers_summed(sex, age, 1) == 0
+
+
+def summed_cell_by_cell(schema, query, target, answer):
+    """The same number from the answer of every cell."""
+    cells = np.arange(schema.size)
+    wanted = target.answers_of(cells) == answer
+    found = []
+    for layer in query.layers:
+        measured = layer.answers_of(cells)
+        used = np.unique(measured[wanted])
+        if used[0] >= 0 and not np.isin(measured[~wanted], used).any():
+            found.append(len(used))
+    return min(found, default=0)
+
+
+def test_answers_are_those_of_a_look_at_every_cell():
+    schema = Schema(
+        "small",
+        (Attribute("sex", ("f", "m")), Attribute("age", ("a", "b", "c", "d"))),
+        recodes=(
+            Recode("young", "age", (("yes", ("a",)), ("no", ("b", "c", "d")))),
+            Recode("some", "age", (("a", ("a",)), ("c", ("b", "c")))),
+            Recode("up_to", "age", (("b", ("a", "b")), ("all", ("a", "b", "c", "d"))), overlapping=True),
+        ),
+    )
+    ages = ("total", "age", "young", "some", "up_to")
+    names = [*ages, *(f"sex*{age}" for age in ages[1:]), "sex"]
+    found = []
+    for fine, coarse in itertools.product(names, names):
+        query, target = schema.query(fine), schema.query(coarse)
+        if not target.overlaps:
+            for answer in range(target.size):
+                found.append(answers_summed(query, target, answer))
+                assert found[-1] == summed_cell_by_cell(schema, query, target, answer), (fine, coarse, answer)
+    assert {0, 1, 2, 3, 4} <= set(found)
 
 
 def test_redistricting_total_of_a_tract():

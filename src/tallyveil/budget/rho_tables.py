@@ -1,0 +1,59 @@
+"""Budgets that are published as tables of rho by query and geolevel, under `products/`."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from importlib import resources
+from typing import Any
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import BudgetError
+
+_FOLDER = resources.files("tallyveil.budget") / "products"
+
+
+def load_rho_table(name: str) -> dict[str, Any]:
+    """The content of a file under `products/`, such as "dhc-persons-us"."""
+    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def strategy_of_rho(
+    name: str, table: Mapping[str, Any], merged: Mapping[str, Sequence[str]] | None = None
+) -> Strategy:
+    """The shares of the total that a table of rho by query and geolevel states.
+
+    Args:
+        name: Name of the table, for messages.
+        table: Content of the file.
+        merged: For each geolevel of the strategy, root first, the geolevels of the table whose rho it gets; together
+            they name every geolevel of the table once. None for the geolevels of the table themselves.
+    Raises:
+        BudgetError: `merged` leaves out a geolevel of the table or names one twice, or a number is no fraction.
+    """
+    parts = merged or {geolevel: [geolevel] for geolevel in table["geolevels"]}
+    if sorted(own for names in parts.values() for own in names) != sorted(table["geolevels"]):
+        raise BudgetError(
+            f"{name}: the geolevels that get the budgets are {dict(parts)}; wanted every geolevel of "
+            f"{', '.join(table['geolevels'])} once. A geolevel that is left out would lose its budget."
+        )
+    unit, total = (parse_fraction(table[key], f"{name}: {key}") for key in ("unit", "total"))
+    places = {geolevel: place for place, geolevel in enumerate(table["geolevels"])}
+    rho = {
+        geolevel: {
+            query: unit * sum(row[places[own]] for own in names) for query, row in table["queries"].items()
+        }
+        for geolevel, names in parts.items()
+    }
+    sums = {geolevel: sum(queries.values(), Fraction(0)) for geolevel, queries in rho.items()}
+    return Strategy(
+        mechanism=Mechanism.DISCRETE_GAUSSIAN,
+        neighbours=Neighbours.BOUNDED,
+        total=total,
+        geolevel_shares=tuple((geolevel, own / total) for geolevel, own in sums.items()),
+        query_shares=tuple(
+            (geolevel, tuple((query, cost / sums[geolevel]) for query, cost in queries.items()))
+            for geolevel, queries in rho.items()
+        ),
+    )

@@ -1,0 +1,45 @@
+"""The sizes that `tallyveil plan` predicts memory, time and disk for: from its flags, or from the public geography."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tallyveil.budget.allocation import Allocation
+    from tallyveil.geography.areas import AreaChange
+    from tallyveil.plans.release import ReleasePlan
+    from tallyveil.plans.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the flags say of sizes.
+
+    Attributes:
+        blocks: Number of finest geounits, or None.
+        people: Number of records, or None.
+        geography: Whether the geography table is opened.
+    """
+
+    blocks: int | None
+    people: int | None
+    geography: bool
+
+
+def opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
+    """The budget of every geounit, and how the spine changes each kind of area. Reads the public geography."""
+    from tallyveil.budget.allocation import allocation_of
+    from tallyveil.execution.topdown.inputs import read_hierarchies
+
+    made = read_hierarchies(loaded)
+    return allocation_of(loaded.strategy, made.spine, made.shares), made.changes
+
+
+def predicted(loaded: "ReleasePlan", sizes: Sizes, allocation: "Allocation | None") -> "Resources | None":
+    """What a run will need for the sizes that the flags give; None if no flag gives a size."""
+    from tallyveil.plans.resources import predict, sizes_of_blocks, sizes_of_spine
+
+    if sizes.blocks is not None:
+        return predict(loaded, sizes_of_blocks(len(loaded.geolevels), sizes.blocks, sizes.people))
+    if allocation is not None:
+        return predict(loaded, sizes_of_spine(allocation.spine, sizes.people))
+    return None

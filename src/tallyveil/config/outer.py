@@ -1,0 +1,138 @@
+"""The tables [[estimation.outer]] and [[agreement]] of a release file."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.budget.presets import StrategyPreset
+from tallyveil.budget.strategy import Strategy
+from tallyveil.config.lookups import known_query, partition_query
+from tallyveil.config.models import AgreementTable, EstimationTable
+from tallyveil.errors import ConfigError
+from tallyveil.plans.constraints import Agreement
+from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
+from tallyveil.plans.outer import measured_by_pass, refuse_outer
+from tallyveil.universe.schema import Schema
+
+MOST_ANSWERS_IN_FULL: Final = 1 << 17
+"""Largest number of measured answers of a geounit that a release with outer passes writes in full."""
+
+
+def outer_of(
+    table: EstimationTable, schema: Schema, preset: StrategyPreset | None, *, drawn: bool
+) -> tuple[OuterPass, ...]:
+    """The outer passes that a file states, else those of the preset; checked.
+
+    Args:
+        table: What the file says.
+        schema: The universe.
+        preset: The strategy's preset, if it has one.
+        drawn: Whether counts are drawn on a lattice.
+    Raises:
+        ConfigError: the passes do not fit the schema or each other, the file also states passes of geolevels, or counts
+            are drawn on a lattice.
+        SchemaError: a query is unknown.
+    """
+    own = tuple(OuterPass(one.cells, tuple(one.rounding)) for one in table.outer)
+    outer = own or (preset.outer if preset else ())
+    if not outer:
+        return ()
+    _refuse_other_settings(table, preset if not own else None)
+    if drawn:
+        raise ConfigError(
+            "[[subspace]]: outer passes keep invariants, agreements and bounds, and no counts that are drawn on a "
+            "lattice after the spend. Leave [[subspace]] out, or estimate without outer passes.",
+            code="outer-pass",
+        )
+    for number, one in enumerate(outer, start=1):
+        for name in (one.cells, *one.rounding):
+            known_query(schema, name, f"estimation.outer[{number}]")
+    refuse_outer(schema, outer)
+    return outer
+
+
+def estimation_in_passes(
+    outer: Sequence[OuterPass], strategy: Strategy, schema: Schema
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """How each geolevel is estimated by outer passes: the queries of each pass that has some, and all chains.
+
+    Raises:
+        ConfigError: no pass determines one of the measured queries.
+    """
+    rounding = tuple((*one.rounding, one.cells) for one in outer)
+    return tuple(
+        (
+            name,
+            GeolevelEstimation(
+                passes=tuple(own for own in measured_by_pass(schema, outer, strategy.queries(name)) if own),
+                slack=Fraction(0),
+                rounding=rounding,
+            ),
+        )
+        for name in strategy.geolevels
+    )
+
+
+def refuse_full_measurements(strategy: Strategy, schema: Schema, measurements: MeasurementFiles) -> None:
+    """Refuse to write all noisy answers of a release with outer passes whose queries have very many.
+
+    Raises:
+        ConfigError: a geounit has more measured answers than `MOST_ANSWERS_IN_FULL`.
+    """
+    if measurements != "full":
+        return
+    for geolevel in strategy.geolevels:
+        answers = sum(schema.query(name).size for name in strategy.queries(geolevel))
+        if answers > MOST_ANSWERS_IN_FULL:
+            raise ConfigError(
+                f'[outputs] measurements is "full", and each {geolevel} has {answers:,} measured answers. All of them '
+                "would be drawn and written for every geounit, although nearly all are noise around zero. At most "
+                f'{MOST_ANSWERS_IN_FULL:,} answers are written in full. Write measurements = "support" for the answers '
+                'in which the parent\'s published counts lie, or "none".',
+                code="many-answers",
+            )
+
+
+def agreement_of(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
+    """An agreement with a finished release.
+
+    Raises:
+        ConfigError: groups of the query overlap.
+        SchemaError: the schema has no such query.
+    """
+    where = f"agreement '{item.name}'"
+    return Agreement(
+        name=item.name,
+        path=None if item.path is None else folder / item.path,
+        query=partition_query(schema, item.query, where),
+        theirs=item.theirs,
+    )
+
+
+def _refuse_other_settings(table: EstimationTable, preset: StrategyPreset | None) -> None:
+    """Refuse settings of single geolevels beside outer passes, which would have no effect."""
+    given = [
+        name
+        for name, is_given in (
+            ("passes", bool(table.passes)),
+            ("rounding", bool(table.rounding)),
+            ("slack", bool(table.slack)),
+            ("rounding_target", table.rounding_target == "nearest"),
+            ("values", table.values == "tree"),
+        )
+        if is_given
+    ]
+    if given:
+        source = (
+            "[[estimation.outer]]"
+            if preset is None
+            else f"the outer passes of strategy preset '{preset.name}'"
+        )
+        raise ConfigError(
+            f"[estimation] {', '.join(given)}: with {source}, the passes go over the whole spine, are fitted to each "
+            "geounit's own noisy answers and round towards the estimates, so that this would have no effect. Leave it "
+            "out.",
+            code="outer-pass",
+        )

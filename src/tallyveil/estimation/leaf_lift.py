@@ -1,0 +1,232 @@
+"""Split counts among children so that each child's counts can be split on, down to the finest geounits.
+
+Some counts y are a part of other counts n that are already published for every finest geounit (leaf) b: householders
+among persons, persons who live alone among householders. Each leaf also has limits on the sum of its y. So
+
+    0 <= y_b(c) <= n_b(c) for every cell c,    lower_b <= sum over c of y_b(c) <= upper_b.
+
+A child's counts can be split among its leaves if and only if there is such a flow: from each cell c of the child, at
+most n_b(c) to each leaf b, and from leaf b between lower_b and upper_b out of the network. Bounds on the child's own
+counts are not enough: two leaves with n = (1, 1, 0, 0) and (0, 0, 1, 1) and one householder each allow no
+y = (1, 1, 0, 0), though its sum and all its counts are within the sums of the leaves' bounds.
+
+Here the leaves of all children are in the flow of the parent (a *leaf lift*). The parent's y_p(c) leave cell c, pass a
+node (child, c) at a cost, go on to the leaves of the child, and leave there. The flow through the node is the child's
+y(c). All numbers are whole, so there is a whole optimum, and whoever splits the child next has a solution.
+
+The cost of a child's y(c) is its squared distance from a target, over the variance of the target. It is exact at the
+distances 0, 1, 2, 4, 8, ... from the target rounded down, and linear in between, which keeps it convex.
+
+Sources: docs/proofs/agreement.md; the flow is solved by `tallyveil.kernels.rounding.network_simplex`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.errors import ConstraintError, SolverError
+from tallyveil.kernels.rounding.arrays import Network
+from tallyveil.kernels.rounding.network_simplex import (
+    INFEASIBLE,
+    OPTIMAL,
+    minimum_cost_flow,
+    proves_least_cost,
+)
+
+_STEPS = np.concatenate([-(2 ** np.arange(41)[::-1]), [0], 2 ** np.arange(41)])
+"""Distances from the target, rounded down, at which the cost is exact."""
+
+_FINEST_UNIT = 2.0**20
+"""Whole units of cost in one squared standard deviation, where the costs stay small enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The finest geounits below some children, and how many of each cell's counts they can take.
+
+    Attributes:
+        child: Child of each leaf, shape (B,), in increasing order.
+        lower: Smallest sum of a leaf's counts, shape (B,).
+        upper: Largest sum of a leaf's counts, shape (B,).
+        leaf: Leaf of each entry, shape (n,), in increasing order.
+        column: Column of each entry, shape (n,).
+        capacity: Largest count of the leaf in the column, shape (n,).
+    """
+
+    child: Integers
+    lower: Integers
+    upper: Integers
+    leaf: Integers
+    column: Integers
+    capacity: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedSplit:
+    """A parent's counts, to be split among C children on s columns.
+
+    Attributes:
+        where: The family in words, for messages.
+        parent_counts: The parent's counts, shape (s,); None at a root, whose columns are free.
+        target: What the children's counts should be near, shape (C, s).
+        variance: Variance of each target, above zero, shape (C, s).
+        leaves: What the finest geounits can take.
+    """
+
+    where: str
+    parent_counts: Integers | None
+    target: Floats
+    variance: Floats
+    leaves: Leaves
+
+
+def split_with_lift(problem: LiftedSplit) -> Integers:
+    """Split a parent's counts so that each child's counts can be split among its leaves.
+
+    Args:
+        problem: The family.
+    Returns:
+        Counts of the children, shape (C, s): at every cell they sum to the parent's count.
+    Raises:
+        ConstraintError: the leaves cannot take the parent's counts.
+        SolverError: the flow could not be proved optimal.
+    """
+    nodes = _Nodes.of(problem)
+    costed, pair = _costed_arcs(problem, nodes)
+    net = _network(problem, nodes, costed)
+    status, flow, potentials = minimum_cost_flow(net)
+    if status == INFEASIBLE:
+        raise ConstraintError(
+            f"{problem.where}: its counts cannot be split among its finest geounits within their limits. The limits of "
+            "the published files contradict each other.",
+            code="lift-infeasible",
+        )
+    if status != OPTIMAL or not proves_least_cost(
+        net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials
+    ):
+        raise SolverError(
+            f"{problem.where}: no flow was proved to cost least; this is a defect of the split, please report it with "
+            "the plan"
+        )
+    counts = np.zeros(problem.target.size, dtype=np.int64)
+    np.add.at(counts, nodes.pairs[pair], flow[: pair.size])
+    return counts.reshape(problem.target.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """How the nodes are numbered.
+
+    Node 0 takes in what leaves the leaves. Then come the leaves; a node for each pair of a child and a column that
+    some leaf of the child has; the columns; and, at a root, the source of everything.
+
+    Attributes:
+        place: Of each entry of the leaves, the pair of its child and column, child * s + column.
+        most: Largest count of each pair of a child and a column, shape (C * s,).
+        pairs: Those that may be above zero.
+        pair_node: Node of each pair; 0 where the count must be zero.
+        first_column: Node of column 0.
+        size: Number of nodes.
+    """
+
+    place: Integers
+    most: Integers
+    pairs: Integers
+    pair_node: Integers
+    first_column: int
+    size: int
+
+    @classmethod
+    def of(cls, problem: LiftedSplit) -> _Nodes:
+        """The nodes of a family."""
+        leaves, (n_children, n_columns) = problem.leaves, problem.target.shape
+        place = leaves.child[leaves.leaf] * n_columns + leaves.column
+        most = np.zeros(n_children * n_columns, dtype=np.int64)
+        np.add.at(most, place, np.minimum(leaves.capacity, leaves.upper[leaves.leaf]))
+        if problem.parent_counts is not None:
+            most = np.minimum(most.reshape(n_children, -1), problem.parent_counts).reshape(-1)
+        pairs = np.flatnonzero(most)
+        pair_node = np.zeros(most.size, dtype=np.int64)
+        pair_node[pairs] = 1 + leaves.child.size + np.arange(pairs.size)
+        first_column = 1 + leaves.child.size + pairs.size
+        return cls(
+            place,
+            most,
+            pairs,
+            pair_node,
+            first_column,
+            first_column + n_columns + (problem.parent_counts is None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Arcs:
+    """Arcs of one kind: their two nodes, their capacity, and the cost of one unit."""
+
+    tail: Integers
+    head: Integers
+    capacity: Integers
+    cost: Integers
+
+
+def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
+    """The flow of a family; its costed arcs come first."""
+    leaves, n_leaves = problem.leaves, problem.leaves.child.size
+    used = np.flatnonzero((nodes.most[nodes.place] > 0) & (leaves.capacity > 0))
+    own = 1 + np.arange(n_leaves)
+    into = _free(nodes.pair_node[nodes.place[used]], 1 + leaves.leaf[used], leaves.capacity[used])
+    out = _free(own, np.zeros(n_leaves, dtype=np.int64), leaves.upper - leaves.lower)
+    parts = [costed, into, out]
+    supply = np.zeros(nodes.size, dtype=np.int64)
+    supply[own] = -leaves.lower
+    columns = nodes.first_column + np.arange(problem.target.shape[1])
+    if problem.parent_counts is not None:
+        supply[columns] = problem.parent_counts
+    else:
+        source, total = np.array([nodes.size - 1]), int(leaves.upper.sum())
+        supply[source] = total
+        # What the leaves do not take goes from the source to node 0 by an arc of its own.
+        parts.append(_free(source, source * 0, np.array([total - int(leaves.lower.sum())])))
+        parts.append(_free(np.repeat(source, columns.size), columns, np.full(columns.size, total)))
+    supply[0] = -int(supply.sum())
+    n_arcs = sum(part.tail.size for part in parts)
+    return Network(
+        np.concatenate([part.tail for part in parts]),
+        np.concatenate([part.head for part in parts]),
+        np.concatenate([part.capacity for part in parts]),
+        np.concatenate([part.cost for part in parts])[None, :],
+        supply,
+        np.ones(n_arcs, dtype=np.bool_),
+        np.zeros(n_arcs, dtype=np.int64),
+        np.full(supply.size, -1, dtype=np.int64),
+    )
+
+
+def _free(tail: Integers, head: Integers, capacity: Integers) -> _Arcs:
+    """Arcs that cost nothing."""
+    return _Arcs(tail, head, capacity.astype(np.int64), np.zeros(tail.size, dtype=np.int64))
+
+
+def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_Arcs, Integers]:
+    """The arcs from columns to pairs, one for each linear piece of a pair's cost; and the pair of each arc."""
+    target, variance = (array.reshape(-1)[nodes.pairs] for array in (problem.target, problem.variance))
+    most = nodes.most[nodes.pairs]
+    nearest = np.clip(np.floor(target), 0, most).astype(np.int64)
+    ends = np.clip(nearest[:, None] + _STEPS, 0, most[:, None])
+    ends[:, 0], ends[:, -1] = 0, most
+    pair, piece = np.nonzero(ends[:, 1:] > ends[:, :-1])
+    begin, end = ends[pair, piece], ends[pair, piece + 1]
+    slope = (begin + end - 2 * target[pair]) / variance[pair]
+    column = nodes.first_column + nodes.pairs[pair] % problem.target.shape[1]
+    cost = _whole(slope, nodes.size)
+    return _Arcs(column, nodes.pair_node[nodes.pairs[pair]], end - begin, cost), pair
+
+
+def _whole(slope: Floats, n_nodes: int) -> Integers:
+    """Slopes as whole numbers that the flow can add up; their order is kept."""
+    largest = float(np.abs(slope).max(initial=1.0))
+    unit = min(_FINEST_UNIT, 2.0**57 / (n_nodes + 2) / largest)
+    return np.rint(slope * unit).astype(np.int64)

@@ -1,0 +1,116 @@
+"""The inputs of a programme's releases, read and checked before the first of them spends."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.errors import GeographyError, StoreError, TallyveilError
+from tallyveil.execution.programme.told import Prefixed
+from tallyveil.execution.topdown.before_spend import refuse_folder
+from tallyveil.execution.topdown.preparation import prepare, read_inputs
+from tallyveil.geography.spine import Spine
+from tallyveil.plans.disk import free_disk
+from tallyveil.plans.programme import PlannedRelease
+from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.stopwatch import Stopwatch
+
+_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRelease:
+    """A release whose own inputs were read and checked.
+
+    Attributes:
+        event: What it will do to privacy, on its spine.
+        warnings: What the observer was warned of.
+        disk: Predicted size of its folder, in bytes.
+        finest: Digest of the geocodes of its finest geounits.
+        digest: Digest of its records, its geography and its constraints. Confidential.
+    """
+
+    event: PrivacyEvent
+    warnings: set[str]
+    disk: int
+    finest: bytes
+    digest: bytes = field(repr=False)
+
+
+def check_inputs(
+    releases: Sequence[PlannedRelease], out: Path, observer: Observer
+) -> dict[str, CheckedRelease]:
+    """Read and check what releases will read, as far as it is there; nothing is written.
+
+    What a release reads of earlier releases of the programme is there only when these are finished. It is checked when
+    it is the turn of the release.
+
+    Args:
+        releases: Those that are not finished.
+        out: Folder of the programme.
+        observer: Told of progress.
+    Returns:
+        What was found, by the name of the release.
+    Raises:
+        TallyveilError: an input breaks its rules, or the disk is too small. The message names the release.
+    """
+    found: dict[str, CheckedRelease] = {}
+    for release in releases:
+        try:
+            found[release.name] = _checked(release, out, Prefixed(observer, f"check {release.name}: ", set()))
+        except TallyveilError as error:
+            raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
+    _refuse_other_geounits(releases, found)
+    _refuse_small_disk(out, sum(one.disk for one in found.values()))
+    return found
+
+
+def _checked(release: PlannedRelease, out: Path, observer: Prefixed) -> CheckedRelease:
+    plan, watch = release.alone, Stopwatch(observer)
+    refuse_folder(plan, out / release.name)
+    inputs = read_inputs(plan, observer, watch)
+    prepared, spine = prepare(plan, inputs, watch, whole=not release.reads), inputs.hierarchies.spine
+    constraints = [table.digest() for table in prepared.constraints]
+    agreed = [one.counts.digest() for one in prepared.agreed]
+    return CheckedRelease(
+        event=plan.event(inputs.allocation.event()),
+        warnings=observer.heard,
+        disk=predict(plan, sizes_of_spine(spine)).disk,
+        finest=_finest(spine),
+        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *agreed),
+    )
+
+
+def _finest(spine: Spine) -> bytes:
+    """SHA-256 of the geocodes of the finest geounits, in an order that does not depend on the tree above them."""
+    digest, text = hashlib.sha256(), spine.geocodes[-1].text.sort()
+    for start in range(0, len(text), _AT_ONCE):
+        digest.update((text.slice(start, _AT_ONCE).str.join("\0").item() + "\0").encode())
+    return digest.digest()
+
+
+def _refuse_other_geounits(releases: Sequence[PlannedRelease], found: dict[str, CheckedRelease]) -> None:
+    """Refuse a release that reads another one whose finest geounits are others; raises GeographyError."""
+    for release in releases:
+        for name in release.reads:
+            if name in found and found[name].finest != found[release.name].finest:
+                raise GeographyError(
+                    f"release '{release.name}' reads release '{name}' of the same programme, and their geography "
+                    "tables have different finest geounits. Give both the same [geography] path. Nothing was spent."
+                )
+
+
+def _refuse_small_disk(out: Path, wanted: int) -> None:
+    """Refuse a disk that is too small for all releases together; raises StoreError."""
+    free = free_disk(out)
+    if free < wanted:
+        raise StoreError(
+            f"the disk on which {out} would be written has {free >> 20} MiB free, and the unfinished releases of the "
+            f"programme together need about {wanted >> 20} MiB. Free some space, or choose another disk with --out. "
+            "Nothing was spent for them.",
+            code="disk-full",
+        )

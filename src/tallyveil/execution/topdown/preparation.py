@@ -1,0 +1,120 @@
+"""What can be known of a release before it spends: its inputs are read and checked, and nothing is written."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.budget.noise_size import certify_noise
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.spine_changes import warnings_of
+from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.plans.guarantee import privacy_of
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.postprocess.agreement import Agreed, read_agreement
+from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.interval_model import plan_model
+from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from tallyveil.plans.lattice_draws import SubspaceDraw
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs that a release file names, read and checked.
+
+    Attributes:
+        hierarchies: The spine that is measured, the original one, and the areas off the spine.
+        allocation: The share of the budget of each geounit.
+        privacy: The guarantee, for the manifest.
+        histograms: True counts of every geolevel. Confidential.
+        records_digest: Digest of the records. Confidential: it would confirm a guess of them.
+    """
+
+    hierarchies: Hierarchies
+    allocation: Allocation
+    privacy: dict[str, Any]
+    histograms: tuple[ConfidentialHistogram, ...] = field(repr=False)
+    records_digest: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What follows from the inputs before the spend.
+
+    Attributes:
+        constraints: Invariants and public bounds, at every geolevel.
+        agreed: Published counts of finished releases that are kept.
+        groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
+        subspace: The counts that will be drawn on a lattice.
+        tree: The sweep up the spine, if families are fitted to values from the tree.
+    """
+
+    constraints: tuple[ConstraintTable, ...]
+    agreed: tuple[Agreed, ...]
+    groups: FixedGroups | None
+    subspace: "tuple[SubspaceDraw, ...]"
+    tree: TreeSweep | None
+
+
+def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inputs:
+    """Read the geography and the records of a plan.
+
+    Raises:
+        TallyveilError: an input breaks its rules, or the event cannot be accounted for.
+    """
+    with watch.stage("read geography"):
+        hierarchies = read_hierarchies(plan)
+        spine = hierarchies.spine
+        allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
+        certify_noise(allocation, plan.schema)
+        privacy = privacy_of(plan.terms, allocation)  # not every event can be accounted for
+    for sentence in warnings_of(hierarchies.changes):
+        observer.warned(sentence)
+    warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
+    if warning is not None:
+        observer.warned(warning)
+    with watch.stage("read records"):
+        histograms = read_histograms(plan, spine)
+    return Inputs(hierarchies, allocation, privacy, histograms, histograms[-1].digest())
+
+
+def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch, *, whole: bool = True) -> Prepared:
+    """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
+
+    Args:
+        plan: The release.
+        inputs: What it reads.
+        watch: Times the stage.
+        whole: Whether the plan has all its agreements. Without some, what the outer passes keep is not looked at.
+    Raises:
+        TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
+            or the records; or something could not be computed with them.
+    """
+    hierarchies = inputs.hierarchies
+    with watch.stage("compile constraints"):
+        agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
+        kept = tuple(one.counts for one in agreed)
+        constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept)
+        # Refuses structural zeros that intervals could not take into account.
+        if plan.intervals is not None:
+            plan_model(plan, hierarchies)
+        # Refuses constraints that outer passes could not keep.
+        fixed = plan.outer and whole
+        groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine) if fixed else None
+        subspace: tuple[SubspaceDraw, ...] = ()
+        if plan.subspace:
+            # Imported here, since few plans have such counts.
+            from tallyveil.plans.lattice_draws import prepare_subspace
+
+            subspace = prepare_subspace(plan, hierarchies.spine)
+        # Refuses public zeros that the sweep up the spine could not take into account.
+        tree = prepared_sweep(plan.estimating, hierarchies, constraints)
+    return Prepared(constraints, agreed, groups, subspace, tree)

@@ -1,0 +1,239 @@
+"""Outer passes of a plan: which measured queries each pass is fitted to, and whether the passes give whole cells."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.errors import ConfigError
+from tallyveil.universe.nested_queries import counts_all_of, determines, first_levels
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+from tallyveil.universe.single_cells import only_cell
+
+
+def outer_mapping(one: OuterPass) -> dict[str, Any]:
+    """An outer pass as plain data for `plan.json`."""
+    return {"cells": one.cells, "rounding": list(one.rounding)}
+
+
+def outer_items(plan: Mapping[str, Any]) -> tuple[OuterPass, ...]:
+    """The outer passes that `plan.json` states."""
+    return tuple(OuterPass(item["cells"], tuple(item["rounding"])) for item in plan.get("outer", ()))
+
+
+def measured_by_pass(
+    schema: Schema, outer: Sequence[OuterPass], measured: Iterable[str]
+) -> tuple[tuple[str, ...], ...]:
+    """The measured queries of each outer pass: a query is in the first pass whose cells determine it.
+
+    Args:
+        schema: The universe.
+        outer: The passes, first to last.
+        measured: Names of the queries that are measured at a geolevel.
+    Returns:
+        For each pass, names in the order of `measured`. A pass may have none.
+    Raises:
+        ConfigError: no pass determines one of the queries.
+    """
+    cells, zeros = [schema.query(one.cells) for one in outer], schema.barred_levels()
+    found: list[list[str]] = [[] for _ in outer]
+    for name in measured:
+        group = schema.query(name)
+        number = next((k for k, own in enumerate(cells) if determines(own, group, zeros)), None)
+        if number is None:
+            raise ConfigError(
+                f"[[estimation.outer]]: no outer pass determines the measured query '{name}'. A pass determines it if "
+                "the answers of the query are sums of counts of the pass's cells. The passes count: "
+                f"{'; '.join(one.cells for one in outer)}. Give one of them finer cells, or do not measure the query.",
+                code="outer-pass",
+            )
+        found[number].append(name)
+    return tuple(map(tuple, found))
+
+
+def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
+    """Refuse outer passes that cannot be made, or that do not say in which cell each record lies.
+
+    Raises:
+        ConfigError: groups of a query overlap, a rounding chain is not nested, a pass counts cells that the pass before
+            leaves out, or the passes together do not give whole cells.
+        SchemaError: the schema has no such query.
+    """
+    for number, one in enumerate(outer, start=1):
+        _refuse_chain(schema, one, f"[[estimation.outer]] pass {number}")
+    cells = [schema.query(one.cells) for one in outer]
+    _refuse_left_out(schema, cells[0])
+    for number, (above, own) in enumerate(pairwise(cells), start=2):
+        if not counts_all_of(above, own):
+            raise ConfigError(
+                f"[[estimation.outer]] pass {number} counts cells that pass {number - 1} leaves out, so that pass "
+                f"{number - 1} does not say how many records are in them. Leave these levels out of '{own.name}', or "
+                f"count them in '{above.name}'.",
+                code="outer-pass",
+            )
+    _refuse_open_cells(schema, cells)
+    for number, own in enumerate(cells[:-1]):
+        finished_cells(schema, own, cells[number + 1])
+
+
+def open_pass(passes: Sequence[QueryGroup]) -> int | None:
+    """The earlier pass whose counts say more than those of the last pass; None if there is none.
+
+    Example: the last pass counts households by "rented or no payment", and the first pass counts each of the two.
+    """
+    return next((k for k, own in enumerate(passes[:-1]) if not _adds(passes[-1], own)), None)
+
+
+def finished_cells(
+    schema: Schema, group: QueryGroup, after: QueryGroup
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Answers of a pass that the pass after it leaves out, and the only cell that each of them has.
+
+    Args:
+        schema: The universe.
+        group: Query of the pass.
+        after: Query of the pass after it.
+    Returns:
+        Answer numbers of `group`, and cells of the schema.
+    Raises:
+        ConfigError: such an answer has more than one possible cell, so that nothing says where its records lie.
+    """
+    if counts_all_of(after, group):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    answers, cells = [], []
+    for answer in schema.possible_answers(group).tolist():
+        if _is_counted(group, answer, after):
+            continue
+        cell = only_cell(schema, group, answer)
+        if cell is None:
+            raise ConfigError(
+                f"[[estimation.outer]]: '{after.name}' leaves out records with {_label(group, answer)}, and the "
+                f"counts of '{group.name}' do not say in which of several cells these records lie. Count them in the "
+                "later pass, or add structural zeros that leave them one cell.",
+                code="outer-pass",
+            )
+        answers.append(answer)
+        cells.append(cell)
+    return np.array(answers, dtype=np.int64), np.array(cells, dtype=np.int64)
+
+
+def _refuse_left_out(schema: Schema, first: QueryGroup) -> None:
+    """Refuse a first pass that leaves out cells in which records may lie."""
+    for attribute, factor in zip(schema.attributes, first.factors, strict=True):
+        possible = schema.possible_answers(schema.query(attribute.name))
+        left_out = possible[factor.codes[possible] < 0]
+        if len(left_out):
+            raise ConfigError(
+                f"[[estimation.outer]] pass 1 leaves out records with {attribute.name}="
+                f"{attribute.levels[int(left_out[0])]}, so that no pass would count them. The cells of the first pass "
+                f"must count every record; '{first.name}' does not.",
+                code="outer-pass",
+            )
+
+
+def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
+    chain = [schema.query(name) for name in (*one.rounding, one.cells)]
+    for group in chain:
+        if group.overlaps:
+            raise ConfigError(
+                f"{where}: groups of the query '{group.name}' overlap, so that a record would be in several cells. "
+                "Name a query whose groups do not overlap.",
+                code="overlapping-query",
+            )
+    for coarse, fine in pairwise(chain):
+        if not determines(fine, coarse, schema.barred_levels()):
+            raise ConfigError(
+                f"{where}: the rounding chain must be nested, coarse to fine, and answers of '{coarse.name}' are no "
+                f"sums of answers of '{fine.name}'. Leave one of the two out.",
+                code="outer-pass",
+            )
+
+
+def _refuse_open_cells(schema: Schema, cells: Sequence[QueryGroup]) -> None:
+    """Refuse passes after which it is still open in which cell a record lies."""
+    last, number = cells[-1], open_pass(cells)
+    known = [last] if number is None else [last, cells[number]]
+    for place, attribute in enumerate(schema.attributes):
+        factors = [group.factors[place] for group in known]
+        counted = factors[0].codes >= 0
+        told_apart = np.unique(np.stack([factor.codes[counted] for factor in factors]), axis=1).shape[1]
+        if told_apart < int(counted.sum()):
+            raise ConfigError(
+                f"[[estimation.outer]]: the passes do not tell all levels of '{attribute.name}' apart, so that they "
+                f"do not say in which cell a record lies. The last pass, '{last.name}', must count every level by "
+                "itself, unless one earlier pass does.",
+                code="outer-pass",
+            )
+        if number is not None:
+            _refuse_partial(schema, place, known)
+    others = [own for k, own in enumerate(cells[:-1]) if k != number and not _adds(last, own)]
+    if others:
+        raise ConfigError(
+            f"[[estimation.outer]]: the last pass, '{last.name}', leaves something open that two earlier passes count, "
+            f"one of them '{others[0].name}'. Only one earlier pass may count more than the last.",
+            code="outer-pass",
+        )
+
+
+def _refuse_partial(schema: Schema, place: int, known: Sequence[QueryGroup]) -> None:
+    """Refuse groups of the last and the open pass that cannot be combined freely, in one attribute."""
+    attribute = schema.attributes[place]
+    last, other = (group.factors[place].codes for group in known)
+    counted = last >= 0
+    pairs = {(int(a), int(b)) for a, b in zip(last[counted], other[counted], strict=True)}
+    for group, second in pairs:
+        # Two groups that share a level must share one with every group that either of them meets.
+        met = {b for a, b in pairs if a == group}
+        meet = {a for a, b in pairs if b == second}
+        if len(met) > 1 and len(meet) > 1:
+            raise ConfigError(
+                f"[[estimation.outer]]: groups of '{attribute.name}' in '{known[0].name}' and '{known[1].name}' cross, "
+                "so that not every pair of them has a level. Let one of the two be finer than the other.",
+                code="outer-pass",
+            )
+    merged = [np.flatnonzero(counted & (last == group)) for group in np.unique(last[counted])]
+    for zero in schema.structural_zeros:
+        barred = {
+            attribute.code(level)
+            for name, levels in zero.levels
+            if name == attribute.name
+            for level in levels
+        }
+        if not barred:
+            continue
+        for levels in merged:
+            if 0 < sum(int(level) in barred for level in levels) < len(levels):
+                raise ConfigError(
+                    f"[[estimation.outer]]: the structural zero '{zero.name}' bars some levels of '{attribute.name}' "
+                    f"that '{known[0].name}' counts together, and not the others. Which records get which level is "
+                    "drawn at random, so the levels must be possible in the same cells.",
+                    code="outer-pass",
+                )
+
+
+def _adds(last: QueryGroup, own: QueryGroup) -> bool:
+    """Whether counts of the last pass add up to those of an earlier one, in the cells that the last pass counts."""
+    for fine, coarse in zip(last.factors, own.factors, strict=True):
+        counted = fine.codes >= 0
+        first = first_levels(fine)
+        if not np.array_equal(coarse.codes[counted], coarse.codes[first[fine.codes[counted]]]):
+            return False
+    return True
+
+
+def _is_counted(group: QueryGroup, answer: int, after: QueryGroup) -> bool:
+    """Whether the query of the next pass counts cells of an answer of this one."""
+    numbers = np.unravel_index(answer, group.shape)
+    return all(
+        bool((later.codes[own.codes == number] >= 0).any())
+        for own, later, number in zip(group.factors, after.factors, numbers, strict=True)
+    )
+
+
+def _label(group: QueryGroup, answer: int) -> str:
+    named = group.label(answer)
+    return ", ".join(f"{name}={label}" for name, label in named.items()) or "any levels"

@@ -1,0 +1,203 @@
+"""All outer passes of a release, each over the whole spine, then the published counts of every geolevel."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.budget.allocation import Allocation
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
+from tallyveil.measurements.store import measurement_name, write_support_measurements
+from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.outer import measured_by_pass
+from tallyveil.postprocess.agreement import summed_to_root
+from tallyveil.postprocess.chunks import cut
+from tallyveil.postprocess.passes.families import PassBuilder
+from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
+from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass
+from tallyveil.postprocess.passes.level import estimate_pass, n_families
+from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
+from tallyveil.postprocess.passes.whole_cells import whole_counts
+from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
+from tallyveil.runs.executor import Threads
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.product import Run
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+
+
+@dataclass(slots=True)
+class TreePasses:
+    """The outer passes of one process. Everything that must last is in the run folder.
+
+    Attributes:
+        plan: The release, with outer passes.
+        allocation: The share of the budget of each geounit.
+        source: Source of the noisy answers.
+        groups: The groups of the first pass.
+        observer: Receives reports of progress.
+        watch: Times the stages.
+        workers: Number of threads.
+        records: What each finished stage contributes to the manifest, by its name.
+    """
+
+    plan: EstimationPlan
+    allocation: Allocation
+    source: MeasurementSource
+    groups: FixedGroups
+    observer: Observer
+    watch: Stopwatch
+    workers: int
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that is measured."""
+        return self.allocation.spine
+
+    def release(self, run: Run) -> list[PublicCounts]:
+        """Make all passes, and write the published counts of every geolevel, root first.
+
+        The counts of the passes are kept in the run folder until the published counts are written.
+
+        Raises:
+            SolverError: a rounding failed its proof, or passes contradict each other: a defect.
+            StoreError: a file cannot be written or read.
+        """
+        made: list[PublicCounts] = []
+
+        def work() -> dict[str, Any]:
+            finest = self._finest_counts(run)
+            with self.watch.stage(WHOLE_CELLS, self.spine.n_levels):
+                whole = whole_counts(self.plan.schema, self._cells, finest)
+                for counts in summed_to_root(whole, self.spine, self.plan.schema.size):
+                    write_histogram(run.path, counts, self.plan.schema, self.spine, run.tags)
+                    made.append(counts)
+                    self.observer.advanced(1)
+            return {"performance": self.watch.stages[-1], "passes": dict(self.records)}
+
+        places = [f"{HISTOGRAM}/{histogram_path(run.path, name).name}" for name in self.spine.geolevels]
+        self.records[WHOLE_CELLS] = run.stage(WHOLE_CELLS, places, work)
+        self.records |= self.records[WHOLE_CELLS]["passes"]
+        run.remove([PASSES])
+        counts = made or [
+            read_histogram(run.path, name, self.plan.schema, self.spine) for name in self.spine.geolevels
+        ]
+        if self.plan.measurements == "support":
+            for level in range(1, self.spine.n_levels):
+                self._write_support(run, level, counts[level - 1])
+        return counts
+
+    def solver(self) -> dict[str, Any]:
+        """By geolevel, how the families of all passes were solved."""
+        found = {}
+        for geolevel in self.spine.geolevels:
+            numbers = range(1, len(self.plan.outer) + 1)
+            each = [self.records[pass_stage(number, geolevel)]["solver"] for number in numbers]
+            passes = zip(self.plan.outer, each, strict=True)
+            found[geolevel] = {
+                "families": sum(one["families"] for one in each),
+                "estimate": _added([one["estimate"] for one in each]),
+                "rounding": _added([one["rounding"] for one in each]),
+                "rounding_widened": sum(one["rounding_widened"] for one in each),
+                "largest_residual": max(one["largest_residual"] for one in each),
+                "passes": [{"cells": item.cells, **one} for item, one in passes],
+            }
+        return found
+
+    @property
+    def _cells(self) -> list[QueryGroup]:
+        """The cells of each pass."""
+        return [self.plan.query(one.cells) for one in self.plan.outer]
+
+    def _finest_counts(self, run: Run) -> list[PublicCounts]:
+        """Make every pass on the whole spine; returns the counts of each in the finest geounits."""
+        groups, finest = self.groups, []
+        counts: list[PublicCounts] = []
+        for number, cells in enumerate(self._cells):
+            if number > 0:
+                groups = groups_of_earlier_pass(cells, self._cells[number - 1], counts)
+            counts = []
+            for level in range(self.spine.n_levels):
+                builder = self._builder(number, level, groups)
+                counts.append(self._level(run, number + 1, builder, counts[-1] if counts else None))
+            finest.append(counts[-1])
+        return finest
+
+    def _builder(self, number: int, level: int, groups: FixedGroups) -> PassBuilder:
+        plan, geolevel = self.plan, self.spine.geolevels[level]
+        measured = measured_by_pass(plan.schema, plan.outer, plan.strategy.queries(geolevel))[number]
+        return PassBuilder(
+            schema=plan.schema,
+            allocation=self.allocation,
+            source=self.source,
+            level=level,
+            cells=plan.query(plan.outer[number].cells),
+            groups=groups,
+            queries=tuple(layer for name in measured for layer in plan.query(name).layers),
+            chain=tuple(plan.query(name) for name in plan.outer[number].rounding),
+        )
+
+    def _level(self, run: Run, number: int, builder: PassBuilder, above: PublicCounts | None) -> PublicCounts:
+        """One pass at one geolevel, unless an earlier process has done it."""
+        name, schema = pass_stage(number, builder.geolevel), self.plan.schema
+        made: list[PublicCounts] = []
+
+        def work() -> dict[str, Any]:
+            with self.watch.stage(name, n_families(builder)):
+                outcome = estimate_pass(builder, above, self.observer, Threads(self.workers))
+                write_pass(run.path, number, outcome.counts, run.tags)
+            made.append(outcome.counts)
+            return {"performance": self.watch.stages[-1], "solver": outcome.solver}
+
+        self.records[name] = run.stage(name, [pass_place(number, builder.geolevel)], work)
+        n_geounits = self.spine.n_geounits(builder.level)
+        return made[0] if made else read_pass(run.path, number, builder.geolevel, n_geounits, schema.size)
+
+    def _write_support(self, run: Run, level: int, above: PublicCounts) -> None:
+        """Write the noisy answers of a geolevel on the support of its parents' published counts.
+
+        The noise of an answer belongs to its address, so these are the answers that the passes were fitted to.
+        """
+        geolevel = self.spine.geolevels[level]
+        names = self.plan.strategy.queries(geolevel)
+        queries = tuple(layer for name in names for layer in self.plan.query(name).layers)
+        children = self.spine.child_offsets[level - 1]
+        spans = cut(above, children)
+        name = support_stage(geolevel)
+
+        def write(number: int) -> int:
+            span = spans[number]
+            offsets, cells, _ = above.slice(span.first, span.last)
+            child_begin = children[span.first : span.last + 1].copy()
+            settled = (np.diff(child_begin) == 1) | (np.diff(offsets) == 0)
+            wanted = answers_on_support(geolevel, queries, child_begin, offsets, cells, settled)
+            variances = self._variances(queries, geolevel, int(child_begin[0]), int(child_begin[-1]))
+            noisy = self.source.measure_families(wanted)
+            write_support_measurements(run.path, number, wanted, noisy, variances, self.spine, run.tags)
+            return span.last - span.first
+
+        def work() -> dict[str, Any]:
+            with self.watch.stage(name, self.spine.n_geounits(level - 1)):
+                for _, finished in Threads(self.workers).completed(write, range(len(spans))):
+                    self.observer.advanced(finished)
+            return {"performance": self.watch.stages[-1]}
+
+        self.records[name] = run.stage(name, [measurement_name(geolevel, one) for one in names], work)
+
+    def _variances(self, queries: Sequence[QueryGroup], geolevel: str, start: int, stop: int) -> Floats:
+        each = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]
+        return np.array(each, dtype=np.float64).reshape(len(queries), stop - start)
+
+
+def _added(counted: Sequence[dict[str, int]]) -> dict[str, int]:
+    """Sums by name, in the order in which the names first appear."""
+    total: Counter[str] = Counter()
+    for one in counted:
+        total.update(one)
+    return dict(total)

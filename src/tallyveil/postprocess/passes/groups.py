@@ -1,0 +1,84 @@
+"""Groups of cells whose counts are fixed in every geounit before a pass begins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Integers, NarrowArray
+from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
+from tallyveil.universe.nested_queries import common_groups
+from tallyveil.universe.query_group import QueryGroup
+
+
+class GroupCounts(NamedTuple):
+    """Fixed counts of one geolevel in compressed rows, without the zeros.
+
+    Attributes:
+        offsets: The entries of geounit g are `offsets[g]:offsets[g + 1]`.
+        groups: Numbers of groups, ascending within a geounit.
+        counts: Numbers of records.
+    """
+
+    offsets: Integers
+    groups: NarrowArray
+    counts: NarrowArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedGroups:
+    """The groups of a pass, and their fixed counts at every geolevel.
+
+    Attributes:
+        queries: Queries whose answers are the groups. Each cell of the pass counts in one answer of one of them.
+        levels: Counts of every geolevel, root first.
+    """
+
+    queries: tuple[QueryGroup, ...]
+    levels: tuple[GroupCounts, ...]
+
+    @property
+    def size(self) -> int:
+        """A number above the number of every group."""
+        return sum(query.size for query in self.queries)
+
+    def groups_of(self, cells: Integers) -> Integers:
+        """The number of the group of each cell; -1 for a cell in none."""
+        return groups_of(self.queries, cells)
+
+
+def groups_of(queries: Sequence[QueryGroup], cells: Integers) -> Integers:
+    """The number of the group of each cell, where groups are numbered query by query; -1 for a cell in none."""
+    groups = np.full(len(cells), -1, dtype=np.int64)
+    begin = 0
+    for query in queries:
+        answers = query.answers_of(cells)
+        groups[answers >= 0] = begin + answers[answers >= 0]
+        begin += query.size
+    return groups
+
+
+def groups_of_earlier_pass(
+    cells: QueryGroup, earlier: QueryGroup, counts: Sequence[PublicCounts]
+) -> FixedGroups:
+    """The groups of a pass after the first: what the cells of the two passes have in common.
+
+    Args:
+        cells: Cells of the pass.
+        earlier: Cells of the pass before it.
+        counts: Counts of the pass before it, of every geolevel; each answer by its representative cell.
+    """
+    queries = (common_groups(cells, earlier),)
+    return FixedGroups(queries, tuple(in_groups(queries, one) for one in counts))
+
+
+def in_groups(queries: Sequence[QueryGroup], counts: PublicCounts) -> GroupCounts:
+    """Counts of one geolevel, added up to groups. Records that are in no group are left out."""
+    total = TripletSum(counts.n_geounits, sum(query.size for query in queries))
+    for start, stop in row_ranges(counts.offsets):
+        rows, cells, persons = counts.rows(start, stop)
+        groups = groups_of(queries, cells)
+        inside = groups >= 0
+        total.add(start + rows[inside], groups[inside], persons[inside])
+    return GroupCounts(*total.finish())

@@ -1,0 +1,177 @@
+"""One pass at one geolevel: every family is estimated, and how each ended is counted."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tallyveil.arrays import Floats, Integers, NarrowArray
+from tallyveil.errors import SolverError
+from tallyveil.estimation.tiles import (
+    BACKWARD_ERROR_PERSONS,
+    TileStatus,
+    effort_of,
+    estimate_tiles,
+    status_of,
+)
+from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED
+from tallyveil.kernels.tiles.parts import solve_chunk
+from tallyveil.postprocess.chunks import Span, cut
+from tallyveil.postprocess.passes.families import PassBuilder, possible_cells
+from tallyveil.runs.executor import Executor, gathered
+from tallyveil.runs.observer import Observer
+from tallyveil.universe.counts import PublicCounts, narrow
+
+ROUNDED: Final = {"table_flow": "flows", "wide_table_flow": "wide_flows"}
+"""Name in the manifest of each way of rounding, and the field of a family's effort that counts it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassOutcome:
+    """Counts of one pass at one geolevel.
+
+    Attributes:
+        counts: Non-negative whole counts; each answer of the pass by its representative cell.
+        solver: Families by status, tables by way of rounding, and the largest backward error, for the manifest.
+    """
+
+    counts: PublicCounts
+    solver: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Counts of the children of some families, and how these families ended."""
+
+    lengths: Integers
+    cells: NarrowArray
+    counts: NarrowArray
+    status: "Counter[str]"
+    rounded: "Counter[str]"
+    backward_error: float
+
+
+def estimate_pass(
+    builder: PassBuilder,
+    above: PublicCounts | None,
+    observer: Observer,
+    executor: Executor,
+) -> PassOutcome:
+    """Estimate a pass at a geolevel from the geolevel above. The counts do not depend on the executor.
+
+    Args:
+        builder: Makes the families.
+        above: Counts of this pass at the geolevel above; None at the root.
+        observer: Receives the number of finished families.
+        executor: Runs the chunks.
+    Raises:
+        SolverError: a rounding failed its proof, which is a defect.
+    """
+    # One BLAS thread: with more, the order of summation depends on the machine (docs/decisions/0001).
+    with threadpool_limits(limits=1, user_api="blas"):
+        parts = _roots(builder, observer) if above is None else _chunks(builder, above, observer, executor)
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([one.lengths for one in parts]))]).astype(
+        np.int64
+    )
+    offsets.setflags(write=False)
+    counts = PublicCounts(
+        builder.geolevel,
+        offsets,
+        narrow(np.concatenate([one.cells for one in parts])),
+        narrow(np.concatenate([one.counts for one in parts])),
+    )
+    return PassOutcome(counts, _record(parts))
+
+
+def n_families(builder: PassBuilder) -> int:
+    """Number of families of the builder's geolevel."""
+    return builder.spine.n_geounits(max(builder.level - 1, 0))
+
+
+def _roots(builder: PassBuilder, observer: Observer) -> list[_Part]:
+    possible = possible_cells(builder.schema, builder.cells)
+    parts = []
+    for geounit in range(builder.spine.n_geounits(0)):
+        problem = builder.root(geounit, possible)
+        solution = estimate_tiles(problem)
+        columns = np.flatnonzero(solution.counts[0])
+        effort = solution.effort
+        parts.append(
+            _Part(
+                lengths=np.array([len(columns)]),
+                cells=narrow(problem.columns[columns]),
+                counts=narrow(solution.counts[0][columns]),
+                status=Counter({solution.status.value: 1}),
+                rounded=Counter({name: getattr(effort, field) for name, field in ROUNDED.items()}),
+                backward_error=solution.residual_persons,
+            )
+        )
+        observer.advanced(1)
+    return parts
+
+
+def _chunks(builder: PassBuilder, above: PublicCounts, observer: Observer, executor: Executor) -> list[_Part]:
+    """Outcomes of all chunks, in order. The largest chunks are begun first, so that no core waits long at the end."""
+    spans = cut(above, builder.spine.child_offsets[builder.level - 1])
+
+    def work(number: int) -> _Part:
+        return _estimated(builder, spans[number], above)
+
+    largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
+
+    def done(number: int) -> None:
+        observer.advanced(spans[number].last - spans[number].first)
+
+    return gathered(executor, work, [span.number for span in largest_first], done)
+
+
+def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
+    wanted = builder.answers(span.first, span.last, above)
+    noisy = builder.source.measure_families(wanted)
+    chunk = builder.chunk(span.first, span.last, above, wanted, noisy)
+    solved = solve_chunk(chunk, BACKWARD_ERROR_PERSONS)
+    # A parent without records has no columns, and nothing to contradict.
+    wrong = np.flatnonzero(
+        (solved.ended != SETTLED) & (solved.ended != SOLVED) & (np.diff(chunk.offsets) > 0)
+    )
+    if len(wrong):
+        parent = builder.spine.geocodes[builder.level - 1][span.first + int(wrong[0])]
+        raise SolverError(
+            f"{builder.spine.geolevels[builder.level - 1]} '{parent}': the rounding of a table fails its proof or the "
+            "check of its sums. This is a defect; please report it with the plan. All finished stages are kept.",
+            code="family-unsolved",
+        )
+    efforts = [effort_of(record) for record in solved.effort]
+    lengths = np.diff(solved.offsets)
+    family = np.repeat(np.arange(span.last - span.first), np.diff(chunk.child_begin))
+    begin = chunk.offsets[np.repeat(family, lengths)]
+    _, cells, _ = above.slice(span.first, span.last)
+    return _Part(
+        lengths=lengths,
+        cells=narrow(cells[begin + solved.columns]),
+        counts=narrow(np.array(solved.counts)),
+        status=Counter(status_of(record).value for record in solved.effort),
+        rounded=Counter(
+            {name: sum(getattr(one, field) for one in efforts) for name, field in ROUNDED.items()}
+        ),
+        backward_error=_largest(solved.gaps),
+    )
+
+
+def _largest(gaps: Floats) -> float:
+    return float(gaps[:, 0].max(initial=0.0))
+
+
+def _record(parts: list[_Part]) -> dict[str, Any]:
+    """How the families were solved, for the manifest."""
+    status: Counter[str] = sum((one.status for one in parts), Counter())
+    rounded: Counter[str] = sum((one.rounded for one in parts), Counter())
+    return {
+        "families": sum(status.values()),
+        "estimate": {one.value: status[one.value] for one in TileStatus if status[one.value]},
+        "rounding": {name: rounded[name] for name in ROUNDED if rounded[name]},
+        "rounding_widened": rounded["wide_table_flow"],
+        "largest_residual": max(one.backward_error for one in parts),
+    }

@@ -1,0 +1,1 @@
+"""Made-up households and their people, for the Demographic and Housing Characteristics."""

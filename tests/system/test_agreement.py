@@ -1,0 +1,102 @@
+"""Agreement with the published counts of a finished release: read, kept at every geolevel, or refused."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.outer_worlds import PERSONS_SCHEMA, write_persons
+
+from tallyveil.config.load import load_plan
+from tallyveil.errors import TallyveilError
+from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.execution.topdown.run import run_release
+from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.agreement import read_agreement
+from tallyveil.postprocess.agreement_files import read_agreed_counts, write_agreement
+
+KEY = insecure_key("agreement")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with the finished coarse release, and the plan of the persons."""
+    folder = tmp_path_factory.mktemp("world")
+    coarse, persons = write_persons(folder)
+    run_release(load_plan(coarse), folder / "coarse", test_key=KEY, workers=1)
+    return folder, load_plan(persons)
+
+
+def test_published_counts_become_exact_counts_at_every_geolevel(world, tmp_path):
+    folder, plan = world
+    hierarchies = read_hierarchies(plan)
+    agreed = read_agreement(plan.agreement[0], plan.schema, hierarchies)
+    table = agreed.counts.table()
+    for level, geolevel in enumerate(hierarchies.spine.geolevels):
+        published = pl.read_parquet(folder / "coarse" / "histogram" / f"{geolevel}.parquet")
+        # Labels decide: the coarse release has adults first, the recode of the persons has the young first.
+        answers = table.query.answers_from_labels(
+            {"home": published["home"].to_list(), "grown": published["grown"].to_list()}, published.height
+        )
+        wanted = np.zeros_like(table.lower[level])
+        wanted[hierarchies.spine.locate(level, published["geocode"]), answers] = published["count"]
+        assert np.array_equal(table.lower[level], wanted)
+    assert agreed.record["run"]
+    assert agreed.record["name"] == "coarse"
+    write_agreement(tmp_path, 0, agreed.counts, hierarchies.spine, {})
+    again = read_agreed_counts(tmp_path, 0, plan.agreement[0].to_mapping(), plan.schema, hierarchies.spine)
+    assert again.digest() == agreed.counts.digest()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"path": None}, "agreement-path"),
+        ({"theirs": "home"}, "agreement-labels"),
+        ({"query": "relation*grown"}, "agreement-labels"),
+        ({"theirs": "home*groan"}, "schema"),
+    ],
+)
+def test_what_does_not_fit_is_refused(world, change, code):
+    _, plan = world
+    with pytest.raises(TallyveilError) as caught:
+        read_agreement(replace(plan.agreement[0], **change), plan.schema, read_hierarchies(plan))
+    assert caught.value.code == code
+
+
+def test_another_geography_and_an_unfinished_or_changed_release_are_refused(world, tmp_path):
+    folder, plan = world
+    fewer = pl.read_parquet(folder / "geography.parquet").head(20)
+    fewer.write_parquet(tmp_path / "fewer.parquet")
+    other = replace(plan, geography=replace(plan.geography, path=tmp_path / "fewer.parquet"))
+    with pytest.raises(TallyveilError) as caught:
+        read_agreement(plan.agreement[0], plan.schema, read_hierarchies(other))
+    assert caught.value.code == "agreement-geography"
+    copy = tmp_path / "copy"
+    shutil.copytree(folder / "coarse", copy)
+    hierarchies = read_hierarchies(plan)
+    read_agreement(replace(plan.agreement[0], path=copy), plan.schema, hierarchies)
+    block = copy / "histogram" / "Block.parquet"
+    block.write_bytes((copy / "histogram" / "Town.parquet").read_bytes())
+    with pytest.raises(TallyveilError):
+        read_agreement(replace(plan.agreement[0], path=copy), plan.schema, hierarchies)
+    (copy / "manifest.json").unlink()
+    with pytest.raises(TallyveilError) as unfinished:
+        read_agreement(replace(plan.agreement[0], path=copy), plan.schema, hierarchies)
+    assert unfinished.value.code == "release-unfinished"
+
+
+def test_a_release_without_outer_passes_keeps_them_too(world, tmp_path):
+    folder, plan = world
+    text = (folder / "persons.toml").read_text()
+    begin, end = text.index("[[estimation.outer]]"), text.index("[[agreement]]")
+    assert PERSONS_SCHEMA in text
+    plain = folder / "plain.toml"
+    plain.write_text((text[:begin] + text[end:]).replace('measurements = "none"', 'measurements = "full"'))
+    plan = load_plan(plain)
+    assert not plan.outer
+    out = run_release(plan, tmp_path / "out", test_key=KEY, workers=1)
+    assert "agreement coarse holds at Region, Town, Block" in out.manifest.checks
+    assert out.manifest.body["agreement"][0]["name"] == "coarse"
+    assert (out.path / "agreement" / "00.parquet").is_file()

@@ -1,0 +1,147 @@
+"""How groups of queries lie in each other, beside the same question asked of every cell."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallyveil.errors import SchemaError
+from tallyveil.universe import Attribute, Recode, Schema
+from tallyveil.universe.nested_queries import (
+    common_groups,
+    counts_all_of,
+    determines,
+    representative_cells,
+)
+from tallyveil.universe.query_group import Factor, QueryGroup
+from tallyveil.universe.single_cells import only_cell
+from tallyveil.universe.structural_zero import StructuralZero
+
+SIZES = (4, 3)
+
+
+@st.composite
+def queries(draw):
+    """A query of a schema with 4 x 3 levels, with any groups that do not overlap, some levels left out."""
+    factors = []
+    for number, size in enumerate(SIZES):
+        codes = draw(st.lists(st.integers(-1, size - 1), min_size=size, max_size=size))
+        named = sorted({code for code in codes if code >= 0})
+        if not named:
+            codes, named = [0] * size, [0]
+        own = np.array([named.index(code) if code >= 0 else -1 for code in codes], dtype=np.int32)
+        factors.append(Factor(f"a{number}", f"f{number}", (own,), tuple(map(str, named))))
+    return QueryGroup("any", tuple(factors))
+
+
+CELLS = np.arange(12)
+
+
+@given(queries(), queries())
+def test_determined_queries_are_functions_of_the_answers(fine, coarse):
+    mine, theirs = fine.answers_of(CELLS), coarse.answers_of(CELLS)
+    is_function = all(len(set(theirs[mine == answer].tolist())) == 1 for answer in set(mine.tolist()) - {-1})
+    is_function &= bool((theirs[mine < 0] < 0).all())
+    # Factor by factor is never too generous. It can only be too strict, where a factor leaves out the same cells.
+    assert not determines(fine, coarse) or is_function
+    if (mine >= 0).all() and (theirs >= 0).all():
+        assert determines(fine, coarse) == is_function
+    assert counts_all_of(fine, coarse) == bool(((mine >= 0) | (theirs < 0)).all())
+
+
+@given(
+    queries(),
+    queries(),
+    st.lists(st.tuples(*(st.sets(st.integers(0, n - 1), min_size=1) for n in SIZES)), max_size=2),
+)
+def test_queries_may_be_determined_because_cells_are_impossible(fine, coarse, rectangles):
+    zeros = [
+        {axis: np.isin(np.arange(SIZES[axis]), list(one)) for axis, one in enumerate(row)}
+        for row in rectangles
+    ]
+    possible = np.ones(SIZES, dtype=bool)
+    for zero in zeros:
+        possible &= ~np.outer(zero[0], zero[1])
+    cells = CELLS[possible.reshape(-1)]
+    mine, theirs = fine.answers_of(cells), coarse.answers_of(cells)
+    is_function = all(len(set(theirs[mine == answer].tolist())) == 1 for answer in set(mine.tolist()) - {-1})
+    is_function &= bool((theirs[mine < 0] < 0).all())
+    assert not determines(fine, coarse, zeros) or is_function
+    assert determines(fine, coarse, zeros) or not determines(fine, coarse)
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "expected"),
+    [
+        ("tenure*sex", "tenure", True),
+        ("sex", "tenure", False),
+        ("tenure*sex", "status", False),
+        ("tenure*sex", "total", False),
+    ],
+)
+def test_units_with_a_householder_are_counted_by_the_householders_sex(fine, coarse, expected):
+    schema = Schema(
+        "units",
+        (Attribute("status", ("owned", "rented", "vacant")), Attribute("holder", ("male", "female", "none"))),
+        (
+            Recode("tenure", "status", (("owned", ("owned",)), ("rented", ("rented",)))),
+            Recode("sex", "holder", (("male", ("male",)), ("female", ("female",)))),
+        ),
+        (StructuralZero("occupied", (("status", ("owned", "rented")), ("holder", ("none",)))),),
+    )
+    assert determines(schema.query(fine), schema.query(coarse), schema.barred_levels()) == expected
+    assert not determines(schema.query(fine), schema.query(coarse))
+
+
+@given(queries(), queries())
+def test_common_groups_are_the_connected_parts(fine, other):
+    mine, theirs = fine.answers_of(CELLS), other.answers_of(CELLS)
+    if not counts_all_of(other, fine):
+        with pytest.raises(SchemaError, match="leaves out cells"):
+            common_groups(fine, other)
+        return
+    common = common_groups(fine, other).answers_of(CELLS)
+    counted = np.flatnonzero(mine >= 0)
+    home = {int(cell): int(cell) for cell in counted}
+    for _ in counted:
+        for codes in (mine, theirs):
+            for cell in counted.tolist():
+                alike = [home[c] for c in counted.tolist() if codes[c] == codes[cell]]
+                home[cell] = min(alike)
+    assert (common[mine < 0] < 0).all()
+    for one in counted.tolist():
+        for two in counted.tolist():
+            assert (common[one] == common[two]) == (home[one] == home[two])
+
+
+@given(queries())
+def test_a_representative_cell_is_the_first_cell_of_its_answer(group):
+    answers = np.arange(group.size)
+    cells = representative_cells(group, answers)
+    assert np.array_equal(group.answers_of(cells), answers)
+    of_all = group.answers_of(CELLS)
+    assert cells.tolist() == [int(np.flatnonzero(of_all == answer)[0]) for answer in answers]
+
+
+def test_structural_zeros_leave_one_cell():
+    zeros = (
+        StructuralZero("a", (("status", ("vacant",)), ("sex", ("male", "female")))),
+        StructuralZero("b", (("status", ("vacant",)), ("size", ("1", "2")))),
+        StructuralZero("c", (("sex", ("none",)), ("size", ("none",)), ("status", ("burnt",)))),
+    )
+    schema = Schema(
+        "units",
+        (
+            Attribute("status", ("occupied", "vacant", "burnt")),
+            Attribute("sex", ("male", "female", "none")),
+            Attribute("size", ("1", "2", "none")),
+        ),
+        (Recode("empty", "status", (("empty", ("vacant", "burnt")),)),),
+        zeros,
+    )
+    status = schema.query("status")
+    assert only_cell(schema, status, 1) == schema.encode([[1, 2, 2]])[0]
+    assert only_cell(schema, status, 0) is None
+    assert only_cell(schema, status, 2) is None
+    assert only_cell(schema, schema.query("empty"), 0) is None
+    assert only_cell(schema, schema.query("detailed"), int(schema.encode([[2, 2, 2]])[0])) is None
