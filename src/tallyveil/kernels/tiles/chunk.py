@@ -14,7 +14,7 @@ from tallyveil.arrays import Floats, Int32s, Integers, Numbers
 from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.tiles.component import Source, table_nest
 from tallyveil.kernels.tiles.family import Family, TileChunk
-from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Flows, Nest
+from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Nest
 from tallyveil.kernels.tiles.solver import Outcome, Parts
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
@@ -37,8 +37,7 @@ class Kernels(NamedTuple):
     build: Callable[[Source, Integers], Tables]
     solve: Callable[[Tables, Prices, Floats, float, Parts], Outcome]
     parts: Parts
-    round_up: Callable[[Estimates, Nest, Integers, Flows], int]
-    flows: Flows
+    round_up: Callable[[Estimates, Nest, Integers], int]
 
 
 class Solved(NamedTuple):
@@ -183,7 +182,7 @@ def _round(
     table = Estimates(x[begin:end], along, across, totals, tables.row_total[top:bottom])
     columns = free.column[free.column_begin[p] : free.column_begin[p + 1]]
     nest = table_nest(source.family, columns, source.numbers)
-    return kernels.round_up(table, nest, whole[begin:end], kernels.flows)
+    return kernels.round_up(table, nest, whole[begin:end])
 
 
 @internal

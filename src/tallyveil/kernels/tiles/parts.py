@@ -10,24 +10,21 @@ from typing import Any
 import numpy as np
 
 from tallyveil.kernels.compiled import compiled_for
-from tallyveil.kernels.rounding.network_simplex import minimum_cost_flow, proves_least_cost
 from tallyveil.kernels.tiles.approach import approach
 from tallyveil.kernels.tiles.chunk import Kernels, Solved, solve_families
 from tallyveil.kernels.tiles.component import component_tables, prepare
 from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.kernels.tiles.newton import Methods, climb, find_direction
 from tallyveil.kernels.tiles.projection import project
-from tallyveil.kernels.tiles.rounding import Flows, round_table
+from tallyveil.kernels.tiles.rounding import round_table
 from tallyveil.kernels.tiles.signatures import (
     APPROACH,
     BUILD,
     CLIMB,
     DIRECTION,
     FAMILIES,
-    FLOW,
     PREPARE,
     PROJECT,
-    PROOF,
     ROUND,
     SOLVE,
 )
@@ -39,7 +36,6 @@ KERNELS = Kernels(
     solve_component,
     Parts(Methods(project, approach, find_direction), climb),
     round_table,
-    Flows(minimum_cost_flow, proves_least_cost),
 )
 
 SIGNATURES = (
@@ -48,8 +44,6 @@ SIGNATURES = (
     (find_direction, DIRECTION),
     (climb, CLIMB),
     (solve_component, SOLVE),
-    (minimum_cost_flow, FLOW),
-    (proves_least_cost, PROOF),
     (round_table, ROUND),
     (prepare, PREPARE),
     (component_tables, BUILD),
