@@ -33,8 +33,8 @@ Newton's steps, conjugate gradients, and tables by the way in which they were ro
 class Kernels(NamedTuple):
     """The kernels that are called through pointers."""
 
-    prepare: Callable[[TileChunk, int, Integers], tuple[bool, Source, Integers, Integers]]
-    build: Callable[[Source, Integers], Tables]
+    read_family: Callable[[TileChunk, int, Integers], tuple[bool, Source, Integers, Integers]]
+    component_tables: Callable[[Source, Integers], Tables]
     solve: Callable[[Tables, Prices, Floats, float, Parts], Outcome]
     parts: Parts
     round_up: Callable[[Estimates, Nest, Integers], int]
@@ -128,7 +128,7 @@ def _solve_family(
 ) -> int:
     """Estimate and round one family; `record` has its gaps and its effort."""
     gaps, effort = record
-    good, source, order, begin = kernels.prepare(chunk, f, counts)
+    good, source, order, begin = kernels.read_family(chunk, f, counts)
     if not good:
         return CONTRADICTORY
     for c in range(estimates.shape[0]):
@@ -137,7 +137,7 @@ def _solve_family(
     proved = True
     for j in range(begin.size - 1):
         members = order[begin[j] : begin[j + 1]]
-        tables = kernels.build(source, members)
+        tables = kernels.component_tables(source, members)
         prices = Prices(
             np.zeros(tables.label_begin.size - 1),
             np.zeros(tables.row_total.size),

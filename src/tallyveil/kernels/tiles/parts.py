@@ -12,7 +12,7 @@ import numpy as np
 from tallyveil.kernels.compiled import compiled_for
 from tallyveil.kernels.tiles.approach import approach
 from tallyveil.kernels.tiles.chunk import Kernels, Solved, solve_families
-from tallyveil.kernels.tiles.component import component_tables, prepare
+from tallyveil.kernels.tiles.component import component_tables, read_family
 from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.kernels.tiles.newton import Methods, climb, find_direction
 from tallyveil.kernels.tiles.projection import project
@@ -23,15 +23,15 @@ from tallyveil.kernels.tiles.signatures import (
     CLIMB,
     DIRECTION,
     FAMILIES,
-    PREPARE,
     PROJECT,
+    READ_FAMILY,
     ROUND,
     SOLVE,
 )
 from tallyveil.kernels.tiles.solver import Parts, solve_component
 
 KERNELS = Kernels(
-    prepare,
+    read_family,
     component_tables,
     solve_component,
     Parts(Methods(project, approach, find_direction), climb),
@@ -45,7 +45,7 @@ SIGNATURES = (
     (climb, CLIMB),
     (solve_component, SOLVE),
     (round_table, ROUND),
-    (prepare, PREPARE),
+    (read_family, READ_FAMILY),
     (component_tables, BUILD),
 )
 """Each kernel that is called through a pointer, and its type."""

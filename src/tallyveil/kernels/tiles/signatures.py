@@ -89,11 +89,11 @@ _FAMILY = _tuple_of(
 _FREE = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INTEGERS, _INT32S), FreeTables)
 _NUMBERS = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INT32S, _INT32S), Numbers)
 SOURCE = _tuple_of((_FAMILY, _FREE, types.int8[:, ::1], _FLOATS, _NUMBERS), Source)
-PREPARE = _tuple_of((types.boolean, SOURCE, _INTEGERS, _INTEGERS))(CHUNK, types.int64, _INTEGER_ROWS)
+READ_FAMILY = _tuple_of((types.boolean, SOURCE, _INTEGERS, _INTEGERS))(CHUNK, types.int64, _INTEGER_ROWS)
 BUILD = TABLES(SOURCE, _INTEGERS)
 KERNELS_TYPE = _tuple_of(
     (
-        types.FunctionType(PREPARE),
+        types.FunctionType(READ_FAMILY),
         types.FunctionType(BUILD),
         types.FunctionType(SOLVE),
         PARTS_TYPE,
