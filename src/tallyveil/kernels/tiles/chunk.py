@@ -14,7 +14,7 @@ from tallyveil.arrays import Floats, Int32s, Integers, Numbers
 from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.tiles.component import Source, table_nest
 from tallyveil.kernels.tiles.family import Family, TileChunk
-from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Flows, Nest
+from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Nest
 from tallyveil.kernels.tiles.solver import Outcome, Parts
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
@@ -33,12 +33,11 @@ Newton's steps, conjugate gradients, and tables by the way in which they were ro
 class Kernels(NamedTuple):
     """The kernels that are called through pointers."""
 
-    prepare: Callable[[TileChunk, int, Integers], tuple[bool, Source, Integers, Integers]]
-    build: Callable[[Source, Integers], Tables]
+    read_family: Callable[[TileChunk, int, Integers], tuple[bool, Source, Integers, Integers]]
+    component_tables: Callable[[Source, Integers], Tables]
     solve: Callable[[Tables, Prices, Floats, float, Parts], Outcome]
     parts: Parts
-    round_up: Callable[[Estimates, Nest, Integers, Flows], int]
-    flows: Flows
+    round_up: Callable[[Estimates, Nest, Integers], int]
 
 
 class Solved(NamedTuple):
@@ -129,7 +128,7 @@ def _solve_family(
 ) -> int:
     """Estimate and round one family; `record` has its gaps and its effort."""
     gaps, effort = record
-    good, source, order, begin = kernels.prepare(chunk, f, counts)
+    good, source, order, begin = kernels.read_family(chunk, f, counts)
     if not good:
         return CONTRADICTORY
     for c in range(estimates.shape[0]):
@@ -138,7 +137,7 @@ def _solve_family(
     proved = True
     for j in range(begin.size - 1):
         members = order[begin[j] : begin[j + 1]]
-        tables = kernels.build(source, members)
+        tables = kernels.component_tables(source, members)
         prices = Prices(
             np.zeros(tables.label_begin.size - 1),
             np.zeros(tables.row_total.size),
@@ -183,7 +182,7 @@ def _round(
     table = Estimates(x[begin:end], along, across, totals, tables.row_total[top:bottom])
     columns = free.column[free.column_begin[p] : free.column_begin[p + 1]]
     nest = table_nest(source.family, columns, source.numbers)
-    return kernels.round_up(table, nest, whole[begin:end], kernels.flows)
+    return kernels.round_up(table, nest, whole[begin:end])
 
 
 @internal

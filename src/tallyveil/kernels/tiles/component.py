@@ -81,7 +81,7 @@ class Source(NamedTuple):
 
 
 @pointed
-def prepare(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Source, Integers, Integers]:
+def read_family(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Source, Integers, Integers]:
     """Read family f of a chunk, and write the counts that are settled into `counts`, [C, s].
 
     Returns:

@@ -40,6 +40,10 @@ Approach = Callable[[Tables, Prices, Floats, int, float, float, Project], float]
 STEPS, TRIALS = 60, 360
 """Most steps of Newton's method, and most points that are tried."""
 
+NEAR = 0.01
+"""Persons. Below, a step is taken if it halves the gradient: the projections' errors hide what it does to the dual
+function."""
+
 CG_STEPS = 400
 ENOUGH = 0.3
 """Newton's equations are not solved to less than this part of the tolerance."""
@@ -105,7 +109,9 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
         tried = _evaluate(tables, prices, x, state, close, methods.project)
         found = largest_of(state.gradient.reshape(-1))
         rises = np.isfinite(found) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
-        halves = found < 0.5 * residual and residual < 1.0 and tried >= value - 1e-10 * abs(tried)
+        halves = found < 0.5 * residual and (
+            residual < NEAR or (residual < 1.0 and tried >= value - 1e-10 * abs(tried))
+        )
         if rises or halves:
             set_rows(prices.label, state.trial)
             set_to(good, x)

@@ -10,36 +10,32 @@ from typing import Any
 import numpy as np
 
 from tallyveil.kernels.compiled import compiled_for
-from tallyveil.kernels.rounding.network_simplex import minimum_cost_flow, proves_least_cost
 from tallyveil.kernels.tiles.approach import approach
 from tallyveil.kernels.tiles.chunk import Kernels, Solved, solve_families
-from tallyveil.kernels.tiles.component import component_tables, prepare
+from tallyveil.kernels.tiles.component import component_tables, read_family
 from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.kernels.tiles.newton import Methods, climb, find_direction
 from tallyveil.kernels.tiles.projection import project
-from tallyveil.kernels.tiles.rounding import Flows, round_table
+from tallyveil.kernels.tiles.rounding import round_table
 from tallyveil.kernels.tiles.signatures import (
     APPROACH,
     BUILD,
     CLIMB,
     DIRECTION,
     FAMILIES,
-    FLOW,
-    PREPARE,
     PROJECT,
-    PROOF,
+    READ_FAMILY,
     ROUND,
     SOLVE,
 )
 from tallyveil.kernels.tiles.solver import Parts, solve_component
 
 KERNELS = Kernels(
-    prepare,
+    read_family,
     component_tables,
     solve_component,
     Parts(Methods(project, approach, find_direction), climb),
     round_table,
-    Flows(minimum_cost_flow, proves_least_cost),
 )
 
 SIGNATURES = (
@@ -48,10 +44,8 @@ SIGNATURES = (
     (find_direction, DIRECTION),
     (climb, CLIMB),
     (solve_component, SOLVE),
-    (minimum_cost_flow, FLOW),
-    (proves_least_cost, PROOF),
     (round_table, ROUND),
-    (prepare, PREPARE),
+    (read_family, READ_FAMILY),
     (component_tables, BUILD),
 )
 """Each kernel that is called through a pointer, and its type."""

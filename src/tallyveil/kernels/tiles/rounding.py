@@ -18,7 +18,6 @@ Every set has one column. The rounding is [[0, 1], [1, 0]], and its deviation is
 Oracle: HiGHS's solver of linear programs, in the tests.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,20 +25,11 @@ import numpy as np
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal, pointed
 from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
+from tallyveil.kernels.rounding.network_simplex import OPTIMAL, minimum_cost_flow, proves_least_cost
 from tallyveil.kernels.rounding.start import first_flow
 
 WHOLE, NEIGHBOURS, ANY_WHOLE, FAILED = 0, 1, 2, 3
 """How a table was rounded: the estimates were whole; down or up; to any whole numbers; not at all (a defect)."""
-
-Flow = Callable[[Network], tuple[int, Integers, Integers]]
-Proof = Callable[[Integers, Integers, Integers, Integers, Integers, Integers, Integers], bool]
-
-
-class Flows(NamedTuple):
-    """The kernels that solve and prove a flow (`kernels.rounding.network_simplex`)."""
-
-    solve: Flow
-    proves: Proof
 
 
 class Estimates(NamedTuple):
@@ -104,14 +94,13 @@ class _Leftover(NamedTuple):
 
 
 @pointed
-def round_table(table: Estimates, nest: Nest, whole: Integers, flows: Flows) -> int:
+def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
     """Round a table.
 
     Args:
         table: The estimates.
         nest: The sets.
         whole: Filled with the whole numbers, in the order of the estimates.
-        flows: Kernels.
     Returns:
         WHOLE, NEIGHBOURS, ANY_WHOLE or FAILED.
     """
@@ -131,10 +120,10 @@ def round_table(table: Estimates, nest: Nest, whole: Integers, flows: Flows) -> 
         net, tail_of, n_inner, out = _network(nest, left, attempt == 1)
         if attempt == 0:
             _begin(net, n_inner, out, left, tail_of)
-        status, flow, potentials = flows.solve(net)
-        if status != 0:
+        status, flow, potentials = minimum_cost_flow(net)
+        if status != OPTIMAL:
             continue
-        if not flows.proves(net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials):
+        if not proves_least_cost(net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials):
             return FAILED
         for a in range(tail_of.size):
             i, k = tail_of[a] // n_rows, tail_of[a] % n_rows

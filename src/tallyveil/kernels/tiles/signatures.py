@@ -4,13 +4,12 @@ from typing import Any
 
 from numba import types
 
-from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.tiles.certificate import Gaps
 from tallyveil.kernels.tiles.chunk import Kernels, Solved
 from tallyveil.kernels.tiles.component import Numbers, Source
 from tallyveil.kernels.tiles.family import Family, FreeTables, TileChunk
 from tallyveil.kernels.tiles.newton import Effort, Methods
-from tallyveil.kernels.tiles.rounding import Estimates, Flows, Nest
+from tallyveil.kernels.tiles.rounding import Estimates, Nest
 from tallyveil.kernels.tiles.solver import Outcome, Parts
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
@@ -52,15 +51,9 @@ _GAPS = _tuple_of((types.float64, types.float64, types.float64), Gaps)
 _OUTCOME = _tuple_of((types.int64, _GAPS, types.int64, types.int64, types.int64), Outcome)
 SOLVE = _OUTCOME(TABLES, PRICES, _FLOATS, types.float64, PARTS_TYPE)
 
-_NETWORK = _tuple_of(
-    (_INTEGERS, _INTEGERS, _INTEGERS, _INTEGER_ROWS, _INTEGERS, _BOOLS, _INTEGERS, _INTEGERS), Network
-)
-FLOW = _tuple_of((types.int64, _INTEGERS, _INTEGER_ROWS))(_NETWORK)
-PROOF = types.boolean(_INTEGERS, _INTEGERS, _INTEGERS, _INTEGER_ROWS, _INTEGERS, _INTEGERS, _INTEGER_ROWS)
-FLOWS_TYPE = _tuple_of((types.FunctionType(FLOW), types.FunctionType(PROOF)), Flows)
 _ESTIMATES = _tuple_of((_FLOATS, types.int64, types.int64, _FLOATS, _FLOATS), Estimates)
 _NEST = _tuple_of((_INT32_ROWS, _INTEGERS, _INTEGERS), Nest)
-ROUND = types.int64(_ESTIMATES, _NEST, _INTEGERS, FLOWS_TYPE)
+ROUND = types.int64(_ESTIMATES, _NEST, _INTEGERS)
 CHUNK = _tuple_of(
     (
         _INTEGERS,
@@ -96,16 +89,15 @@ _FAMILY = _tuple_of(
 _FREE = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INTEGERS, _INT32S), FreeTables)
 _NUMBERS = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INT32S, _INT32S), Numbers)
 SOURCE = _tuple_of((_FAMILY, _FREE, types.int8[:, ::1], _FLOATS, _NUMBERS), Source)
-PREPARE = _tuple_of((types.boolean, SOURCE, _INTEGERS, _INTEGERS))(CHUNK, types.int64, _INTEGER_ROWS)
+READ_FAMILY = _tuple_of((types.boolean, SOURCE, _INTEGERS, _INTEGERS))(CHUNK, types.int64, _INTEGER_ROWS)
 BUILD = TABLES(SOURCE, _INTEGERS)
 KERNELS_TYPE = _tuple_of(
     (
-        types.FunctionType(PREPARE),
+        types.FunctionType(READ_FAMILY),
         types.FunctionType(BUILD),
         types.FunctionType(SOLVE),
         PARTS_TYPE,
         types.FunctionType(ROUND),
-        FLOWS_TYPE,
     ),
     Kernels,
 )
