@@ -130,7 +130,7 @@ class TopDown:
 
     def read(self, out: Path, observer: Observer) -> Work:
         """Read and check every input, and whether the folder can hold the release; nothing is written."""
-        work = _Release.prepare(self.plan, observer, self.workers, measuring_alone=self.measuring_alone)
+        work = _Release.of_plan(self.plan, observer, self.workers, measuring_alone=self.measuring_alone)
         if folder_state(out) is FolderState.ABSENT:
             refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
         return work
@@ -159,7 +159,7 @@ class _Release:
     estimation: Estimation | None = None  # once the measurements are drawn
 
     @classmethod
-    def prepare(
+    def of_plan(
         cls, plan: ReleasePlan, observer: Observer, workers: int, *, measuring_alone: bool
     ) -> "_Release":
         """Read and check every input; nothing is written."""
