@@ -98,7 +98,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         )
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     strategy = _strategy(name, table)
-    outer = tuple(OuterPass(one["cells"], tuple(one["rounding"])) for one in table.get("outer", ()))
+    outer = tuple(OuterPass.from_mapping(one) for one in table.get("outer", ()))
     table = {**_in_outer_passes(outer, strategy.geolevels), **table}
     return StrategyPreset(
         name=name,

@@ -62,7 +62,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
     require_size(schema, strategy)
     require_few_layers(schema, strategy)
-    outer = outer_of(file.estimation, schema, preset, drawn=bool(file.subspace))
+    agreement = tuple(agreement_of(item, schema, folder) for item in file.agreement)
+    outer = outer_of(file.estimation, schema, preset, agreement, drawn=bool(file.subspace))
     if outer:
         refuse_full_measurements(strategy, schema, file.outputs.measurements)
         estimation = estimation_in_passes(outer, strategy, schema)
@@ -91,7 +92,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         intervals=_intervals(file.outputs, strategy),
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
         outer=outer,
-        agreement=tuple(agreement_of(item, schema, folder) for item in file.agreement),
+        agreement=agreement,
     )
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
     return plan
@@ -114,7 +115,7 @@ def _named_queries(file: ReleaseFile) -> Iterator[str]:
     yield from (item.query for item in file.bounds)
     yield from (item.query for item in file.subspace)
     yield from (item.query for item in file.agreement)
-    yield from (name for one in file.estimation.outer for name in (one.cells, *one.rounding))
+    yield from (name for one in file.estimation.outer for name in one.as_pass().queries)
 
 
 def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:

@@ -13,6 +13,7 @@ from tallyveil.config.models import AgreementTable, EstimationTable
 from tallyveil.errors import ConfigError
 from tallyveil.plans.constraints import Agreement
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
+from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
 from tallyveil.universe.schema import Schema
 
@@ -21,7 +22,12 @@ MOST_ANSWERS_IN_FULL: Final = 1 << 17
 
 
 def outer_of(
-    table: EstimationTable, schema: Schema, preset: StrategyPreset | None, *, drawn: bool
+    table: EstimationTable,
+    schema: Schema,
+    preset: StrategyPreset | None,
+    agreement: Sequence[Agreement] = (),
+    *,
+    drawn: bool,
 ) -> tuple[OuterPass, ...]:
     """The outer passes that a file states, else those of the preset; checked.
 
@@ -29,13 +35,14 @@ def outer_of(
         table: What the file says.
         schema: The universe.
         preset: The strategy's preset, if it has one.
+        agreement: The agreements that the file states.
         drawn: Whether counts are drawn on a lattice.
     Raises:
         ConfigError: the passes do not fit the schema or each other, the file also states passes of geolevels, or counts
             are drawn on a lattice.
         SchemaError: a query is unknown.
     """
-    own = tuple(OuterPass(one.cells, tuple(one.rounding)) for one in table.outer)
+    own = tuple(one.as_pass() for one in table.outer)
     outer = own or (preset.outer if preset else ())
     if not outer:
         return ()
@@ -47,9 +54,10 @@ def outer_of(
             code="outer-pass",
         )
     for number, one in enumerate(outer, start=1):
-        for name in (one.cells, *one.rounding):
+        for name in one.queries:
             known_query(schema, name, f"estimation.outer[{number}]")
     refuse_outer(schema, outer)
+    refuse_lifts(schema, outer, agreement)
     return outer
 
 

@@ -34,6 +34,7 @@ class TileStatus(Enum):
     """How the least-squares answer was obtained, from the surest. The value is its name in the manifest."""
 
     SETTLED = "settled"
+    LIFTED = "lifted"
     CERTIFIED = "tables_certified"
     CERTIFIED_BY_RESTART = "tables_certified_by_restart"
     CERTIFIED_BY_MORE_STEPS = "tables_certified_by_more_steps"
@@ -52,6 +53,7 @@ class TileStatus(Enum):
 
 _REMEDIES = {
     TileStatus.SETTLED: "nothing to do: the fixed counts left nothing to estimate",
+    TileStatus.LIFTED: "nothing to do: the split costs least, and every finest geounit can follow it",
     TileStatus.CERTIFIED: (
         "nothing to do: the counts are the optimum for measurements that differ from the given ones by at most the "
         "backward error that was asked for"

@@ -15,20 +15,17 @@ from tallyveil.universe.schema import Schema
 from tallyveil.universe.single_cells import only_cell
 
 
-def outer_mapping(one: OuterPass) -> dict[str, Any]:
-    """An outer pass as plain data for `plan.json`."""
-    return {"cells": one.cells, "rounding": list(one.rounding)}
-
-
 def outer_items(plan: Mapping[str, Any]) -> tuple[OuterPass, ...]:
     """The outer passes that `plan.json` states."""
-    return tuple(OuterPass(item["cells"], tuple(item["rounding"])) for item in plan.get("outer", ()))
+    return tuple(OuterPass.from_mapping(item) for item in plan.get("outer", ()))
 
 
 def measured_by_pass(
     schema: Schema, outer: Sequence[OuterPass], measured: Iterable[str]
 ) -> tuple[tuple[str, ...], ...]:
     """The measured queries of each outer pass: a query is in the first pass whose cells determine it.
+
+    Lift passes have none: they take the answers that tell most about their part (`postprocess.passes.part_answers`).
 
     Args:
         schema: The universe.
@@ -40,10 +37,11 @@ def measured_by_pass(
         ConfigError: no pass determines one of the queries.
     """
     cells, zeros = [schema.query(one.cells) for one in outer], schema.barred_levels()
+    fitted = [number for number, one in enumerate(outer) if one.part is None]
     found: list[list[str]] = [[] for _ in outer]
     for name in measured:
         group = schema.query(name)
-        number = next((k for k, own in enumerate(cells) if determines(own, group, zeros)), None)
+        number = next((k for k in fitted if determines(cells[k], group, zeros)), None)
         if number is None:
             raise ConfigError(
                 f"[[estimation.outer]]: no outer pass determines the measured query '{name}'. A pass determines it if "

@@ -14,7 +14,6 @@ from tallyveil.geography.optimise import geolevels_after
 from tallyveil.plans.constraints import Agreement, Bounds, Invariant
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.inputs import GeographyInput, RecordsInput, SpineInput
-from tallyveil.plans.outer import outer_mapping
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.storage.json_files import digest_of
@@ -171,7 +170,7 @@ class ReleasePlan:
             "microdata": self.microdata,
             # Left out where there is none, so that plans without it keep their digest.
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
-            **({"outer": [outer_mapping(one) for one in self.outer]} if self.outer else {}),
+            **({"outer": [one.to_mapping() for one in self.outer]} if self.outer else {}),
             **({"agreement": [item.to_mapping() for item in self.agreement]} if self.agreement else {}),
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
             **({} if self.licence is None else {"licence": self.licence}),

@@ -17,6 +17,7 @@ from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.plans.constraints import Agreement, Bounds, Invariant
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, strategy_of_plan
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
+from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, outer_items, refuse_outer
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import drawn_items
@@ -72,7 +73,15 @@ _SPINE_PERHAPS: Final = {
 }
 _PERHAPS: Final = {
     "subspace": [{"mechanism": str, "query": str, "geolevel": str, "budget": str}],
-    "outer": [{"cells": str, "rounding": [str]}],
+    "outer": [
+        {
+            "cells": str,
+            "rounding": [str],
+            "part": Perhaps(str),
+            "total": Perhaps(str),
+            "company": Perhaps(str),
+        }
+    ],
     "agreement": [{"name": str, "query": str, "theirs": str}],
     "intervals": str,
     "licence": str,
@@ -292,6 +301,7 @@ def _passes_fit(read: ReleasePlan) -> bool:
     if not read.outer:
         return True
     refuse_outer(read.schema, read.outer)
+    refuse_lifts(read.schema, read.outer, read.agreement)
     return all(
         item.passes
         == tuple(

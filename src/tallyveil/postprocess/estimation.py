@@ -168,6 +168,7 @@ class Estimation:
             allocation=self.allocation,
             source=self.source,
             groups=self.groups,
+            agreed=self.agreed,
             observer=self.observer,
             watch=self.watch,
             workers=self.workers,

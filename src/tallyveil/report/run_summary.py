@@ -16,6 +16,7 @@ _STATUS_TITLES: dict[EstimateStatus | TileStatus, str] = {
     EstimateStatus.COPIED: "copied",
     EstimateStatus.EMPTY: "empty",
     TileStatus.SETTLED: "nothing to estimate",
+    TileStatus.LIFTED: "split with their finest geounits",
     TileStatus.CERTIFIED: "tables, certified",
     TileStatus.CERTIFIED_BY_RESTART: "tables, certified after a restart",
     TileStatus.CERTIFIED_BY_MORE_STEPS: "tables, certified by more steps",

@@ -1,8 +1,9 @@
 """All outer passes of a release, each over the whole spine, then the published counts of every geolevel."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from tallyveil.measurements.family_answers import MeasurementSource, answers_on_
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import measured_by_pass
-from tallyveil.postprocess.agreement import summed_to_root
+from tallyveil.postprocess.agreement import AgreedCounts, summed_to_root
 from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass
-from tallyveil.postprocess.passes.level import estimate_pass, n_families
+from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass
+from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
+from tallyveil.postprocess.passes.part_answers import part_answers
+from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
@@ -29,6 +33,9 @@ from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
+
+MakeLevel = Callable[[int, PublicCounts | None], PassOutcome]
+"""Makes one geolevel of a pass, from the counts of the geolevel above it."""
 
 
 @dataclass(slots=True)
@@ -40,6 +47,7 @@ class TreePasses:
         allocation: The share of the budget of each geounit.
         source: Source of the noisy answers.
         groups: The groups of the first pass.
+        agreed: Counts of finished releases that are kept.
         observer: Receives reports of progress.
         watch: Times the stages.
         workers: Number of threads.
@@ -50,6 +58,7 @@ class TreePasses:
     allocation: Allocation
     source: MeasurementSource
     groups: FixedGroups
+    agreed: tuple[AgreedCounts, ...]
     observer: Observer
     watch: Stopwatch
     workers: int
@@ -122,10 +131,16 @@ class TreePasses:
         for number, cells in enumerate(self._cells):
             if number > 0:
                 groups = groups_of_earlier_pass(cells, self._cells[number - 1], counts)
+            make = (
+                self._estimates(number, groups)
+                if self.plan.outer[number].part is None
+                else self._lifts(number, groups)
+            )
             counts = []
             for level in range(self.spine.n_levels):
-                builder = self._builder(number, level, groups)
-                counts.append(self._level(run, number + 1, builder, counts[-1] if counts else None))
+                counts.append(
+                    self._level(run, number + 1, level, partial(make, level, counts[-1] if counts else None))
+                )
             finest.append(counts[-1])
         return finest
 
@@ -143,21 +158,51 @@ class TreePasses:
             chain=tuple(plan.query(name) for name in plan.outer[number].rounding),
         )
 
-    def _level(self, run: Run, number: int, builder: PassBuilder, above: PublicCounts | None) -> PublicCounts:
+    def _estimates(self, number: int, groups: FixedGroups) -> MakeLevel:
+        """Makes a geolevel of a pass that estimates counts from measurements."""
+
+        def make(level: int, above: PublicCounts | None) -> PassOutcome:
+            builder = self._builder(number, level, groups)
+            return estimate_pass(builder, above, self.observer, Threads(self.workers))
+
+        return make
+
+    def _lifts(self, number: int, groups: FixedGroups) -> MakeLevel:
+        """Makes a geolevel of a lift pass."""
+        one, schema = self.plan.outer[number], self.plan.schema
+        cells = cells_of_part(schema, one, groups)
+        lower, upper = part_limits(schema, one, groups, cells, self.agreed)
+        part_cells = cells.part[part_groups(cells)]
+
+        def make(level: int, above: PublicCounts | None) -> PassOutcome:
+            geolevel = self.spine.geolevels[level]
+            measured = self.plan.strategy.queries(geolevel)
+            answers = part_answers(
+                schema, self._cells[number], part_cells, geolevel, measured, self.allocation
+            )
+            lift = Lift(
+                self.allocation, self.source, level, groups, cells, lower, upper, answers, schema.size
+            )
+            return lift_pass(lift, above, self.observer, Threads(self.workers))
+
+        return make
+
+    def _level(self, run: Run, number: int, level: int, make: Callable[[], PassOutcome]) -> PublicCounts:
         """One pass at one geolevel, unless an earlier process has done it."""
-        name, schema = pass_stage(number, builder.geolevel), self.plan.schema
+        geolevel, schema = self.spine.geolevels[level], self.plan.schema
+        name = pass_stage(number, geolevel)
         made: list[PublicCounts] = []
 
         def work() -> dict[str, Any]:
-            with self.watch.stage(name, n_families(builder)):
-                outcome = estimate_pass(builder, above, self.observer, Threads(self.workers))
+            with self.watch.stage(name, self.spine.n_geounits(max(level - 1, 0))):
+                outcome = make()
                 write_pass(run.path, number, outcome.counts, run.tags)
             made.append(outcome.counts)
             return {"performance": self.watch.stages[-1], "solver": outcome.solver}
 
-        self.records[name] = run.stage(name, [pass_place(number, builder.geolevel)], work)
-        n_geounits = self.spine.n_geounits(builder.level)
-        return made[0] if made else read_pass(run.path, number, builder.geolevel, n_geounits, schema.size)
+        self.records[name] = run.stage(name, [pass_place(number, geolevel)], work)
+        n_geounits = self.spine.n_geounits(level)
+        return made[0] if made else read_pass(run.path, number, geolevel, n_geounits, schema.size)
 
     def _write_support(self, run: Run, level: int, above: PublicCounts) -> None:
         """Write the noisy answers of a geolevel on the support of its parents' published counts.

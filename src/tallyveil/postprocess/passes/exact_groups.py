@@ -13,10 +13,11 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.postprocess.agreement import AgreedCounts
+from tallyveil.postprocess.agreement import AgreedCounts, agreement_name
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.postprocess.passes.bounded_groups import divide_groups
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
+from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_large_totals
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
 from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.nested_queries import determines, representative_cells
@@ -81,10 +82,13 @@ def first_groups(
     Raises:
         ConstraintError: the exact counts do not count every record once, contradict each other or the bounds, or a
             constraint is on other groups than these.
+        ConfigError: the first pass is a lift pass, and its cells do not fit the groups.
     """
     first = plan.query(plan.outer[0].cells)
     records = _Records(first, representative_cells(first, plan.schema.possible_answers(first)), spine)
-    exact = [Exact(one.name, one.query, one.counts) for one in agreed]
+    lift = plan.outer[0] if plan.outer[0].part is not None else None
+    held = None if lift is None else agreement_name(str(lift.total))
+    exact = [Exact(one.name, one.query, one.counts) for one in agreed if one.name != held]
     exact += [_exact(table, spine) for table in constraints if table.is_exact]
     for one in exact:
         if not determines(first, one.query):
@@ -108,6 +112,8 @@ def first_groups(
     for table in constraints:
         if not table.is_exact:
             _require_within(records, table, groups)
+    if lift is not None:
+        refuse_large_totals(lift, groups, cells_of_part(plan.schema, lift, groups), agreed, spine)
     return groups
 
 

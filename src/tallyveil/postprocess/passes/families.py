@@ -14,7 +14,6 @@ from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, answers_on_support
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.nested_queries import representative_cells
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -192,8 +191,3 @@ class PassBuilder:
             noisy.variances,
             layer,
         )
-
-
-def possible_cells(schema: Schema, cells: QueryGroup) -> Integers:
-    """The representative cells of the answers of a pass in which records may lie, ascending."""
-    return np.sort(representative_cells(cells, schema.possible_answers(cells)))

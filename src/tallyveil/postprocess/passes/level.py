@@ -18,8 +18,9 @@ from tallyveil.estimation.tiles import (
 )
 from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED
 from tallyveil.kernels.tiles.parts import solve_chunk
+from tallyveil.plans.lifts import possible_cells
 from tallyveil.postprocess.chunks import Span, cut
-from tallyveil.postprocess.passes.families import PassBuilder, possible_cells
+from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.runs.executor import Executor, gathered
 from tallyveil.runs.observer import Observer
 from tallyveil.universe.counts import PublicCounts, narrow
@@ -83,11 +84,6 @@ def estimate_pass(
         narrow(np.concatenate([one.counts for one in parts])),
     )
     return PassOutcome(counts, _record(parts))
-
-
-def n_families(builder: PassBuilder) -> int:
-    """Number of families of the builder's geolevel."""
-    return builder.spine.n_geounits(max(builder.level - 1, 0))
 
 
 def _roots(builder: PassBuilder, observer: Observer) -> list[_Part]:

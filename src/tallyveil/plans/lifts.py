@@ -1,0 +1,156 @@
+"""Lift passes of a plan: outer passes that find how many records of each group belong to a part, such as householders.
+
+A lift pass divides each group of records into at most two cells: one whose records belong to the part, and one with the
+rest. Groups none of whose records can belong to the part are one cell and keep their counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil.arrays import Integers
+from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.errors import ConfigError
+from tallyveil.plans.constraints import Agreement
+from tallyveil.universe.nested_queries import common_groups, determines, representative_cells
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartCells:
+    """The cells of a lift pass in each group, by number of the group; -1 for none.
+
+    Attributes:
+        part: Representative cell of the records that belong to the part.
+        rest: Representative cell of the others.
+    """
+
+    part: Integers
+    rest: Integers
+
+    @classmethod
+    def of(
+        cls, one: OuterPass, part: QueryGroup, cells: Integers, groups: Integers, n_groups: int
+    ) -> "PartCells":
+        """The cells of each group.
+
+        Args:
+            one: The pass.
+            part: Its part.
+            cells: Representative cells of its possible answers.
+            groups: The group of each of them, from 0.
+            n_groups: A number above all of these.
+        Raises:
+            ConfigError: a group has other cells than one of the rest and at most one of the part.
+        """
+        inside = part.answers_of(cells) >= 0
+        found = []
+        for chosen in (inside, ~inside):
+            cell = np.full(n_groups, -1, dtype=np.int64)
+            cell[groups[chosen]] = cells[chosen]
+            found.append(cell)
+            if len(np.unique(groups[chosen])) < np.count_nonzero(chosen):
+                raise _wrong_cells(one)
+        if bool(((found[0] >= 0) & (found[1] < 0)).any()):
+            raise _wrong_cells(one)
+        return cls(*found)
+
+
+def possible_cells(schema: Schema, cells: QueryGroup) -> Integers:
+    """The representative cells of the answers of a pass in which records may lie, ascending."""
+    return np.sort(representative_cells(cells, schema.possible_answers(cells)))
+
+
+def refuse_lifts(schema: Schema, outer: Sequence[OuterPass], agreement: Sequence[Agreement]) -> None:
+    """Refuse lift passes that do not fit the other passes or the agreements.
+
+    What the groups of the first pass are is known later; `PartCells` refuses what does not fit them.
+
+    Args:
+        schema: The universe.
+        outer: The passes, first to last; `refuse_outer` has passed them.
+        agreement: The agreements of the release.
+    Raises:
+        ConfigError: a lift pass lacks something, has too much, or its queries do not fit.
+        SchemaError: the schema has no such query.
+    """
+    for number, one in enumerate(outer, start=1):
+        where = f"[[estimation.outer]] pass {number}"
+        if one.part is None:
+            if one.total is not None or one.company is not None:
+                raise _misfit(
+                    where, "has 'total' or 'company' and no 'part'. Name the part, or leave them out."
+                )
+            continue
+        if (one.total is None) == (one.company is None) or one.rounding:
+            raise _misfit(
+                where,
+                "has a part. Such a pass has either the 'total' of the part or the 'company' of the rest, and no "
+                "'rounding'.",
+            )
+        if (one.total is None) == (number == 1):
+            raise _misfit(
+                where,
+                "has a part. The part of the first pass has a 'total', since only what is fixed before the spend can "
+                "be held to an agreement before the spend. Parts of later passes have 'company'.",
+            )
+        cells, part = schema.query(one.cells), schema.query(one.part)
+        _refuse_part(one.part, part, cells, where)
+        if one.total is not None:
+            _refuse_total(one, agreement, where)
+        if one.company is not None:
+            before = schema.query(outer[number - 2].cells)
+            _refuse_part(one.company, schema.query(one.company), before, where)
+            _refuse_company(schema, one, schema.query(one.company), before, where)
+
+
+def _refuse_part(name: str, group: QueryGroup, cells: QueryGroup, where: str) -> None:
+    """Refuse a query that does not have one answer, or whose records the cells do not tell apart."""
+    if group.size != 1 or group.overlaps or not determines(cells, group):
+        raise _misfit(
+            where,
+            f"names '{name}', which is not a query of one answer that is a sum of counts of '{cells.name}'. Name a "
+            "recode with one group of levels.",
+        )
+
+
+def _refuse_total(one: OuterPass, agreement: Sequence[Agreement], where: str) -> None:
+    named = next((item for item in agreement if item.name == one.total), None)
+    if named is None or named.query != one.part:
+        raise _misfit(
+            where,
+            f"takes the total of '{one.part}' from the agreement '{one.total}'. There must be an [[agreement]] of this "
+            f"name whose query is '{one.part}'.",
+        )
+
+
+def _refuse_company(
+    schema: Schema, one: OuterPass, company: QueryGroup, before: QueryGroup, where: str
+) -> None:
+    """Refuse groups of other cells than needed, and company that is in a group with a part."""
+    cells = schema.query(one.cells)
+    possible = possible_cells(schema, cells)
+    groups = common_groups(cells, before)
+    of_cells = groups.answers_of(possible)
+    divided = PartCells.of(one, schema.query(str(one.part)), possible, of_cells, groups.size)
+    if bool((company.answers_of(possible)[divided.part[of_cells] >= 0] >= 0).any()):
+        raise _misfit(
+            where,
+            f"has records that may belong to the part '{one.part}' and are company, too. The company, "
+            f"'{one.company}', must be other records.",
+        )
+
+
+def _wrong_cells(one: OuterPass) -> ConfigError:
+    return ConfigError(
+        f"[[estimation.outer]]: the pass that counts '{one.cells}' has a part, '{one.part}'. In each group whose count "
+        "is fixed before it, it must have one cell of the rest and at most one of the part. Give it coarser or finer "
+        "cells.",
+        code="outer-pass",
+    )
+
+
+def _misfit(where: str, text: str) -> ConfigError:
+    return ConfigError(f"{where} {text}", code="outer-pass")

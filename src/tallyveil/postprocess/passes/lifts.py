@@ -1,0 +1,262 @@
+"""A lift pass at one geolevel: how many records of each group belong to a part, such as householders.
+
+The part has a total, or limits of its total, in every finest geounit. Each family is one flow that reaches down to its
+finest geounits (`estimation.leaf_lift`), so that all families below it keep a solution.
+
+Step: a child's count y should be near a weighted mean of two numbers. One is the parent's y times the child's share of
+the fixed counts of the group; call it q. Its variance is set to 0.5 + 0.05 q + 0.01 q^2, which is a choice and not an
+estimate: households of neighbouring places are alike, but not equal. The other number is the sum of the noisy answers
+that make up the cell. Noisy answers are left out of a family where none of its cells would give them 4 % of the weight:
+for a block, that would be hundreds of answers for one count, and they would change little. A root has no parent; its q
+are the fixed counts times the share of the part in all of them.
+
+Worked case: a tract has 30 householders among 100 adults, and one of its block groups has 40 of these adults. So q is
+12, and its variance 0.5 + 0.6 + 1.44 = 2.54. A noisy sum of 15 with variance 7.62 gets a quarter of the weight. The
+target is 12.75.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.budget.allocation import Allocation
+from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, split_with_lift
+from tallyveil.estimation.tiles import TileStatus
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.plans.lifts import PartCells
+from tallyveil.postprocess.chunks import Span, cut
+from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.level import PassOutcome
+from tallyveil.postprocess.passes.part_answers import PartAnswers
+from tallyveil.runs.executor import Executor, gathered
+from tallyveil.runs.observer import Observer
+from tallyveil.universe.counts import PublicCounts, TripletSum
+
+SMALLEST_WEIGHT: Final = 0.04
+"""Noisy answers are left out of a family where they would have less weight than this in every cell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lift:
+    """One lift pass at one geolevel.
+
+    Attributes:
+        allocation: The share of the budget of each geounit.
+        source: Source of the noisy answers.
+        level: Number of the children's geolevel, 0 for the root.
+        groups: What is fixed in every geounit.
+        cells: The cells of each group.
+        lower: Smallest total of the part in each finest geounit.
+        upper: Largest total.
+        answers: Noisy answers about the part, if there are some at this geolevel.
+        n_cells: Number of cells of the schema.
+    """
+
+    allocation: Allocation
+    source: MeasurementSource
+    level: int
+    groups: FixedGroups
+    cells: PartCells
+    lower: Integers
+    upper: Integers
+    answers: PartAnswers | None
+    n_cells: int
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that is measured."""
+        return self.allocation.spine
+
+    @property
+    def geolevel(self) -> str:
+        """Name of the children's geolevel."""
+        return self.spine.geolevels[self.level]
+
+    @property
+    def columns(self) -> Integers:
+        """The groups that have a part. They are the columns of every family."""
+        return part_groups(self.cells)
+
+
+def part_groups(cells: PartCells) -> Integers:
+    """Numbers of the groups that have a part."""
+    return np.flatnonzero(cells.part >= 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """Counts of the part in the children of some families, and how many families there were nothing to split in."""
+
+    rows: Integers
+    groups: Integers
+    counts: Integers
+    settled: int
+    lifted: int
+
+
+def lift_pass(lift: Lift, above: PublicCounts | None, observer: Observer, executor: Executor) -> PassOutcome:
+    """Split the part at a geolevel. The counts do not depend on the executor.
+
+    Args:
+        lift: The pass at the geolevel.
+        above: Counts of this pass at the geolevel above; None at the root.
+        observer: Receives the number of finished families.
+        executor: Runs the chunks.
+    Raises:
+        ConstraintError: finest geounits cannot have their totals, which only a defect can cause.
+        SolverError: a flow failed its proof, which is a defect.
+    """
+    if above is None:
+        found = [_root(lift, geounit) for geounit in range(lift.spine.n_geounits(0))]
+        observer.advanced(len(found))
+    else:
+        found = _below(lift, above, observer, executor)
+    total = TripletSum(lift.spine.n_geounits(lift.level), lift.n_cells)
+    offsets, groups, counts = lift.groups.levels[lift.level]
+    total.add(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), lift.cells.rest[groups], counts)
+    for one in found:
+        total.add(one.rows, lift.cells.part[one.groups], one.counts)
+        total.add(one.rows, lift.cells.rest[one.groups], -one.counts)
+    status = Counter({TileStatus.SETTLED: sum(one.settled for one in found)})
+    status[TileStatus.LIFTED] = sum(one.lifted for one in found)
+    return PassOutcome(PublicCounts(lift.geolevel, *total.finish()), _record(status))
+
+
+def _record(status: "Counter[TileStatus]") -> dict[str, Any]:
+    """How the families were split, for the manifest; with the keys of `level.estimate_pass`."""
+    return {
+        "families": sum(status.values()),
+        "estimate": {one.value: status[one] for one in TileStatus if status[one]},
+        "rounding": {},
+        "rounding_widened": 0,
+        "largest_residual": 0.0,
+    }
+
+
+def _root(lift: Lift, geounit: int) -> _Found:
+    columns = lift.columns
+    base = _group_counts(lift, slice(geounit, geounit + 1), columns)
+    columns = columns[base[0] > 0]
+    return _split(lift, slice(geounit, geounit + 1), columns, None)
+
+
+def _below(lift: Lift, above: PublicCounts, observer: Observer, executor: Executor) -> list[_Found]:
+    """What every chunk of families found, in order."""
+    children = lift.spine.child_offsets[lift.level - 1]
+    spans = cut(above, children)
+
+    def work(number: int) -> _Found:
+        return _chunk(lift, spans[number], above)
+
+    def done(number: int) -> None:
+        observer.advanced(spans[number].last - spans[number].first)
+
+    largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
+    return gathered(executor, work, [span.number for span in largest_first], done)
+
+
+def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Found:
+    children = lift.spine.child_offsets[lift.level - 1]
+    parts = []
+    for parent in range(span.first, span.last):
+        cells, persons = above.entries(parent)
+        groups = lift.groups.groups_of(cells)
+        inside = np.flatnonzero(lift.cells.part[groups] == cells)
+        inside = inside[np.argsort(groups[inside], kind="stable")]
+        family = slice(int(children[parent]), int(children[parent + 1]))
+        parts.append(_split(lift, family, groups[inside], persons[inside].astype(np.int64)))
+    return _Found(
+        np.concatenate([one.rows for one in parts]),
+        np.concatenate([one.groups for one in parts]),
+        np.concatenate([one.counts for one in parts]),
+        sum(one.settled for one in parts),
+        sum(one.lifted for one in parts),
+    )
+
+
+def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | None) -> _Found:
+    """Split a parent's counts of the part among its children.
+
+    Args:
+        lift: The pass.
+        children: The children.
+        columns: Groups in which the parent has records of the part, ascending; at a root, all that have records.
+        parent: The parent's counts, above zero; None at a root.
+    """
+    n_children = children.stop - children.start
+    if not len(columns) or (parent is not None and n_children == 1):
+        counts = np.zeros((n_children, 0), np.int64) if parent is None else np.tile(parent, (n_children, 1))
+        is_settled = True
+    else:
+        leaves = _leaves(lift, children, columns)
+        target, variance = _targets(lift, children, columns, parent, leaves)
+        where = f"{lift.geolevel} '{lift.spine.geocodes[lift.level][children.start]}' and its siblings"
+        counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves))
+        is_settled = False
+    row, column = np.nonzero(counts)
+    return _Found(
+        children.start + row, columns[column], counts[row, column], int(is_settled), int(not is_settled)
+    )
+
+
+def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:
+    """The finest geounits below some children."""
+    ends = np.arange(children.start, children.stop + 1)
+    for level in range(lift.level, lift.spine.finest):
+        ends = lift.spine.child_offsets[level][ends]
+    begin, stop = int(ends[0]), int(ends[-1])
+    offsets, groups, counts = lift.groups.levels[-1]
+    entries = slice(int(offsets[begin]), int(offsets[stop]))
+    leaf = np.repeat(np.arange(stop - begin), np.diff(offsets[begin : stop + 1]))
+    place = np.minimum(np.searchsorted(columns, groups[entries]), len(columns) - 1)
+    inside = columns[place] == groups[entries]
+    return Leaves(
+        child=np.repeat(np.arange(children.stop - children.start), np.diff(ends)),
+        lower=lift.lower[begin:stop],
+        upper=lift.upper[begin:stop],
+        leaf=leaf[inside],
+        column=place[inside].astype(np.int64),
+        capacity=counts[entries][inside].astype(np.int64),
+    )
+
+
+def _targets(
+    lift: Lift, children: slice, columns: Integers, parent: Integers | None, leaves: Leaves
+) -> tuple[Floats, Floats]:
+    """What the children's counts should be near, and with which variance."""
+    base = _group_counts(lift, children, columns).astype(np.float64)
+    whole = base.sum(axis=0)
+    if parent is None:
+        middle = (int(leaves.lower.sum()) + int(leaves.upper.sum())) / 2
+        share = np.full(len(columns), middle / whole.sum())
+    else:
+        share = parent / whole
+    near = base * share
+    variance = 0.5 + 0.05 * near + 0.01 * near**2
+    if lift.answers is None:
+        return near, variance
+    numbers = np.searchsorted(lift.columns, columns)
+    weight = variance / (variance + lift.answers.variance(children, numbers))
+    if not bool((weight >= SMALLEST_WEIGHT).any()):
+        return near, variance
+    noisy = lift.answers.sums(lift.source, children, numbers)
+    return near + weight * (noisy - near), variance * (1 - weight)
+
+
+def _group_counts(lift: Lift, geounits: slice, columns: Integers) -> Integers:
+    """Fixed counts of some groups in consecutive geounits, shape (geounits, columns)."""
+    offsets, groups, counts = lift.groups.levels[lift.level]
+    entries = slice(int(offsets[geounits.start]), int(offsets[geounits.stop]))
+    row = np.repeat(
+        np.arange(geounits.stop - geounits.start), np.diff(offsets[geounits.start : geounits.stop + 1])
+    )
+    found = np.zeros((geounits.stop - geounits.start, len(columns)), dtype=np.int64)
+    if len(columns):
+        place = np.minimum(np.searchsorted(columns, groups[entries]), len(columns) - 1)
+        inside = columns[place] == groups[entries]
+        found[row[inside], place[inside]] = counts[entries][inside]
+    return found

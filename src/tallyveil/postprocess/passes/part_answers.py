@@ -1,0 +1,120 @@
+"""Noisy answers about a part of the records, such as householders, for the families of a lift pass.
+
+A cell of the part is a sum of answers of a measured query. Of the queries that give such sums, the one is taken whose
+sums vary least. The noise of a sum of m answers has m times the variance of one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.budget.allocation import Allocation
+from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.universe.nested_queries import determines, representative_cells
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+VALUES_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartAnswers:
+    """The measured answers whose sums are the cells of a part, at one geolevel.
+
+    Attributes:
+        geolevel: The geolevel.
+        query: The measured query.
+        begin: Where the answers of each column begin, shape (columns + 1,).
+        answers: Numbers of answers of the query, column by column.
+        variances: Variance of one answer of each geounit; infinite for a geounit that is not measured.
+    """
+
+    geolevel: str
+    query: str
+    begin: Integers
+    answers: Integers
+    variances: Floats
+
+    def variance(self, geounits: slice, columns: Integers) -> Floats:
+        """Variance of the sum of each column in each of some geounits, in squared counts."""
+        terms = np.diff(self.begin)[columns].astype(np.float64)
+        return self.variances[geounits][:, None] * terms
+
+    def sums(self, source: MeasurementSource, geounits: slice, columns: Integers) -> Integers:
+        """The noisy sums, shape (geounits, columns).
+
+        Args:
+            source: Source of the noisy answers.
+            geounits: Consecutive geounits.
+            columns: Numbers of columns.
+        """
+        terms = np.diff(self.begin)[columns]
+        first = np.concatenate([[0], np.cumsum(terms)])
+        entries = np.repeat(self.begin[columns] - first[:-1], terms) + np.arange(int(first[-1]))
+        wanted = self.answers[entries]
+        order = np.argsort(wanted, kind="stable")
+        column = np.repeat(np.arange(len(columns)), terms)[order]
+        by_column = np.argsort(column, kind="stable")
+        found = np.empty((geounits.stop - geounits.start, len(columns)), dtype=np.int64)
+        step = max(1, VALUES_AT_ONCE // max(1, len(wanted)))
+        for start in range(geounits.start, geounits.stop, step):
+            stop = min(start + step, geounits.stop)
+            noisy = source.measure(self.geolevel, self.query, start, stop, wanted[order])
+            begin = slice(start - geounits.start, stop - geounits.start)
+            found[begin] = np.add.reduceat(noisy.values[:, by_column], first[:-1], axis=1)
+        return found
+
+
+def part_answers(
+    schema: Schema,
+    cells: QueryGroup,
+    part_cells: Integers,
+    geolevel: str,
+    measured: Sequence[str],
+    allocation: Allocation,
+) -> PartAnswers | None:
+    """The answers that tell most about a part; None where no measured query tells its cells apart.
+
+    Args:
+        schema: The universe.
+        cells: Cells of the pass.
+        part_cells: The representative cell of each column.
+        geolevel: The geolevel.
+        measured: Queries that are measured there.
+        allocation: The share of the budget of each geounit.
+    """
+    zeros = schema.barred_levels()
+    found = []
+    for name in measured:
+        query = schema.query(name)
+        if not query.overlaps and determines(query, cells, zeros):
+            found.append(_answers_of(schema, cells, part_cells, query, geolevel, allocation))
+    return min(found, key=_typical_variance, default=None)
+
+
+def _answers_of(
+    schema: Schema,
+    cells: QueryGroup,
+    part_cells: Integers,
+    query: QueryGroup,
+    geolevel: str,
+    allocation: Allocation,
+) -> PartAnswers:
+    answers = schema.possible_answers(query).astype(np.int64)
+    own = cells.answers_of(representative_cells(query, answers))
+    wanted = cells.answers_of(part_cells)
+    order = np.argsort(wanted, kind="stable")
+    place = np.minimum(np.searchsorted(wanted[order], own), len(wanted) - 1)
+    inside = wanted[order][place] == own
+    column = order[place[inside]]
+    by_column = np.argsort(column, kind="stable")
+    begin = np.searchsorted(column[by_column], np.arange(len(wanted) + 1))
+    n_geounits = allocation.spine.n_geounits(allocation.spine.geolevels.index(geolevel))
+    variances = allocation.variances(geolevel, query.name, 0, n_geounits)
+    return PartAnswers(geolevel, query.name, begin, answers[inside][by_column], np.asarray(variances))
+
+
+def _typical_variance(one: PartAnswers) -> float:
+    return float(np.diff(one.begin).mean() * one.variances.min(initial=np.inf))

@@ -1,0 +1,165 @@
+"""A small world for lift passes: persons whose householders are as many as the occupied units of a finished release."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from tests.outer_worlds import COARSE_PERSONS, GEOGRAPHY, PRIVACY
+
+HOMES = f"""
+[release]
+name = "homes"
+[records]
+path = "homes.parquet"
+count = "count"
+{GEOGRAPHY}
+[schema]
+name = "homes"
+unit = "unit"
+[[schema.attributes]]
+name = "status"
+levels = ["occupied", "vacant"]
+[[schema.recodes]]
+name = "lived_in"
+attribute = "status"
+groups = {{ occupied = ["occupied"] }}
+{PRIVACY}
+[strategy.queries."*"]
+detailed = "1"
+[[invariants]]
+query = "status"
+geolevels = ["Block"]
+
+[outputs]
+microdata = false
+"""
+
+LIFTED = f"""
+[release]
+name = "persons"
+[records]
+path = "persons.parquet"
+count = "count"
+{GEOGRAPHY}
+[schema]
+name = "persons"
+[[schema.attributes]]
+name = "relation"
+levels = ["alone", "head", "other", "prison"]
+[[schema.attributes]]
+name = "sex"
+levels = ["male", "female"]
+[[schema.attributes]]
+name = "age"
+levels = ["0", "1", "2", "3"]
+[[schema.recodes]]
+name = "home"
+attribute = "relation"
+groups = {{ house = ["alone", "head", "other"], quarters = ["prison"] }}
+[[schema.recodes]]
+name = "role"
+attribute = "relation"
+groups = {{ head = ["alone", "head"], other = ["other"], prison = ["prison"] }}
+[[schema.recodes]]
+name = "heads"
+attribute = "relation"
+groups = {{ occupied = ["alone", "head"] }}
+[[schema.recodes]]
+name = "lone"
+attribute = "relation"
+groups = {{ alone = ["alone"] }}
+[[schema.recodes]]
+name = "others"
+attribute = "relation"
+groups = {{ other = ["other"] }}
+[[schema.recodes]]
+name = "grown"
+attribute = "age"
+groups = {{ young = ["0", "1"], adult = ["2", "3"] }}
+[[schema.structural_zeros]]
+name = "no young heads"
+cells = {{ relation = ["alone", "head"], age = ["0"] }}
+{PRIVACY}
+[strategy.queries."*"]
+sex = "1/4"
+"relation*sex" = "1/4"
+detailed = "1/2"
+
+[[estimation.outer]]
+cells = "role*grown"
+part = "heads"
+total = "homes"
+[[estimation.outer]]
+cells = "relation*grown"
+part = "lone"
+company = "others"
+[[estimation.outer]]
+cells = "detailed"
+rounding = ["sex"]
+
+[[agreement]]
+name = "coarse"
+path = "coarse"
+query = "home*grown"
+theirs = "home*grown"
+[[agreement]]
+name = "homes"
+path = "homes"
+query = "heads"
+theirs = "lived_in"
+
+[outputs]
+measurements = "none"
+tables = ["total"]
+"""
+
+
+def blocks() -> list[str]:
+    """Geocodes of the finest geounits."""
+    return [f"{region}{town:02d}{block:02d}" for region in "PQ" for town in range(3) for block in range(4)]
+
+
+def write_world(folder: Path, seed: int = 8) -> tuple[Path, Path, Path]:
+    """The records and the release files of coarse persons, homes and persons; all but the records of the homes."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number, block in enumerate(blocks()):
+        if number % 5 == 3:
+            continue
+        for relation in ("alone", "head", "other", *(["prison"] if number % 4 == 1 else [])):
+            for age in range(0 if relation == "other" else 2, 4):
+                rows += [
+                    (block, relation, sex, str(age), int(rng.integers(0, 9))) for sex in ("male", "female")
+                ]
+    persons = pl.DataFrame(rows, schema=["geocode", "relation", "sex", "age", "count"], orient="row")
+    coarse = persons.select(
+        "geocode",
+        home=pl.when(pl.col("relation") == "prison").then(pl.lit("quarters")).otherwise(pl.lit("house")),
+        grown=pl.when(pl.col("age").cast(pl.Int64) < 2).then(pl.lit("young")).otherwise(pl.lit("adult")),
+        count="count",
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame({"geocode": blocks()}).write_parquet(folder / "geography.parquet")
+    for name, frame in (("coarse", coarse), ("persons", persons)):
+        summed = frame.group_by(frame.columns[:-1], maintain_order=True).agg(pl.col("count").sum())
+        summed.write_parquet(folder / f"{name}.parquet")
+    paths = [folder / f"{name}.toml" for name in ("coarse", "homes", "persons")]
+    for path, text in zip(paths, (COARSE_PERSONS, HOMES, LIFTED), strict=True):
+        path.write_text(text)
+    return paths[0], paths[1], paths[2]
+
+
+def write_homes(folder: Path, more: int = 0) -> None:
+    """Records of the homes: in every block at most as many as the people that the finished coarse release has there."""
+    published = pl.read_parquet(folder / "coarse" / "histogram" / "Block.parquet")
+    people = dict(
+        published.filter(pl.col("home") == "house").group_by("geocode").agg(pl.col("count").sum()).iter_rows()
+    )
+    heads = pl.read_parquet(folder / "persons.parquet").filter(pl.col("relation").is_in(["alone", "head"]))
+    true = dict(heads.group_by("geocode").agg(pl.col("count").sum()).iter_rows())
+    rows = [
+        (code, "occupied", min(max(true.get(code, 0), 1), people.get(code, 0)) + more) for code in blocks()
+    ]
+    pl.DataFrame(rows, schema=["geocode", "status", "count"], orient="row").write_parquet(
+        folder / "homes.parquet"
+    )
