@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.outer_worlds import write_persons
 from tests.pages import require_readable, text_of
 from tests.samples import every
 
@@ -474,3 +475,23 @@ class TestAgreeing:
         assert "reads       homes reads persons" in said
         alone = agreeing / "inputs" / "homes.toml"
         assert "agreement-path" in command("run", alone, "--out", agreeing / "X", code=6)
+
+    def test_outer_passes_need_counts_of_every_record(self, tmp_path):
+        """It is known before the first spend that what the earlier release will publish is not enough."""
+        folder = tmp_path / "inputs"
+        folder.mkdir()
+        coarse, persons = write_persons(folder)
+        edit(persons, 'path = "coarse"\n', "")
+        edit(persons, 'query = "home*grown"\ntheirs = "home*grown"', 'query = "adults"\ntheirs = "adults"')
+        only = '[[schema.recodes]]\nname = "adults"\nattribute = {!r}\ngroups = {{ adult = {} }}\n\n[privacy]'
+        edit(coarse, "[privacy]", only.format("grown", '["adult"]'))
+        edit(persons, "[privacy]", only.format("age", '["2", "3", "4", "5"]'))
+        programme = programme_of(folder, ("coarse", coarse.name), ("persons", persons.name))
+        error = error_of(programme, tmp_path / "R")
+        assert error.code == "passes-groups"
+        assert "Nothing fixes how many records with" in str(error)
+        assert not (tmp_path / "R").exists()
+        edit(persons, 'query = "adults"\ntheirs = "adults"', 'query = "home*grown"\ntheirs = "home*grown"')
+        made = run(programme, tmp_path / "R")
+        totals = [one.table("Block", "total") for one in made.releases.values()]
+        assert totals[0].equals(totals[1])

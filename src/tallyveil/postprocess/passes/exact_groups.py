@@ -81,6 +81,32 @@ def first_groups(
         ConstraintError: the exact counts do not count every record once, contradict each other or the bounds, or a
             constraint is on other groups than these.
     """
+    records, exact, chosen = covering_counts(plan, constraints, agreed, spine)
+    queries = tuple(one.query for one in chosen)
+    groups = FixedGroups(queries, tuple(_joined(chosen, level) for level in range(spine.n_levels)))
+    _refuse_unreachable(records, groups)
+    for one in exact:
+        if one not in chosen:
+            _require_implied(records, one, groups)
+    for table in constraints:
+        if not table.is_exact:
+            _require_within(records, table, groups)
+    return groups
+
+
+def covering_counts(
+    plan: EstimationPlan,
+    constraints: Sequence[ConstraintTable],
+    agreed: Sequence[AgreedCounts],
+    spine: Spine,
+) -> tuple["_Records", list[Exact], list[Exact]]:
+    """All exact counts, and those among them that count every record once; the arguments are as for `first_groups`.
+
+    Only queries and geolevels matter here, and no counts. So releases that do not exist yet may be agreed with.
+
+    Raises:
+        ConstraintError: no exact counts count every record once, or others are neither sums of theirs nor apart.
+    """
     first = plan.query(plan.outer[0].cells)
     records = _Records(first, representative_cells(first, plan.schema.possible_answers(first)), spine)
     exact = [Exact(one.name, one.query, one.counts) for one in agreed]
@@ -92,17 +118,7 @@ def first_groups(
                 f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave it out.",
                 code="passes-groups",
             )
-    chosen = _covering(records, exact)
-    queries = tuple(one.query for one in chosen)
-    groups = FixedGroups(queries, tuple(_joined(chosen, level) for level in range(spine.n_levels)))
-    _refuse_unreachable(records, groups)
-    for one in exact:
-        if one not in chosen:
-            _require_implied(records, one, groups)
-    for table in constraints:
-        if not table.is_exact:
-            _require_within(records, table, groups)
-    return groups
+    return records, exact, _covering(records, exact)
 
 
 def _exact(table: ConstraintTable, spine: Spine) -> Exact:
