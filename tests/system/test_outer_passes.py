@@ -9,8 +9,12 @@ import pytest
 from tests.outer_worlds import write_persons, write_units
 
 from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.measured import open_measurements
+from tallyveil.postprocess.noisy_answers import noisy_answers
 
 KEY = insecure_key("outer passes")
 
@@ -115,6 +119,40 @@ def test_units_agree_keep_invariants_and_their_places(units):
     )
     prisons = blocks.filter(tenure="prison").select("geocode", "count").sort("geocode")
     assert prisons.rows() == truth.select("geocode", "count").sort("geocode").rows()
+
+
+def with_measurements(folder: Path, which: str) -> ReleasePlan:
+    """The plan of the persons, with other measurements written."""
+    path = folder / f"{which}.toml"
+    text = (folder / "persons.toml").read_text()
+    path.write_text(text.replace('measurements = "none"', f'measurements = "{which}"'))
+    return load_plan(path)
+
+
+def test_measuring_and_estimating_apart_gives_the_same_counts(persons, tmp_path):
+    folder, outcome = persons
+    plan = with_measurements(folder, "full")
+    measured = measure_release(plan, tmp_path / "measured", test_key=KEY, workers=1)
+    assert "the geography and the constraints are read back as they were written" in measured.manifest.checks
+    estimated = estimate_release(open_measurements(tmp_path / "measured"), tmp_path / "out", workers=1)
+    for geolevel in ("Region", "Town", "Block"):
+        assert counts_of(estimated.path, geolevel).equals(counts_of(outcome.path, geolevel))
+    assert estimated.manifest.body["agreement"] == outcome.manifest.body["agreement"]
+
+
+def test_measurements_on_the_support_are_those_that_the_passes_used(persons, tmp_path):
+    folder, outcome = persons
+    full = run_release(with_measurements(folder, "full"), tmp_path / "full", test_key=KEY, workers=1)
+    support = run_release(with_measurements(folder, "support"), tmp_path / "support", test_key=KEY, workers=1)
+    for geolevel in ("Town", "Block"):
+        assert counts_of(support.path, geolevel).equals(counts_of(outcome.path, geolevel))
+        for query in ("ages*sex", "detailed"):
+            whole = noisy_answers(full.path, full.manifest, geolevel, query)
+            kept = noisy_answers(support.path, support.manifest, geolevel, query)
+            keys = [name for name in whole.columns if name not in ("value", "variance")]
+            joined = kept.join(whole, on=keys, how="left")
+            assert 0 < kept.height <= whole.height
+            assert joined["value"].equals(joined["value_right"], check_names=False)
 
 
 @pytest.mark.parametrize("world", ["persons", "units"])

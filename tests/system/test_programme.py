@@ -244,7 +244,12 @@ class TestInterrupted:
         programme_of(files, ("homes", "homes.toml"))
         assert "is not in the file any more" in str(error_of(programme, stopped))
 
-    def test_a_release_that_was_not_begun_may_change(self, stopped, programme, files):
+    @pytest.mark.parametrize("place", ["write", "begin"])
+    def test_a_release_that_has_not_spent_may_change(self, stopped, programme, files, monkeypatch, place):
+        with monkeypatch.context() as patch:
+            kill_at(patch, place)
+            with pytest.raises(KeyboardInterrupt):
+                run(programme, stopped)
         edit(files / "homes.toml", 'name = "homes"\nunit', 'name = "houses"\nunit')
         made = run(programme, stopped)
         assert made.releases["homes"].manifest.body["plan"]["schema"]["name"] == "houses"

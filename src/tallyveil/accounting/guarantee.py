@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Number = Fraction | float | str
+
+_CLOSE: Final = 1e-9
+"""Width of bounds on an epsilon, relative to it, up to which equally bad alternatives are not searched one by one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -99,7 +102,7 @@ class Guarantee:
         found: list[Bounds] = []
         # The costliest one by zCDP is most often the worst. Of the others, one delta says that they are no worse.
         for law, engine in sorted(self._laws(), key=lambda one: search_cost(one[0]), reverse=True):
-            if not found or _exceeds(engine, max(bounds.lower for bounds in found), exact):
+            if not found or _exceeds(engine, _to_exceed(_largest(found)), exact):
                 found.append(epsilon_at(engine, law, exact))
         return _largest(found)
 
@@ -244,6 +247,15 @@ def _exceeds(engine: LossEngine, epsilon: float, delta: Fraction) -> bool:
     if not 0 < delta < 1 or not math.isfinite(epsilon):
         return True
     return log_delta_of(engine, epsilon).upper > log_bounds_of(delta).lower
+
+
+def _to_exceed(found: Bounds) -> float:
+    """The epsilon that another alternative must exceed to count, given bounds on the largest epsilon found before.
+
+    Alternatives are often equally bad. The epsilon of each of them then lies between these bounds. So where the bounds
+    are close, only an epsilon above both of them counts.
+    """
+    return found.upper if found.upper - found.lower <= _CLOSE * found.upper else found.lower
 
 
 def _largest(bounds: list[Bounds]) -> Bounds:

@@ -62,7 +62,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
     require_size(schema, strategy)
     require_few_layers(schema, strategy)
-    outer = outer_of(file.estimation, schema, preset)
+    outer = outer_of(file.estimation, schema, preset, drawn=bool(file.subspace))
     if outer:
         refuse_full_measurements(strategy, schema, file.outputs.measurements)
         estimation = estimation_in_passes(outer, strategy, schema)

@@ -20,11 +20,19 @@ MOST_ANSWERS_IN_FULL: Final = 1 << 17
 """Largest number of measured answers of a geounit that a release with outer passes writes in full."""
 
 
-def outer_of(table: EstimationTable, schema: Schema, preset: StrategyPreset | None) -> tuple[OuterPass, ...]:
+def outer_of(
+    table: EstimationTable, schema: Schema, preset: StrategyPreset | None, *, drawn: bool
+) -> tuple[OuterPass, ...]:
     """The outer passes that a file states, else those of the preset; checked.
 
+    Args:
+        table: What the file says.
+        schema: The universe.
+        preset: The strategy's preset, if it has one.
+        drawn: Whether counts are drawn on a lattice.
     Raises:
-        ConfigError: the passes do not fit the schema or each other, or the file also states passes of geolevels.
+        ConfigError: the passes do not fit the schema or each other, the file also states passes of geolevels, or counts
+            are drawn on a lattice.
         SchemaError: a query is unknown.
     """
     own = tuple(OuterPass(one.cells, tuple(one.rounding)) for one in table.outer)
@@ -32,6 +40,12 @@ def outer_of(table: EstimationTable, schema: Schema, preset: StrategyPreset | No
     if not outer:
         return ()
     _refuse_other_settings(table, preset if not own else None)
+    if drawn:
+        raise ConfigError(
+            "[[subspace]]: outer passes keep invariants, agreements and bounds, and no counts that are drawn on a "
+            "lattice after the spend. Leave [[subspace]] out, or estimate without outer passes.",
+            code="outer-pass",
+        )
     for number, one in enumerate(outer, start=1):
         for name in (one.cells, *one.rounding):
             known_query(schema, name, f"estimation.outer[{number}]")

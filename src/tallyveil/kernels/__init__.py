@@ -46,5 +46,5 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `records.*` | specifications in the modules |
 
 `family.program`, `family.parts`, `family.signatures`, `rounding.arrays`, `tiles.parts`, `tiles.signatures`, `compiled`,
-`code_files` and `late_linking` compute nothing.
+`code_files`, `late_linking` and `part_code` compute nothing.
 """

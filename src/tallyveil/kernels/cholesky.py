@@ -12,10 +12,10 @@ sum, so that every machine gives the same bits. Oracle: `numpy.linalg`, in the t
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal
 
 
-@njit(nogil=True, cache=True)
+@internal
 def cholesky(matrix: Floats, n: int) -> bool:
     """Replace the leading n x n block by U with U'U = block, and the half below its diagonal by U's mirror image.
 
@@ -50,7 +50,7 @@ def cholesky(matrix: Floats, n: int) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@internal
 def solve_cholesky(factor: Floats, right: Floats) -> None:
     """Solve U'U z = right in place, given U with its mirror image below the diagonal."""
     n = right.size
@@ -68,7 +68,7 @@ def solve_cholesky(factor: Floats, right: Floats) -> None:
             right[j] -= value * row[j]
 
 
-@njit(nogil=True, cache=True)
+@internal
 def invert(matrix: Floats) -> bool:
     """Invert a symmetric positive definite matrix in place; False where a pivot is not positive."""
     factor = matrix.copy()

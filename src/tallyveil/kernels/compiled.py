@@ -1,12 +1,12 @@
 """How parts of a kernel are compiled, and when compiled code on disk is out of date.
 
-A compiled function carries the machine code of everything that it calls, and the compiler optimises this code again for
-each caller. In a chain of six calls, the last function is optimised six times. So the time of the first compilation
-depends on how deep and how often large kernels are inlined into each other, more than on their length. Four decorators
-keep it short:
+A compiled function carries the code of everything that it calls, and the compiler optimises this code again for each
+kernel that calls it. It also adds wrappers by which Python can call the function, which are long where arguments have
+many fields. Four decorators keep the first compilation short:
 
 - `@njit(nogil=True, cache=True)` is for a kernel that Python calls.
-- `internal` is for a function that only kernels call. It leaves out the wrappers that Python would need.
+- `internal` is for a function that only kernels call. It gets no wrappers and no machine code of its own, see
+  `kernels.part_code`.
 - `pointed` is for a kernel that other kernels call through a pointer, and Python does not.
 - `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself. Numba copies
   these lines slowly where there are many, so a function that is itself made of such functions is not for it.
@@ -42,8 +42,17 @@ from numba.core.typing.templates import Signature
 from tallyveil.errors import StoreError
 from tallyveil.kernels.code_files import CodeFiles
 from tallyveil.kernels.late_linking import LateLinking
+from tallyveil.kernels.part_code import PartCompiler
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+PART: dict[str, Any] = {
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "nogil": True,
+    "pipeline_class": PartCompiler,
+}
+"""Options of numba for a function that only kernels call."""
 
 
 def njit(**options: Any) -> Callable[[Kernel], Kernel]:
@@ -68,7 +77,7 @@ def njit(**options: Any) -> Callable[[Kernel], Kernel]:
 
 def internal(function: Kernel) -> Kernel:
     """Decorator of a function that only kernels call."""
-    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, nogil=True, cache=True)(function)
+    return cast(Kernel, numba.njit(**PART)(function))
 
 
 def pointed(function: Kernel) -> Kernel:
@@ -121,13 +130,18 @@ def require_kept() -> None:
     """
     modules = [vars(module) for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
     for kernel in {id(value): value for names in modules for value in names.values()}.values():
-        if isinstance(kernel, Dispatcher) and _files(kernel).codes() < len(cast(Any, kernel).overloads):
+        if _is_kept(kernel) and _files(kernel).codes() < len(cast(Any, kernel).overloads):
             raise StoreError(
                 f"the kernels were compiled, but the folder {cast(Any, kernel)._cache.cache_path} did not keep all of "
                 "their code, so that later commands compile it again. Free space on its disk, or set NUMBA_CACHE_DIR "
                 "to a folder on another disk for every command.",
                 code="kernels-not-kept",
             )
+
+
+def _is_kept(value: object) -> bool:
+    """Whether a value is a kernel whose compiled code belongs on disk."""
+    return isinstance(value, Dispatcher) and isinstance(_files(value), CodeFiles)
 
 
 def _nowhere_to_keep(module: str) -> StoreError:
@@ -172,8 +186,8 @@ def _source(module: str) -> _Source:
     return _Source(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))
 
 
-def _files(kernel: Any) -> CodeFiles:
-    return cast(CodeFiles, kernel._cache._cache_file)
+def _files(kernel: Any) -> Any:
+    return getattr(kernel._cache, "_cache_file", None)
 
 
 def _remember(made: Any) -> None:

@@ -9,9 +9,9 @@ linked. What numba asks of it otherwise, the names of its functions and variable
 from functools import cache
 from typing import Any
 
-from llvmlite import binding
-from numba.core import caching
+from numba.core import caching, codegen
 
+_LLVM: Any = codegen.ll  # type: ignore[attr-defined]
 _NumbaForm: Any = caching.CompileResultCacheImpl
 
 
@@ -28,7 +28,7 @@ class LateLinking(_NumbaForm):  # type: ignore[misc]
         module = compiled.library._get_module_for_linking()
         own = [thing for things in (module.functions, module.global_variables) for thing in things]
         names = tuple(thing.name for thing in own if not thing.is_declaration)
-        nothing = binding.parse_assembly(str(compiled.codegen._create_empty_module(name))).as_bitcode()
+        nothing = _LLVM.parse_assembly(str(compiled.codegen._create_empty_module(name))).as_bitcode()
         return names, linkable, ((name, kind, (machine_code, nothing)), *rest)
 
     def rebuild(self, target: Any, kept: Any) -> Any:
@@ -36,5 +36,5 @@ class LateLinking(_NumbaForm):  # type: ignore[misc]
         names, linkable, rest = kept
         target.codegen()._engine._defined_symbols.update(names)
         compiled = super().rebuild(target, rest)
-        compiled.library._get_module_for_linking = cache(lambda: binding.parse_bitcode(linkable))
+        compiled.library._get_module_for_linking = cache(lambda: _LLVM.parse_bitcode(linkable))
         return compiled

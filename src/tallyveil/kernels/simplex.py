@@ -17,13 +17,13 @@ Oracles: `..._reference` below, which sort the numbers.
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal
 
 FEW_STEPS = 20
 """Steps that are made without looking for this. Nearly every search has ended before."""
 
 
-@njit(nogil=True, cache=True)
+@internal
 def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
     """The shift t with sum over the first n values of max(0, value - t) = total, which is positive.
 
@@ -72,7 +72,7 @@ def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
     return shift
 
 
-@njit(nogil=True, cache=True)
+@internal
 def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: float) -> float:
     """The shift t with sum over the first n values of max(0, value - t * slack) = total, which is positive.
 

@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal
 
 
-@njit(nogil=True, cache=True)
+@internal
 def set_to(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
     """Copy an array into one that is at least as long. Assigning to a slice takes far longer to compile."""
     for i in range(source.size):
         out[i] = source[i]
 
 
-@njit(nogil=True, cache=True)
+@internal
 def set_rows(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
     """Copy a matrix into one with at least as many rows, of the same length."""
     for i in range(source.shape[0]):
@@ -22,7 +22,7 @@ def set_rows(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
             out[i, j] = source[i, j]
 
 
-@njit(nogil=True, cache=True)
+@internal
 def largest_of(values: npt.NDArray[Any]) -> float:
     """The largest absolute value; 0 where there is none."""
     largest = 0.0
@@ -31,7 +31,7 @@ def largest_of(values: npt.NDArray[Any]) -> float:
     return largest
 
 
-@njit(nogil=True, cache=True)
+@internal
 def inner(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
     """The sum of products, in order."""
     total = 0.0
@@ -40,7 +40,7 @@ def inner(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
     return total
 
 
-@njit(nogil=True, cache=True)
+@internal
 def sort_first(values: npt.NDArray[Any], n: int) -> None:
     """Sort the first n numbers in place, by Shell's method: numpy's takes a second to compile."""
     gap = n

@@ -256,7 +256,10 @@ def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
     """
     found, support = [], plan.schema.size
     for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
-        detailed = any(plan.query(name).is_detailed for name in plan.strategy.queries(level))
+        # The last outer pass is fitted to a query that tells its cells apart.
+        detailed = bool(plan.outer) or any(
+            plan.query(name).is_detailed for name in plan.strategy.queries(level)
+        )
         found.append(0 if detailed else n * support * len(plan.estimating.estimation_of(level).passes))
         support = min(plan.schema.size, max(1, sizes.people // n))
     return tuple(found)

@@ -5,6 +5,7 @@ None of them needs the compiled code of another. If nothing is on disk, this pro
 second process compiles the other half. This process then finds all of them on disk.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -48,6 +49,9 @@ OWN_PARTS = ("approach", "list_face", "solve_face", "polish")
 """The parts of the solver that this process compiles. They share kernels. The second process compiles the others."""
 
 OTHER_PARTS = ("reduce_arrays", "descend")
+COLLECTIONS = 1000
+"""Of new objects alone, between two of somewhat older ones, while kernels are compiled."""
+
 SWEEPS = "sweeps"
 """Given to the second process where it shall also compile the sweeps."""
 
@@ -60,14 +64,15 @@ def compile_kernels(*, sweeps: bool = False) -> None:
     Args:
         sweeps: Whether the kernels of the sweeps up a spine are needed as well.
     """
-    if not on_disk(estimate_families) and usable_cores() > 1:
-        with _second_process(SWEEPS if sweeps else ""):
-            compile_parts(OWN_PARTS)
-            compiled_for(solve_by_parts, SOLVE_PASS)
-    estimate_chunk(*smallest_chunk())
-    estimate_family(smallest_family())
-    if sweeps:
-        compile_sweep()
+    with _rare_collections():
+        if not on_disk(estimate_families) and usable_cores() > 1:
+            with _second_process(SWEEPS if sweeps else ""):
+                compile_parts(OWN_PARTS)
+                compiled_for(solve_by_parts, SOLVE_PASS)
+        estimate_chunk(*smallest_chunk())
+        estimate_family(smallest_family())
+        if sweeps:
+            compile_sweep()
 
 
 def compile_tables() -> None:
@@ -122,11 +127,23 @@ class _Nothing:
 def compile_other_half(sweeps: str) -> None:
     """What the second process does."""
     problem = smallest_family()
-    round_counts(problem, problem.allowed(), np.array([[1.5, 2.0], [1.5, 2.0]]))
-    chunk_kernel(*smallest_chunk())
-    compile_parts(OTHER_PARTS)
-    if sweeps == SWEEPS:
-        compile_sweep()
+    with _rare_collections():
+        round_counts(problem, problem.allowed(), np.array([[1.5, 2.0], [1.5, 2.0]]))
+        chunk_kernel(*smallest_chunk())
+        compile_parts(OTHER_PARTS)
+        if sweeps == SWEEPS:
+            compile_sweep()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Python rarely looks through all its objects for ones in circles. It would take an eighth of compiling."""
+    youngest, younger, old = gc.get_threshold()
+    gc.set_threshold(youngest, COLLECTIONS, COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(youngest, younger, old)
 
 
 @contextmanager

@@ -87,6 +87,17 @@ def common_groups(fine: QueryGroup, other: QueryGroup) -> QueryGroup:
     return QueryGroup(f"{fine.name} with {other.name}", tuple(factors))
 
 
+def meet(one: QueryGroup, other: QueryGroup) -> QueryGroup:
+    """The query whose answers are the pairs of an answer of each of two queries that have a cell in common.
+
+    Args:
+        one: A query whose groups do not overlap.
+        other: Another one of the same schema. A cell that either leaves out is left out.
+    """
+    factors = (_met(own, their) for own, their in zip(one.factors, other.factors, strict=True))
+    return QueryGroup(f"{one.name} by {other.name}", tuple(factors))
+
+
 def representative_cells(group: QueryGroup, answers: Integers) -> Integers:
     """One cell of each of some answers: the first level of each of its groups, whether or not a record may lie there.
 
@@ -141,6 +152,19 @@ def _common(fine: Factor, other: Factor) -> Factor:
     codes.setflags(write=False)
     labels = tuple(f"group of level {int(level)}" for level in groups)
     return Factor(fine.attribute, fine.name or other.name, (codes,), labels)
+
+
+def _met(one: Factor, other: Factor) -> Factor:
+    counted = (one.codes >= 0) & (other.codes >= 0)
+    pairs = one.codes[counted].astype(np.int64) * other.size + other.codes[counted]
+    groups, number = np.unique(pairs, return_inverse=True)
+    codes = np.full(one.n_levels, -1, dtype=np.int32)
+    codes[counted] = number
+    codes.setflags(write=False)
+    labels = tuple(
+        f"{one.labels[pair // other.size]} {other.labels[pair % other.size]}" for pair in groups.tolist()
+    )
+    return Factor(one.attribute, one.name or other.name, (codes,), labels)
 
 
 def _joined(home: Integers, codes: NDArray[np.int32], counted: NDArray[np.bool_]) -> Integers:

@@ -1,12 +1,14 @@
 """Guarantees at their edges."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from tallyveil.accounting import Neighbours
+from tallyveil.accounting import guarantee as module
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.engines.choose import ENGINES, choose_engine
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
@@ -133,6 +135,26 @@ def test_alternatives_are_the_worst_of_each() -> None:
         found = both.beta(alpha)
         assert found.upper <= min(part.beta(alpha).upper for part in apart)
         assert found.lower >= found.upper - 0.02
+
+
+def test_of_equally_bad_alternatives_one_is_searched(monkeypatch) -> None:
+    # Both answers lose equally much, on one lattice, up to far less than the bounds are wide.
+    one, other = GaussianLoss(Fraction(4), 1, 1), GaussianLoss(Fraction(16), 2, 1)
+    laws = tuple((replace(one, multiplicity=n), replace(other, multiplicity=6 - n)) for n in range(1, 6))
+    worse = (replace(one, multiplicity=7),)
+    apart = {law: Guarantee(GAUSSIAN, (law,), Neighbours.UNBOUNDED).epsilon("1e-9") for law in (*laws, worse)}
+    searched = []
+
+    def counted(engine, law, delta):
+        searched.append(law)
+        return apart[law]
+
+    monkeypatch.setattr(module, "epsilon_at", counted)
+    found = Guarantee(GAUSSIAN, laws, Neighbours.UNBOUNDED).epsilon("1e-9")
+    assert len(searched) == 1
+    assert max(apart[law].lower for law in laws) <= found.upper
+    assert found.lower <= min(apart[law].upper for law in laws)
+    assert Guarantee(GAUSSIAN, (*laws, worse), Neighbours.UNBOUNDED).epsilon("1e-9") == apart[worse]
 
 
 def test_losses_no_engine_can_hold_are_refused() -> None:

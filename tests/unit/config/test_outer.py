@@ -119,6 +119,13 @@ def test_passes_that_leave_cells_open_are_refused(tmp_path, change, words):
     assert words in str(caught.value)
 
 
+def test_counts_drawn_on_a_lattice_are_refused(tmp_path):
+    drawn = '[[subspace]]\nquery = "sex"\ngeolevel = "Town"\nrho = "1/10"\n'
+    with pytest.raises(TallyveilError, match="drawn on a lattice") as caught:
+        plan_from(tmp_path, PERSONS + drawn)
+    assert caught.value.code == "outer-pass"
+
+
 def test_all_answers_of_a_huge_query_are_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr("tallyveil.config.outer.MOST_ANSWERS_IN_FULL", 50)
     text = PERSONS.replace('measurements = "none"', 'measurements = "full"')

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.unit.estimation.tile_samples import random_tiles
+from tests.unit.estimation.tile_samples import problem_of, random_tiles
 
 from tallyveil.estimation.tile_reference import least_squares_reference
-from tallyveil.estimation.tiles import estimate_tiles
+from tallyveil.estimation.tiles import TileStatus, estimate_tiles
 
 
 def require_sums(problem, counts):
@@ -27,6 +27,16 @@ def test_estimates_are_those_of_a_quadratic_program(seed):
     assert solution.status.certified
     assert solution.residual_persons <= 1e-7
     np.testing.assert_allclose(solution.estimate, least_squares_reference(problem), atol=1e-3)
+
+
+def test_parents_without_people_have_children_without_people():
+    rng = np.random.default_rng(3)
+    for n_groups in (0, 2):
+        truth, group = np.zeros((3, 0), np.int64), np.zeros(0, np.int32)
+        problem = problem_of(rng, truth, group, n_groups, own=False)
+        solution = estimate_tiles(problem)
+        assert solution.counts.shape == (3, 0)
+        assert solution.status is TileStatus.SETTLED
 
 
 def test_the_own_query_need_not_be_measured():

@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
+from tests.from_python import from_python
 
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
+
+cholesky = from_python(cholesky)
+invert = from_python(invert)
+solve_cholesky = from_python(solve_cholesky)
 
 
 def definite(n, seed=0):

@@ -37,6 +37,8 @@ def made():
 
 @{decorator}
 def step(number):
+    if number > 9:
+        raise ValueError("too large")
     return {factor} * number
 """
 
@@ -77,6 +79,20 @@ def test_code_on_disk_is_bound_to_the_sources_of_what_it_calls(run, decorator):
     assert run(20, decorator=decorator) == (41, False)
     assert run(20, name="Renamed", decorator=decorator) == (41, False)
     assert run(20, name="Renamed", decorator=decorator) == (41, True)
+
+
+def test_what_a_part_of_a_kernel_raises_reaches_python_from_code_on_disk_too(run):
+    for from_disk in (False, True):
+        assert run(10) == (21, from_disk)
+        kernel = sys.modules["stale_kernels.kernel"]
+        with pytest.raises(ValueError, match="too large"):
+            kernel.total(kernel.made()._replace(second=10))
+
+
+def test_a_function_that_only_kernels_call_gets_no_machine_code(run):
+    run(10)
+    code = next(iter(sys.modules["stale_kernels.called"].step.overloads.values()))
+    assert code.library.get_pointer_to_function(code.fndesc.llvm_func_name) == 0
 
 
 def test_a_kernel_is_on_disk_once_it_is_compiled(run):

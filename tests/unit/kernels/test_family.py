@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
+from tests.from_python import from_python
 
 from tallyveil.estimation import (
     UNBOUNDED,
@@ -40,6 +41,11 @@ from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.signatures import FACES_TYPE, PARTS_TYPE
 from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_pass, solve_program
 from tallyveil.kernels.family.walk import Swaps
+
+equal_parts = from_python(equal_parts)
+reduced_costs = from_python(reduced_costs)
+residual = from_python(residual)
+row_activity = from_python(row_activity)
 
 
 def make_problem(seed, detailed=True, root=False, alike=True):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.from_python import from_python
 
 from tallyveil.kernels.simplex import (
     simplex_shift,
@@ -9,6 +10,9 @@ from tallyveil.kernels.simplex import (
     weighted_shift,
     weighted_shift_reference,
 )
+
+simplex_shift = from_python(simplex_shift)
+weighted_shift = from_python(weighted_shift)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 200, 1500])

@@ -2,8 +2,15 @@
 
 import numpy as np
 import pytest
+from tests.from_python import from_python
 
 from tallyveil.kernels.vectors import inner, largest_of, set_rows, set_to, sort_first
+
+inner = from_python(inner)
+largest_of = from_python(largest_of)
+set_rows = from_python(set_rows)
+set_to = from_python(set_to)
+sort_first = from_python(sort_first)
 
 
 def test_set_to_and_set_rows_copy_what_a_slice_would():

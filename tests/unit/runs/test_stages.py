@@ -175,3 +175,18 @@ def test_what_is_made_anew_trusts_nothing(tmp_path):
         assert stages.make(["bounds"], lambda: 5) == 5
         assert stages.files() == {}
         assert not os.path.lexists(out / "bounds")
+
+
+def test_removed_places_are_no_files_of_the_run(done):
+    """What only later stages read is removed; the same stage is done again if somebody asks for it."""
+    out, folder, work = done
+    stages = Stages(folder, SECRETS)
+    stages.stage("a stage", PLACES, work)
+    stages.remove(["parts"])
+    assert not (out / "parts").exists()
+    assert set(stages.files()) == {"one.txt"}
+    stages.remove(["parts", "absent"])
+    again = Stages(folder, SECRETS)
+    again.stage("a stage", PLACES, work)
+    assert work.done == 2
+    assert set(again.files()) == {"one.txt", "parts/part-0.parquet", "parts/part-1.parquet"}

@@ -12,6 +12,7 @@ from tallyveil.universe.counts import (
     PublicCounts,
     TripletSum,
     compress_rows,
+    distinct,
     narrow,
     row_ranges,
     sum_families,
@@ -128,3 +129,12 @@ def test_areas_that_overlap_add_up_their_members(seed, monkeypatch):
     got[found.geounits, found.cells] = found.counts
     assert np.array_equal(got, wanted)
     assert (found.counts > 0).all()
+
+
+@pytest.mark.parametrize("numbers", [[], [3], [5, -1, 5, 5, 2], [2**40, 0, 2**40]])
+def test_distinct_numbers_are_those_of_numpy(numbers):
+    found = distinct(np.array(numbers, dtype=np.int64))
+    assert found.dtype == np.int64
+    assert found.tolist() == np.unique(np.array(numbers, dtype=np.int64)).tolist()
+    narrow_numbers = np.array([number % 100 for number in numbers], dtype=np.int32)
+    assert distinct(narrow_numbers).tolist() == np.unique(narrow_numbers).tolist()

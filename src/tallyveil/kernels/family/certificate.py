@@ -22,7 +22,7 @@ CERTIFIED_PERSONS = 1e-7
 """A point no further from its optimality conditions is certified."""
 
 
-@njit(nogil=True, cache=True)
+@internal
 def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Floats, costs: Floats) -> None:
     """Gradient of the Lagrangian into `costs` of shape (C, g)."""
     n_children, n_cells = x.shape
@@ -44,7 +44,7 @@ def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Fl
                             own[i] -= row_price[row]
 
 
-@njit(nogil=True, cache=True)
+@internal
 def residual(program: Program, x: Floats, cell_price: Floats, row_price: Floats) -> tuple[float, float]:
     """Largest violation of the optimality conditions in persons; specification: `program.residual_persons`.
 

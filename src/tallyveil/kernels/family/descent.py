@@ -34,7 +34,7 @@ TURNED_TOGETHER = 8
 """Children whose numbers are turned together: a line of memory holds as many."""
 
 
-@njit(nogil=True, cache=True)
+@internal
 def equal_parts(program: Program) -> Point:
     """Every child gets an equal part of each cell it may have; all prices are zero."""
     n_children, n_cells = program.allowed.shape
@@ -97,7 +97,7 @@ def gradients(program: Program, x: Floats, out: Floats) -> None:
                 out[c, i] = gradient_at(program, excess, c, i, x[c, i]) if allowed else 0.0
 
 
-@njit(nogil=True, cache=True)
+@internal
 def row_activity(program: Program, x: Floats, activity: Floats) -> None:
     """Sums of all rows at x of shape (C, g)."""
     activity[:] = 0.0

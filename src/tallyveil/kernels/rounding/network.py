@@ -27,7 +27,7 @@ from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries, Network
 from tallyveil.kernels.rounding.groups import Gates, add_gates, gates_of_child
 from tallyveil.kernels.rounding.laminar_forest import Forest
 from tallyveil.kernels.rounding.start import first_flow
-from tallyveil.kernels.vectors import set_rows
+from tallyveil.kernels.vectors import set_rows, set_to
 
 
 class Stages(NamedTuple):
@@ -146,7 +146,7 @@ def rounding_network(
             feasible &= sets.low[z] <= sets.high[z]
         if not feasible:
             break
-        sets.gate[:] = gates_of_child(gates, bounds, c)
+        set_to(sets.gate, gates_of_child(gates, bounds, c))
         n, a = _add_sets(n, a, forest, sets, stages, net, out)
         a = _add_entries(c, a, forest, sets, entries, leftover, net)
     n_inner = n

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Int8s, Integers
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.spanning_tree import (
     ABOVE,
@@ -87,7 +87,7 @@ class _Basis(NamedTuple):
     tree: Integers
 
 
-@njit(nogil=True, cache=True)
+@internal
 def minimum_cost_flow(net: Network) -> tuple[int, Integers, Integers]:
     """A flow of least first cost, among those of least second cost, and so on.
 
@@ -277,7 +277,7 @@ def _freeze(
             mark[arc] = FROZEN
 
 
-@njit(nogil=True, cache=True)
+@internal
 def proves_least_cost(
     tail: Integers,
     head: Integers,

@@ -27,7 +27,7 @@ from tallyveil.kernels.tiles.tables import Tables
 DAMPING, PRECISION = 1e-9, 1e-9
 """Of the equations of the inner lines, per outer line, and of their solution by conjugate gradients."""
 
-REPEATS = 2
+REPEATS = 1
 
 
 class Face(NamedTuple):

@@ -74,7 +74,8 @@ class FreeTables(NamedTuple):
 @internal
 def consistent(family: Family) -> bool:
     """Whether every group's columns and children have the same sum, and nothing is negative."""
-    n_groups, root = family.fixed.shape[1], family.counts.size == 0
+    # A parent without people has no columns either, and is no root for that.
+    n_groups, root = family.fixed.shape[1], family.counts.size == 0 and family.group.size > 0
     sums = np.zeros(n_groups, np.int64)
     filled = np.zeros(n_groups, np.bool_)
     good = True

@@ -41,6 +41,9 @@ STEPS, TRIALS = 60, 360
 """Most steps of Newton's method, and most points that are tried."""
 
 CG_STEPS = 400
+ENOUGH = 0.3
+"""Newton's equations are not solved to less than this part of the tolerance."""
+
 SHORTER, SHORTENINGS = 0.4, 6
 PROJECTION_LIMIT = 600
 LOOSE_PROJECTION, CLOSE_PROJECTION = 1e-6, 1e-9
@@ -92,7 +95,7 @@ def climb(
     for _ in range(TRIALS):
         tried = _evaluate(tables, prices, x, state, close, project)
         found = largest_of(state.gradient.reshape(-1))
-        rises = tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
+        rises = np.isfinite(found) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
         halves = found < 0.5 * residual and residual < 1.0 and tried >= value - 1e-10 * abs(tried)
         if rises or halves:
             set_rows(prices.label, state.trial)
@@ -103,7 +106,7 @@ def climb(
             value, residual, shortenings, step = tried, found, 0, 1.0
             if residual <= tolerance or steps > STEPS:
                 break
-            slope, made = _direction(tables, x, state, precision)
+            slope, made = _direction(tables, x, state, max(precision, ENOUGH * tolerance / found))
             cg_steps += made
         else:
             step, shortenings = SHORTER * step, shortenings + 1
@@ -138,7 +141,9 @@ def _evaluate(
     label_forces(tables, trial, point)
     for e in range(x.size):
         point[e] = tables.centre[e] - point[e]
-    project(tables, point, prices, x, tolerance, PROJECTION_LIMIT)
+    if project(tables, point, prices, x, tolerance, PROJECTION_LIMIT) > 1.0:
+        gradient[:] = np.inf
+        return -np.inf
     label_sums(tables, x, gradient)
     value = 0.0
     for p in range(tables.upright.size):

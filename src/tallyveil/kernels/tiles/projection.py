@@ -13,8 +13,7 @@ line. Two passes move each inner price by itself. Then Newton's method solves th
 that falls with the gap. A step that neither shrinks the gap nor raises the dual function is shortened. Without the
 damping Newton's method diverges where the active entries fall into parts that are not connected.
 
-Stopping rule: no sum of an inner line misses its total by more than the tolerance, or by more than rounding errors of
-its table's total.
+Stopping rule: no sum of an inner line misses its total by more than the tolerance, or by more than rounding errors.
 
 Worked case: columns with totals 1 and 1, rows with totals 1 and 1, v = [[1, 0], [1, 1]] by columns. The outer prices
 for inner prices of zero are 0 and 1/2, so x = [[1, 0], [1/2, 1/2]], and the rows have the sums 3/2 and 1/2. At the
@@ -35,10 +34,17 @@ from tallyveil.kernels.tiles.schur import DENSE_LINES, Active, fill_matrix, solv
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
 EXACT = 2.0**-50
-"""Rounding errors of a sum, relative to the total of its table."""
+"""Rounding errors of a sum, relative to the largest numbers in it."""
 
 ALTERNATIONS = 2
 """Passes that move each inner price by itself, before Newton's method begins."""
+
+LEAST_DAMPING, DAMPING = 1e-9, 0.05
+"""Damping of Newton's equations: at least, and in units of a gap below one person."""
+
+CG_PRECISION = 1e-3
+
+FIRST_ALTERNATIONS = 1
 
 SHORTER, TRIES = 0.35, 4
 """A step that does not help is shortened by this factor, at most so often."""
@@ -57,6 +63,7 @@ class Bench(NamedTuple):
 
     Attributes:
         left: [inner lines], an outer line's numbers after the inner prices.
+        column: [outer lines], an inner line's numbers after the outer prices.
         drop: give * price of each inner line.
         sums: Sums of x. slope: how fast they fall. energy: parts of the dual function.
         kept, move: Inner prices before the last step, and the step.
@@ -65,6 +72,7 @@ class Bench(NamedTuple):
     """
 
     left: Floats
+    column: Floats
     drop: Floats
     sums: Floats
     slope: Floats
@@ -96,12 +104,8 @@ def project(tables: Tables, point: Floats, prices: Prices, x: Floats, tolerance:
         )
         rows = Side(tables.row_total[top:bottom], tables.slack[top:bottom], prices.row[top:bottom])
         outer, inner = (columns, rows) if tables.upright[p] else (rows, columns)
-        total = 0.0
-        for k in range(top, bottom):
-            total += tables.row_total[k]
-        allowed = max(tolerance, EXACT * total)
-        gap = _project_table(point[begin:end], outer, inner, bench, x[begin:end], allowed, limit)
-        worst = max(worst, gap / allowed)
+        gap = _project_table(point[begin:end], outer, inner, bench, x[begin:end], tolerance, limit)
+        worst = max(worst, gap)
     return worst
 
 
@@ -123,6 +127,7 @@ def _bench(tables: Tables) -> tuple[Bench, Floats]:
             dense = max(dense, inner)
     bench = Bench(
         np.empty(n_inner),
+        np.empty(n_outer),
         np.empty(n_inner),
         np.empty(n_inner),
         np.empty(n_inner),
@@ -138,32 +143,32 @@ def _bench(tables: Tables) -> tuple[Bench, Floats]:
 
 @internal
 def _project_table(
-    point: Floats, outer: Side, inner: Side, bench: Bench, x: Floats, allowed: float, limit: int
+    point: Floats, outer: Side, inner: Side, bench: Bench, x: Floats, tolerance: float, limit: int
 ) -> float:
-    """Project on one table. Returns the largest gap of an inner line's sum."""
+    """Project on one table. Returns the largest gap of an inner line's sum, as a multiple of what is allowed."""
     n = inner.price.size
     price, kept, move = inner.price, bench.kept, bench.move
     uniform = True
     for j in range(n):
         uniform &= inner.give[j] == 1.0
-    gap, before, value_before = np.inf, np.inf, -np.inf
-    step, slope, tries, waiting, newton = 1.0, 0.0, 0, ALTERNATIONS, False
+    gap, before, value_before, allowed = np.inf, np.inf, -np.inf, tolerance
+    step, slope, tries, waiting, damping = 1.0, 0.0, 0, FIRST_ALTERNATIONS, LEAST_DAMPING
+    newton, back = False, False
     for _ in range(limit):
-        gap, value = _pass(point, outer, inner, bench, uniform)
+        gap, value, size = _pass(point, outer, inner, bench, uniform)
+        allowed = max(tolerance, EXACT * size)
         if gap <= allowed:
             break
         worse = gap > 1.5 * before or value < value_before + 1e-4 * step * slope
-        if newton and gap > 0.9 * before and worse:
+        if newton and not back and gap > 0.9 * before and worse:
             tries += 1
-            if tries <= TRIES:
-                step *= SHORTER
-                for j in range(n):
-                    price[j] = kept[j] + step * move[j]
-                continue
+            back = tries > TRIES
+            step = 0.0 if back else step * SHORTER
             for j in range(n):
-                price[j] = kept[j]
-            gap, value = _pass(point, outer, inner, bench, uniform)
-            waiting = ALTERNATIONS
+                price[j] = kept[j] + step * move[j]
+            continue
+        if back:
+            waiting, damping, back = ALTERNATIONS, 10.0 * damping, False
         before, value_before, tries, step = gap, value, 0, 1.0
         lonely = False
         for j in range(n):
@@ -171,24 +176,25 @@ def _project_table(
             lonely |= bench.slope[j] == 0.0
         newton = waiting == 0 and not lonely
         if newton:
-            slope = _newton_step(point, outer, inner, bench, gap)
+            slope = _newton_step(point, outer, inner, bench, max(damping, DAMPING * min(1.0, gap)))
         else:
             waiting = max(waiting - 1, 0)
             _alternate(point, outer, inner, bench)
-    if gap > allowed and newton:
-        for j in range(n):
-            price[j] = kept[j]
-        gap, _ = _pass(point, outer, inner, bench, uniform)
     _write(point, outer, inner, bench, x)
-    return gap
+    return gap / allowed
 
 
 @internal
-def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) -> tuple[float, float]:
-    """Find the outer prices. Returns the largest gap of an inner line, and the dual function up to a constant."""
+def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) -> tuple[float, float, float]:
+    """Find the outer prices.
+
+    Returns:
+        The largest gap of an inner line, the dual function up to a constant, and the size of the numbers that are
+        added up.
+    """
     n = inner.price.size
     left, drop, sums, slope, energy = bench.left, bench.drop, bench.sums, bench.slope, bench.energy
-    give = inner.give
+    give, size = inner.give, 0.0
     for j in range(n):
         drop[j] = give[j] * inner.price[j]
         sums[j], slope[j], energy[j] = 0.0, 0.0, 0.0
@@ -196,11 +202,13 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
         own, row = outer.give[o], point[o * n : (o + 1) * n]
         for j in range(n):
             left[j] = row[j] - own * drop[j]
+        start = own * outer.price[o]
         if uniform:
-            shift = simplex_shift(left, n, outer.total[o], own * outer.price[o])
+            shift = simplex_shift(left, n, outer.total[o], start)
         else:
-            shift = weighted_shift(left, give, n, outer.total[o], own * outer.price[o])
+            shift = weighted_shift(left, give, n, outer.total[o], start)
         outer.price[o] = shift / own
+        size = max(size, abs(shift) + outer.total[o])
         for j in range(n):
             value = left[j] - shift * give[j]
             value = value if value > 0.0 else 0.0
@@ -208,34 +216,35 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
             slope[j] += own if value > 0.0 else 0.0
             energy[j] += value * (0.5 * value - row[j]) / own
     if inner.total.size == 0:
-        return 0.0, 0.0
-    gap, total = 0.0, 0.0
+        return 0.0, 0.0, size
+    gap, total, moved = 0.0, 0.0, 0.0
     for j in range(n):
         slope[j] *= give[j]
-        gap = max(gap, abs(sums[j] - inner.total[j]))
+        gap, moved = max(gap, abs(sums[j] - inner.total[j])), max(moved, abs(drop[j]) + inner.total[j])
         total += energy[j] / give[j] + inner.price[j] * (sums[j] - inner.total[j])
-    return gap, total
+    return gap, total, size + moved
 
 
 @internal
 def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
-    """Move each inner price by itself: by Newton's method, or to where the line's first entry rises above zero."""
-    n = inner.price.size
+    """Find each inner price for the outer prices of the last pass."""
+    n, n_outer = inner.price.size, outer.price.size
+    uniform = True
+    for o in range(n_outer):
+        uniform &= outer.give[o] == 1.0
     for j in range(n):
-        if bench.slope[j] > 0.0:
-            inner.price[j] += (bench.sums[j] - inner.total[j]) / bench.slope[j]
-            continue
-        highest, own = -np.inf, 1.0
-        for o in range(outer.price.size):
-            give = outer.give[o] * inner.give[j]
-            threshold = point[o * n + j] / give - outer.price[o]
-            if threshold > highest:
-                highest, own = threshold, give
-        inner.price[j] = highest - inner.total[j] / own
+        own = inner.give[j]
+        for o in range(n_outer):
+            bench.column[o] = point[o * n + j] - outer.give[o] * own * outer.price[o]
+        if uniform:
+            shift = simplex_shift(bench.column, n_outer, inner.total[j], own * inner.price[j])
+        else:
+            shift = weighted_shift(bench.column, outer.give, n_outer, inner.total[j], own * inner.price[j])
+        inner.price[j] = shift / own
 
 
 @internal
-def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, gap: float) -> float:
+def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping: float) -> float:
     """Move the inner prices by Newton's method. Returns how fast the dual function rises at first."""
     n, n_active = inner.price.size, int(np.int64(0))
     for o in range(outer.price.size):
@@ -251,13 +260,12 @@ def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, gap: flo
     move = bench.move[:n]
     for j in range(n):
         move[j] = bench.sums[j] - inner.total[j]
-    damping = max(1e-9, 0.05 * min(1.0, gap))
     if n <= DENSE_LINES:
         fill_matrix(active, damping, bench.matrix)
         cholesky(bench.matrix, n)
         solve_cholesky(bench.matrix, move)
     else:
-        solve_by_steps(active, damping, min(0.1, 0.1 * gap), move)
+        solve_by_steps(active, damping, CG_PRECISION, move)
     slope = 0.0
     for j in range(n):
         slope += move[j] * (bench.sums[j] - inner.total[j])

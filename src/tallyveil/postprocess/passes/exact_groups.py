@@ -15,6 +15,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.agreement import AgreedCounts
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.postprocess.passes.bounded_groups import divide_groups
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
 from tallyveil.universe.limits import widen_limits
@@ -89,6 +90,11 @@ def first_groups(
         if one not in chosen:
             _require_implied(records, one, groups)
     for table in constraints:
+        if not table.is_exact and _divides(records, table, groups):
+            finest = chosen[0].counts[-1]
+            groups = divide_groups(plan.schema, queries[0], finest, table, spine)
+            queries = groups.queries
+    for table in constraints:
         if not table.is_exact:
             _require_within(records, table, groups)
     return groups
@@ -119,6 +125,19 @@ def covering_counts(
                 code="passes-groups",
             )
     return records, exact, _covering(records, exact)
+
+
+def _divides(records: _Records, table: ConstraintTable, groups: FixedGroups) -> bool:
+    """Whether bounds divide the groups in a way that can be fixed first; see `bounded_groups`."""
+    return (
+        len(groups.queries) == 1
+        and table.groups is None
+        and len(table.lower) == records.spine.n_levels
+        and not _bounds_nothing(table)
+        and records.answer_of_groups(groups.queries, table.query) is None
+        and bool((table.query.answers_of(records.cells) >= 0).all())
+        and determines(records.first, table.query)
+    )
 
 
 def _exact(table: ConstraintTable, spine: Spine) -> Exact:

@@ -132,7 +132,10 @@ def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
     noisy = builder.source.measure_families(wanted)
     chunk = builder.chunk(span.first, span.last, above, wanted, noisy)
     solved = solve_chunk(chunk, BACKWARD_ERROR_PERSONS)
-    wrong = np.flatnonzero((solved.ended != SETTLED) & (solved.ended != SOLVED))
+    # A parent without records has no columns, and nothing to contradict.
+    wrong = np.flatnonzero(
+        (solved.ended != SETTLED) & (solved.ended != SOLVED) & (np.diff(chunk.offsets) > 0)
+    )
     if len(wrong):
         parent = builder.spine.geocodes[builder.level - 1][span.first + int(wrong[0])]
         raise SolverError(

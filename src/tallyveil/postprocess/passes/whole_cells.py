@@ -49,9 +49,13 @@ def whole_counts(
     last = counts[-1]
     total = TripletSum(last.n_geounits, schema.size)
     number = open_pass(passes)
-    choice = None if number is None else _Choice.of(passes[-1], passes[number], digest_of_counts(last))
+    choice = None if number is None else Choice.of(passes[-1], passes[number], digest_of_counts(last))
+    finished = [
+        (group, own, *finished_cells(schema, group, after))
+        for group, own, after in zip(passes, counts, passes[1:], strict=False)
+    ]
     for start, stop in row_ranges(last.offsets, ENTRIES_AT_ONCE // 4):
-        parts = [_finished(schema, passes, counts, k, start, stop) for k in range(len(passes) - 1)]
+        parts = [_finished(*one, start, stop) for one in finished if len(one[2])]
         own = last.rows(start, stop)
         if choice is None or number is None:
             parts.append(own)
@@ -72,27 +76,27 @@ def digest_of_counts(counts: PublicCounts) -> bytes:
 
 
 def _finished(
-    schema: Schema,
-    passes: Sequence[QueryGroup],
-    counts: Sequence[PublicCounts],
-    number: int,
-    start: int,
-    stop: int,
+    group: QueryGroup, counts: PublicCounts, answers: Integers, only: Integers, start: int, stop: int
 ) -> Entries:
-    """Records that a pass counts and the next one leaves out, in their only cells."""
-    answers, only = finished_cells(schema, passes[number], passes[number + 1])
-    if not len(answers):
-        none = np.zeros(0, np.int64)
-        return none, none, none
-    rows, cells, persons = counts[number].rows(start, stop)
-    found = passes[number].answers_of(cells)
+    """Records of some geounits that a pass counts and the next one leaves out, in their only cells.
+
+    Args:
+        group: Cells of the pass.
+        counts: Its counts.
+        answers: Answers that the next pass leaves out, ascending.
+        only: The only cell of each.
+        start: The first geounit.
+        stop: One past the last geounit.
+    """
+    rows, cells, persons = counts.rows(start, stop)
+    found = group.answers_of(cells)
     place = np.minimum(np.searchsorted(answers, found), len(answers) - 1)
     inside = answers[place] == found
     return rows[inside], only[place[inside]], persons[inside]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
+class Choice:
     """Draws which records of the last pass have which level of an earlier one.
 
     Attributes:
@@ -110,7 +114,8 @@ class _Choice:
     source: NoiseSource
 
     @classmethod
-    def of(cls, last: QueryGroup, earlier: QueryGroup, seed: bytes) -> "_Choice":
+    def of(cls, last: QueryGroup, earlier: QueryGroup, seed: bytes) -> "Choice":
+        """Draws between two queries, with random numbers that follow from a seed of 32 bytes."""
         levels = []
         for own, other in zip(last.factors, earlier.factors, strict=True):
             pairs = np.full((own.size, other.size), -1, dtype=np.int64)

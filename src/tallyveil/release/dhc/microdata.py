@@ -21,7 +21,7 @@ from tallyveil.release.pl94.checks import require
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import collect_batches, scan_parquet
 from tallyveil.storage.write import write_file, write_parquet_chunks
-from tallyveil.universe.counts import PublicCounts, TripletSum
+from tallyveil.universe.counts import PublicCounts, TripletSum, distinct
 from tallyveil.universe.schema import Schema
 
 MICRODATA: Final = "microdata"
@@ -83,7 +83,7 @@ def _frames(records: str, counts: PublicCounts, codes: pl.Series, schema: Schema
 
 def _check(path: Path, records: str, counts: PublicCounts, codes: pl.Series, schema: Schema) -> None:
     """Verify that the written rows give back the counts: each row names one cell and one block."""
-    cells = np.unique(counts.cells).astype(np.int64)
+    cells = distinct(counts.cells)
     known = pl.DataFrame([*_COLUMNS[records](schema.decode(cells)), pl.Series("__cell", cells)])
     names = known.columns[:-1]
     place = pl.DataFrame({"__block": codes, "__row": np.arange(len(codes))})

@@ -3,7 +3,8 @@
 Problem. Several exact methods exist, and each is fast on some lattices only. The choice must not use data.
 
 Steps. The first of these that applies is used.
-1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums or from the fastest trials.
+1. l2 Laplace law: a mixture of Gaussians, whose trials come from split sums, from nearest planes with a tensor basis,
+   or from the fastest trials.
 2. Two-way table with two rows or columns: dynamic programming.
 3. Every block of like cells sums to zero: split sums.
 4. Other two-way tables, also behind other constraints (`two_way_grid`): look-ahead trials, if their tables take little
@@ -35,9 +36,10 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, sided
 from tallyveil.subspace.exact.margins import two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
-from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes
+from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes, planes_of
 from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
+from tallyveil.subspace.exact.tensor_basis import tensor_orthogonalised, tensor_shape
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
 from tallyveil.subspace.structure import StructureKind
@@ -50,6 +52,10 @@ LEAST_PLANES_ACCEPTANCE: Final = 1 / 64
 """Nearest planes are used if a trial provably succeeds with at least this probability."""
 
 LARGEST_PLANES_DIMENSION: Final = 64
+"""The same for a lattice whose basis is reduced: this takes the cube of the dimension, in fractions that grow."""
+
+LARGEST_TENSOR_DIMENSION: Final = 1 << 13
+"""The same for a tensor basis, which is known in closed form."""
 
 QUICK_WORK: Final = 1 << 26
 """Look-ahead trials come first if all transforms for their tables have at most so many entries: about a second."""
@@ -63,6 +69,8 @@ LARGEST_MIXTURE_WORK: Final = 1 << 23
 
 MOST_ESTIMATED_TRIALS: Final = 1 << 12
 """If a draw by rows is estimated to need more trials than this, no pilot trials are made."""
+
+_LEAST_TYPICAL_ACCEPTANCE: Final = 0.5
 
 _PILOT_TRIALS: Final = 4096
 _PILOTS: Final = 32
@@ -147,11 +155,18 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
     # A Gaussian with this variance concentrates its radius in the same place as the Laplace law.
     typical = Fraction(max(lattice.dimension, 1)) / law.epsilon**2
     make: Callable[[SumLaws], Proposal]
+    shape = None if lattice.dimension > LARGEST_TENSOR_DIMENSION else tensor_shape(lattice)
     if lattice.structure.sums_vanish:
         name, expected = "mixture of split sums", 2.0
 
         def make(laws: SumLaws) -> Proposal:
             return block_proposal(laws, lattice.structure, lattice.n_cells)
+    elif shape is not None and two_way_grid(lattice) is None and _is_wide(shape, typical):
+        name, expected, form = "mixture of nearest planes", 4.0, tensor_orthogonalised(shape)
+
+        def make(laws: SumLaws) -> Proposal:
+            assert isinstance(laws.law, DiscreteGaussian)
+            return planes_of(form, laws.law.variance)
     else:
         laws = SumLaws(DiscreteGaussian(typical))
         ways = _ways(lattice, laws.law, QUICK_MIXTURE_WORK, LARGEST_MIXTURE_WORK)
@@ -166,6 +181,11 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
         "its tail beyond a total variation of 2**-62 is cut"
     )
     return SamplerChoice(sampler, name, reason, expected)
+
+
+def _is_wide(shape: tuple[int, ...], variance: Fraction) -> bool:
+    """Whether at least half of the trials of a typical Gaussian succeed. Those of narrower Gaussians are rare."""
+    return planes_of(tensor_orthogonalised(shape), variance).least_acceptance >= _LEAST_TYPICAL_ACCEPTANCE
 
 
 def _quickest(
@@ -245,9 +265,10 @@ def _look_ahead_rate(proposal: Proposal, n_cells: int) -> float:
 
 
 def _planes(lattice: Lattice, law: LatticeLaw) -> NearestPlanesProposal | None:
-    if not isinstance(law, GeneralisedGaussian) or lattice.dimension > LARGEST_PLANES_DIMENSION:
+    if not isinstance(law, GeneralisedGaussian) or lattice.structure.kind is StructureKind.TWO_WAY:
         return None
-    if lattice.structure.kind is StructureKind.TWO_WAY:
+    largest = LARGEST_PLANES_DIMENSION if tensor_shape(lattice) is None else LARGEST_TENSOR_DIMENSION
+    if lattice.dimension > largest:
         return None
     proposal = nearest_planes(lattice, law.variance)
     return proposal if proposal.least_acceptance >= LEAST_PLANES_ACCEPTANCE else None

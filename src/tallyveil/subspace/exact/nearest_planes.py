@@ -22,6 +22,7 @@ Gentry, Peikert, Vaikuntanathan 2008. There the rejection comes at the end; here
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -31,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
@@ -39,10 +40,16 @@ from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.inversion_table import ChoiceTable
 from tallyveil.subspace.exact.proposals import MOST_TRIALS_AT_ONCE
+from tallyveil.subspace.exact.tensor_basis import Orthogonalised, tensor_orthogonalised, tensor_shape
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
 _FIRST_CANDIDATES_BITS = 72
+_WORTH_A_TABLE = 256  # draws around one centre
+_FLOAT_ERROR = 1e-12
+"""Bound on the error of a boundary in floats: sums of up to 1e3 terms, each right to 1e-13 of itself, that add up to
+1."""
+_MOST_IN_FLOATS = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,17 +58,13 @@ class NearestPlanesProposal:
 
     Attributes:
         laws: Laws of sums of the integer Gaussian with the same variance.
-        basis: int64 [n_cells, m].
-        factors: int64 or object [m, m]; entry [j, i] is mu[j][i] times denominators[i], for j > i.
-        denominators: One for each coefficient.
+        form: The basis and its Gram-Schmidt form.
         variances: s_i^2.
         least_acceptance: Lower bound on the probability that a trial succeeds.
     """
 
     laws: SumLaws
-    basis: Integers
-    factors: npt.NDArray[Any]
-    denominators: tuple[int, ...]
+    form: Orthogonalised
     variances: tuple[Fraction, ...]
     least_acceptance: float
     _tables: dict[tuple[int, int], ChoiceTable] = field(default_factory=dict, repr=False)
@@ -69,7 +72,7 @@ class NearestPlanesProposal:
     @property
     def always_accepts(self) -> bool:
         """Whether no trial fails. This holds only if the basis is orthogonal."""
-        return not np.any(self.factors)
+        return not any(indices.size for indices, _ in self.form.later)
 
     @property
     def trials_at_once(self) -> int:
@@ -80,15 +83,15 @@ class NearestPlanesProposal:
         self, address: NoiseAddress, draws: Integers, first_trial: int, n_trials: int
     ) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Trials of each draw from first_trial: (vectors [n * n_trials, n_cells], whether each succeeded)."""
-        m = self.basis.shape[1]
+        m = len(self.variances)
         words, rows, sites = address.trial_numbers(draws, first_trial, n_trials, m + m % 2)
         coefficients = np.zeros((rows.size, m), dtype=np.int64)
         accepted = np.ones(rows.size, dtype=np.bool_)
         for i in range(m - 1, -1, -1):
             (alive,) = np.nonzero(accepted)
-            denominator = self.denominators[i]
+            denominator, (indices, factors) = self.form.denominators[i], self.form.later[i]
             # The centre is minus `scaled` over the denominator.
-            scaled = coefficients[alive].astype(self.factors.dtype) @ self.factors[:, i]
+            scaled = coefficients[np.ix_(alive, indices)].astype(factors.dtype) @ factors
             whole = scaled // denominator
             residues = scaled - whole * denominator
 
@@ -100,7 +103,7 @@ class NearestPlanesProposal:
             accepted[alive[found == _FAILED]] = False
             coefficients[alive, i] = found - whole.astype(np.int64)
         coefficients[~accepted] = 0
-        return coefficients @ self.basis.T, accepted
+        return np.asarray((self.form.basis @ coefficients.T).T), accepted
 
     def mass(self, single: arb, bits: int) -> arb:
         """The mass for which a trial gives z with probability weight(z) / mass: the product of the rho_i.
@@ -109,8 +112,8 @@ class NearestPlanesProposal:
         """
         total = arb(1)
         with precision(bits + 32):
-            for variance in self.variances:
-                total = total * _theta(variance, Fraction(0), bits)
+            for variance, n in Counter(self.variances).items():
+                total = total * _theta(variance, Fraction(0), bits) ** n
         return total
 
     def _coefficients(
@@ -121,20 +124,52 @@ class NearestPlanesProposal:
         digits: Callable[[int], Iterator[int]],
     ) -> Integers:
         out = np.empty(residues.size, dtype=np.int64)
-        values, groups = np.unique(residues, return_inverse=True)
-        order = np.argsort(groups, kind="stable")
-        starts = np.searchsorted(groups[order], np.arange(values.size + 1))
-        for g, residue in enumerate(values.tolist()):
-            places = order[starts[g] : starts[g + 1]]
-            out[places] = self._around(i, int(residue), words[places], _at(digits, places))
+        values, groups, counts = np.unique(residues, return_inverse=True, return_counts=True)
+        tabled = np.array([(i, residue) in self._tables for residue in values.tolist()], dtype=np.bool_)
+        # A table takes as long as hundreds of outcomes in floats, of which hardly any need the table in the end.
+        rare = ~tabled & (counts < _WORTH_A_TABLE)
+        rare &= _n_candidates(self.variances[i], _FIRST_CANDIDATES_BITS) <= _MOST_IN_FLOATS
+        (quick,) = np.nonzero(rare[groups])
+        if quick.size:
+            parts = residues[quick].astype(np.float64) / self.form.denominators[i]
+            out[quick] = self._in_floats(i, parts, words[quick])
+        known = np.zeros(residues.size, dtype=np.bool_)
+        known[quick] = out[quick] != _UNDECIDED
+        for g in np.unique(groups[~known]).tolist():
+            (places,) = np.nonzero(~known & (groups == g))
+            out[places] = self._around(i, int(values[g]), words[places], _at(digits, places))
         return out
+
+    def _in_floats(self, i: int, parts: Floats, words: npt.NDArray[np.uint64]) -> Integers:
+        """Coefficients around the centres -parts, 0 <= parts < 1, where floats are sure of them.
+
+        The order of the outcomes is that of `_table`, so an outcome does not depend on how it was found. It is sure if
+        the uniform number is further from all boundaries than they may be off.
+        """
+        variance = self.variances[i]
+        n = _n_candidates(variance, _FIRST_CANDIDATES_BITS)
+        nearest = np.where(parts > 0.5, -1, 0)
+        step = np.where((parts > 0) & (parts <= 0.5), -1, 1)
+        k = np.arange(n)
+        candidates = nearest[:, None] + step[:, None] * np.where(k % 2 == 1, (k + 1) // 2, -(k // 2))
+        away = candidates + parts[:, None]
+        rho = float(_theta(variance, Fraction(0), 96))
+        bounds = np.cumsum(np.exp(-away * away / (2 * float(variance))), axis=1) / rho
+        uniform = words.astype(np.float64) * 2.0**-64
+        picks = (bounds <= uniform[:, None]).sum(axis=1)
+        sure = (np.abs(bounds - uniform[:, None]) > _FLOAT_ERROR).all(axis=1)
+        # Two candidates are equally near to a centre in the middle, which a rounded part might miss.
+        sure &= (np.abs(parts - 0.5) > 1e-12) | (parts == 0.5)
+        sure &= (picks < n) | (not _never_fails(variance, _FIRST_CANDIDATES_BITS))
+        found = np.append(candidates, np.full((parts.size, 1), _FAILED), axis=1)[np.arange(parts.size), picks]
+        return np.where(sure, found, _UNDECIDED)
 
     def _around(
         self, i: int, residue: int, words: npt.NDArray[np.uint64], digits: Callable[[int], Iterator[int]]
     ) -> Integers:
         """Coefficients around the centre -residue / denominator."""
         table = self._tables.get((i, residue))
-        centre = Fraction(-residue, self.denominators[i])
+        centre = Fraction(-residue, self.form.denominators[i])
         n = _n_candidates(self.variances[i], _FIRST_CANDIDATES_BITS)
         if table is None:
             table = self._tables[i, residue] = self._table(i, centre, _FIRST_CANDIDATES_BITS)
@@ -179,7 +214,7 @@ class NearestPlanesProposal:
         """
         variance = self.variances[i]
         nearest = _candidates(centre, _n_candidates(variance, bits))
-        never_fails = centre == 0 or 28 * variance > bits + 67  # 2 pi^2 / ln 2 = 28.47...
+        never_fails = centre == 0 or _never_fails(variance, bits)
 
         def cumulated() -> list[arb]:
             from flint import ctx
@@ -197,6 +232,7 @@ class NearestPlanesProposal:
 
 
 _FAILED = -(1 << 62)
+_UNDECIDED = _FAILED + 1
 
 
 def _at(digits: Callable[[int], Iterator[int]], places: Integers) -> Callable[[int], Iterator[int]]:
@@ -204,29 +240,46 @@ def _at(digits: Callable[[int], Iterator[int]], places: Integers) -> Callable[[i
 
 
 def nearest_planes(lattice: Lattice, variance: Fraction) -> NearestPlanesProposal:
-    """Prepare trials of the lattice Gaussian, with an LLL-reduced basis.
+    """Prepare trials of the lattice Gaussian, with a tensor basis if the lattice has one, or with an LLL-reduced one.
 
     Raises:
         SolverError: the lattice is too large to reduce.
     """
+    shape = tensor_shape(lattice)
+    return planes_of(_reduced(lattice) if shape is None else tensor_orthogonalised(shape), variance)
+
+
+def planes_of(form: Orthogonalised, variance: Fraction) -> NearestPlanesProposal:
+    """Prepare trials of the Gaussian on the lattice of a basis."""
+    variances = tuple(variance / square for square in form.squares)
+    shares = Counter(variances)
+    least = math.prod(_least_share(v) ** n for v, n in shares.items()) * (1 - 2**-40)
+    return NearestPlanesProposal(SumLaws(DiscreteGaussian(variance)), form, variances, least)
+
+
+def _reduced(lattice: Lattice) -> Orthogonalised:
+    """An LLL-reduced basis."""
     reduced = lll_reduced(lattice.sparse_basis)
     if reduced is None:
         raise SolverError(
             f"A lattice of dimension {lattice.dimension} is too large for the nearest-planes sampler. Use the chain "
             "sampler."
         )
-    basis = np.asarray(reduced.toarray(), dtype=np.int64)
-    mu, squares = gram_schmidt(basis)
-    m = basis.shape[1]
+    mu, squares = gram_schmidt(np.asarray(reduced.toarray(), dtype=np.int64))
+    m = len(squares)
     denominators = tuple(math.lcm(*(mu[j][i].denominator for j in range(i, m))) for i in range(m))
-    numbers = [[int(mu[j][i] * denominators[i]) if j > i else 0 for i in range(m)] for j in range(m)]
-    small = max(denominators) < 1 << 20
-    factors = np.array(numbers, dtype=np.int64 if small else object).reshape(m, m)
-    variances = tuple(variance / square for square in squares)
-    least = math.prod(_least_share(v) for v in variances)
-    return NearestPlanesProposal(
-        SumLaws(DiscreteGaussian(variance)), basis, factors, denominators, variances, least
-    )
+    number_type = np.int64 if max(denominators) < 1 << 20 else object
+    later = []
+    for i in range(m):
+        indices = [j for j in range(i + 1, m) if mu[j][i]]
+        factors = [int(mu[j][i] * denominators[i]) for j in indices]
+        later.append((np.array(indices, dtype=np.int64), np.array(factors, dtype=number_type)))
+    return Orthogonalised(reduced, tuple(later), denominators, tuple(squares))
+
+
+def _never_fails(variance: Fraction, bits: int) -> bool:
+    """Whether a trial fails too rarely for `bits` digits, whatever the centre; 2 pi^2 / ln 2 = 28.47..."""
+    return 28 * variance > bits + 67
 
 
 def _least_share(variance: Fraction) -> float:
@@ -239,7 +292,13 @@ def _least_share(variance: Fraction) -> float:
 
 
 def _theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
-    """The sum of exp(-(x - centre)^2 / (2 variance)) over the integers, at the current precision."""
+    """The sum of exp(-(x - centre)^2 / (2 variance)) over the integers, at the current precision.
+
+    For a wide law, Poisson's formula needs a few terms only: sqrt(2 pi v) times the sum over k of exp(-2 pi^2 v k^2)
+    cos(2 pi k centre).
+    """
+    if variance >= 1:
+        return _dual_theta(variance, centre, bits)
     reach = _reach(variance, bits)
     rate = -1 / (2 * rational(variance))
     shift = rational(centre - round(centre))
@@ -247,6 +306,18 @@ def _theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
     # Omitted terms: |x - shift| is at least reach + 1/2 + k, and terms shrink by exp(rate (2 reach + 1)) or faster.
     first = (rate * (arb(reach) + arb(0.5)) ** 2).exp()
     return total + between_zero_and(2 * first / (1 - (rate * (2 * reach + 1)).exp()))
+
+
+def _dual_theta(variance: Fraction, centre: Fraction, bits: int) -> arb:
+    v, shift = rational(variance), centre - round(centre)
+    rate = -2 * arb.pi() ** 2 * v
+    last = int(math.sqrt((bits + 8) / (28 * float(variance)))) + 1  # 2 pi^2 / ln 2 = 28.47...
+    total = arb(1)
+    for k in range(1, last + 1):
+        total = total + 2 * (rate * k * k).exp() * rational(2 * k * shift).cos_pi()
+    # Omitted terms are at most 2 exp(rate k^2), and shrink by exp(rate (2 last + 3)) or faster.
+    rest = 2 * (rate * (last + 1) ** 2).exp() / (1 - (rate * (2 * last + 3)).exp())
+    return (total - rest + between_zero_and(2 * rest)) * (2 * arb.pi() * v).sqrt()
 
 
 def _reach(variance: Fraction, bits: int) -> int:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.from_python import from_python
 
 from tallyveil.estimation import EstimationPass, FamilyProblem, LinearConstraint, MeasuredQuery, RoundingStage
 from tallyveil.estimation import least_squares as ladder
@@ -15,6 +16,8 @@ from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.signatures import PARTS_TYPE
 from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_program
+
+equal_parts = from_python(equal_parts)
 
 QUERIES = ("total", "rows", "columns", "blocks")
 TOTAL_FIRST = (EstimationPass(("total",)), EstimationPass(("rows",)), EstimationPass(("columns", "blocks")))

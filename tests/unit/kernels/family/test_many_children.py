@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.from_python import from_python
 
 from tallyveil.estimation import (
     UNBOUNDED,
@@ -32,6 +33,8 @@ from tallyveil.kernels.family.solver import (
     compile_parts,
     solve_program,
 )
+
+equal_parts = from_python(equal_parts)
 
 WAYS = ("exact", "close", "upper", "lower", "loose", "forbidden")
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.from_python import from_python
 
 from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.network_simplex import (
@@ -14,6 +15,9 @@ from tallyveil.kernels.rounding.network_simplex import (
     minimum_cost_flow_reference,
     proves_least_cost,
 )
+
+minimum_cost_flow = from_python(minimum_cost_flow)
+proves_least_cost = from_python(proves_least_cost)
 
 
 def random_network(seed, n_costs) -> tuple[Any, Any, Any, Any, Any]:

@@ -10,7 +10,7 @@ from tests.outer_worlds import UNITS
 from tallyveil.config.load import load_plan
 from tallyveil.errors import SolverError
 from tallyveil.postprocess.passes import whole_cells
-from tallyveil.postprocess.passes.whole_cells import _Choice, whole_counts
+from tallyveil.postprocess.passes.whole_cells import Choice, whole_counts
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.nested_queries import representative_cells
 
@@ -71,7 +71,7 @@ def test_every_choice_of_records_is_equally_likely(world):
     rows = np.arange(n)
     own = np.repeat(rows, 4), np.tile(np.sort(cells), n), np.ones(4 * n, dtype=np.int64)
     earlier = np.repeat(rows, 2), np.tile(tenures, n), np.full(2 * n, 2)
-    choice = _Choice.of(passes[-1], passes[0], bytes(32))
+    choice = Choice.of(passes[-1], passes[0], bytes(32))
     found_rows, found, persons = choice.cells(own, earlier, 0, n)
     assert persons.sum() == 4 * n
     codes = schema.decode(found)

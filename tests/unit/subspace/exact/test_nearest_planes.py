@@ -3,10 +3,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 
 from tallyveil.errors import SolverError
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.noise.balls import precision
+from tallyveil.noise.balls import precision, rational
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact import nearest_planes as planes
 from tallyveil.subspace.exact.digits import NoiseAddress
@@ -51,3 +52,15 @@ def test_wide_laws_are_laid_out_at_once():
     # Cells have the variance of the projection onto the plane: 1 - a_i^2 / |a|^2 of the parameter.
     expected = 2500 * (1 - np.array([1, 4, 9]) / 14)
     assert vectors.var(axis=0) == pytest.approx(expected, rel=0.15)
+
+
+def test_both_formulas_for_sums_agree():
+    """Poisson's formula beside the plain sum, which `_theta` uses for variances below 1."""
+    with precision(256):
+        for variance in (Fraction(1), Fraction(7, 3), Fraction(900)):
+            for centre in (Fraction(0), Fraction(1, 2), Fraction(-1, 3)):
+                rate = -1 / (2 * rational(variance))
+                plain = sum(((rate * rational(x - centre) ** 2).exp() for x in range(-900, 901)), arb(0))
+                found = planes._theta(variance, centre, 128)
+                assert found.rad() < 2**-100
+                assert abs(float(found - plain)) < 1e-30
