@@ -232,8 +232,8 @@ class _Programme:
                 changed = "has another plan now" if name in plans else "is not in the file any more"
                 raise StoreError(
                     f"the programme in {self.out} began release {name!a}, which {changed}. Restore the file as it was: "
-                    "releases that have not spent may still be changed. Or choose another folder, which is a new spend. "
-                    "Nothing was spent.",
+                    "releases that have not spent may still be changed. Or choose another folder, which is a new "
+                    "spend. Nothing was spent.",
                     code="resume-changed",
                 )
 
@@ -242,7 +242,8 @@ class _Programme:
         if not self._is_empty(release.name):
             raise StoreError(
                 f"{self.out / release.name} is not empty, and this programme has not begun its release "
-                f"'{release.name}'. What is there may be of other people or of another programme. Move it away, or choose another folder with --out.",
+                f"'{release.name}'. What is there may be of other people or of another programme. Move it "
+                "away, or choose another folder with --out.",
                 code="folder-taken",
             )
 
