@@ -123,7 +123,7 @@ def _table(table: Mapping[str, Any], where: str) -> DhcTable:
     (root,) = line_tree(table["lines"], lists)
     counted = level_sets(schema, where)
     sets = _leaf_sets(schema, root, counted)
-    recodes = _recodes(schema, [levels for levels, _ in sets.values()])
+    recodes = _recodes(schema, list(sets.values()))
     line = _line(root, sets, _groups(schema, recodes), ())
     layout = TableLayout(
         name=table["name"],
@@ -137,14 +137,14 @@ def _table(table: Mapping[str, Any], where: str) -> DhcTable:
 
 _Place = tuple[int, ...]
 """Where a line stands: its position among the parts of the line above, and so on from the root."""
-_LeafSets = dict[_Place, tuple[LevelSets, TextLine]]
+_LeafSets = dict[_Place, LevelSets]
 
 
 def _leaf_sets(schema: Schema, line: TextLine, above: LevelSets, place: _Place = ()) -> _LeafSets:
     """The levels that each leaf counts."""
     own = both(level_sets(schema, line.conditions), above)
     if not line.parts:
-        return {place: (own, line)}
+        return {place: own}
     found: _LeafSets = {}
     for number, part in enumerate(line.parts):
         found |= _leaf_sets(schema, part, own, (*place, number))
@@ -192,7 +192,7 @@ def _line(
     if line.parts:
         parts = tuple(_line(part, sets, groups, (*place, n)) for n, part in enumerate(line.parts))
         return Line(f"{line.label}:", parts=parts)
-    levels, _ = sets[place]
+    levels = sets[place]
     inside = [
         [label for label, code in own if attribute not in levels or code in levels[attribute]]
         for attribute, own in groups.items()

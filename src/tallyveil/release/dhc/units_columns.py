@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
@@ -17,6 +16,8 @@ from tallyveil.universe.household_types import Couple, HouseholdType, MinorAges,
 
 N_TENURES: Final = 4
 N_VACANCIES: Final = 7
+N_AGES_OF_OLDEST: Final = 4
+"""Levels of `oldest`, without "none"."""
 _N_QUARTERS: Final = len(GROUP_QUARTERS_CODES)
 _N_UNITS: Final = N_TENURES + N_VACANCIES
 
@@ -126,6 +127,6 @@ def units_columns(codes: Integers) -> list[pl.Series]:
         "HHSEX": worded("HHSEX", tuple("120"), sex),
     }
     for least, name in enumerate(("TP60", "TP65", "TP75"), start=1):
-        present = np.where(np.arange(5) == 4, False, np.arange(5) >= least)
-        found[name] = worded(name, tuple("1" if one else "0" for one in present), oldest)
+        present = ["1" if least <= level < N_AGES_OF_OLDEST else "0" for level in range(N_AGES_OF_OLDEST + 1)]
+        found[name] = worded(name, present, oldest)
     return [found[name] for name in ORDER]
