@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.outer_worlds import write_persons
 from tests.pages import require_readable, text_of
 from tests.samples import every
 
@@ -243,7 +244,12 @@ class TestInterrupted:
         programme_of(files, ("homes", "homes.toml"))
         assert "is not in the file any more" in str(error_of(programme, stopped))
 
-    def test_a_release_that_was_not_begun_may_change(self, stopped, programme, files):
+    @pytest.mark.parametrize("place", ["write", "begin"])
+    def test_a_release_that_has_not_spent_may_change(self, stopped, programme, files, monkeypatch, place):
+        with monkeypatch.context() as patch:
+            kill_at(patch, place)
+            with pytest.raises(KeyboardInterrupt):
+                run(programme, stopped)
         edit(files / "homes.toml", 'name = "homes"\nunit', 'name = "houses"\nunit')
         made = run(programme, stopped)
         assert made.releases["homes"].manifest.body["plan"]["schema"]["name"] == "houses"
@@ -474,3 +480,23 @@ class TestAgreeing:
         assert "reads       homes reads persons" in said
         alone = agreeing / "inputs" / "homes.toml"
         assert "agreement-path" in command("run", alone, "--out", agreeing / "X", code=6)
+
+    def test_outer_passes_need_counts_of_every_record(self, tmp_path):
+        """It is known before the first spend that what the earlier release will publish is not enough."""
+        folder = tmp_path / "inputs"
+        folder.mkdir()
+        coarse, persons = write_persons(folder)
+        edit(persons, 'path = "coarse"\n', "")
+        edit(persons, 'query = "home*grown"\ntheirs = "home*grown"', 'query = "adults"\ntheirs = "adults"')
+        only = '[[schema.recodes]]\nname = "adults"\nattribute = {!r}\ngroups = {{ adult = {} }}\n\n[privacy]'
+        edit(coarse, "[privacy]", only.format("grown", '["adult"]'))
+        edit(persons, "[privacy]", only.format("age", '["2", "3", "4", "5"]'))
+        programme = programme_of(folder, ("coarse", coarse.name), ("persons", persons.name))
+        error = error_of(programme, tmp_path / "R")
+        assert error.code == "passes-groups"
+        assert "Nothing fixes how many records with" in str(error)
+        assert not (tmp_path / "R").exists()
+        edit(persons, 'query = "adults"\ntheirs = "adults"', 'query = "home*grown"\ntheirs = "home*grown"')
+        made = run(programme, tmp_path / "R")
+        totals = [one.table("Block", "total") for one in made.releases.values()]
+        assert totals[0].equals(totals[1])

@@ -116,6 +116,21 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
     return Agreed(counts, {**item.to_mapping(), "run": manifest.run, "plan_digest": manifest.plan_digest})
 
 
+def promised_counts(item: Agreement, schema: Schema, spine: Spine) -> AgreedCounts:
+    """What stands for the counts of a release that is not made yet: the query, and no counts.
+
+    Args:
+        item: The agreement.
+        schema: The universe of the new release.
+        spine: Its spine.
+    """
+    levels = [
+        PublicCounts(name, *TripletSum(spine.n_geounits(level), schema.size).finish())
+        for level, name in enumerate(spine.geolevels)
+    ]
+    return AgreedCounts(agreement_name(item.name), schema.query(item.query), tuple(levels))
+
+
 def summed_to_root(finest: PublicCounts, spine: Spine, n_cells: int) -> tuple[PublicCounts, ...]:
     """Counts of every geolevel, root first, from those of the finest one."""
     counts = [finest]

@@ -73,7 +73,8 @@ def _checked(release: PlannedRelease, out: Path, observer: Prefixed) -> CheckedR
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out / release.name)
     inputs = read_inputs(plan, observer, watch)
-    prepared, spine = prepare(plan, inputs, watch, whole=not release.reads), inputs.hierarchies.spine
+    promised = [item for item in release.plan.agreement if item not in plan.agreement]
+    prepared, spine = prepare(plan, inputs, watch, promised), inputs.hierarchies.spine
     constraints = [table.digest() for table in prepared.constraints]
     agreed = [one.counts.digest() for one in prepared.agreed]
     return CheckedRelease(

@@ -43,8 +43,9 @@ class Kept:
     Attributes:
         key: 32 bytes from the operating system, for the hashes. Confidential.
         test_key: Keyed hash of the insecure test key; None for a programme whose releases have keys of their own.
-        begun: Digest of the plan of each release that was begun, by its name.
-        waiting: The releases that were checked and not begun.
+        begun: Digest of the plan of each release that was begun, by its name. If its folder is still empty, it has
+            spent nothing, and counts as not begun.
+        waiting: The releases that had not been begun when the inputs were checked.
     """
 
     key: bytes = field(repr=False)
@@ -66,9 +67,7 @@ class Kept:
 
     def with_begun(self, release: PlannedRelease) -> "Kept":
         """The same with one more release begun."""
-        others = {name: one for name, one in self.waiting.items() if name != release.name}
-        begun = {**self.begun, release.name: release.plan.digest().hex()}
-        return replace(self, begun=begun, waiting=others)
+        return replace(self, begun={**self.begun, release.name: release.plan.digest().hex()})
 
     def write(self, folder: RunFolder) -> None:
         """Write the file; on return it is on disk. Raises StoreError."""

@@ -5,7 +5,7 @@ key, a ledger and a manifest of its own, and the folder of the programme may be 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyveil.accounting.events import PrivacyEvent
@@ -185,6 +185,9 @@ class _Programme:
     def _begin(self) -> tuple[Kept, dict[str, CheckedRelease]]:
         """Check what is in the folder, and every input of the releases that are not finished; nothing is spent."""
         kept = self._kept()
+        # A release that was refused or killed before its spend may still get another plan.
+        spent = {name: digest for name, digest in kept.begun.items() if not self._is_empty(name)}
+        kept = replace(kept, begun=spent)
         self._refuse_other_plans(kept)
         for release in self.plan.releases:
             if release.name in kept.begun:
@@ -229,20 +232,24 @@ class _Programme:
                 changed = "has another plan now" if name in plans else "is not in the file any more"
                 raise StoreError(
                     f"the programme in {self.out} began release {name!a}, which {changed}. Restore the file as it was: "
-                    "releases that are not begun may still be changed. Or choose another folder, which is a new spend. "
-                    "Nothing was spent.",
+                    "releases that have not spent may still be changed. Or choose another folder, which is a new "
+                    "spend. Nothing was spent.",
                     code="resume-changed",
                 )
 
     def _refuse_taken(self, release: PlannedRelease) -> None:
         """Refuse the folder of a release that this programme did not begin, if it holds anything; raises StoreError."""
-        folder = inside(self.out, release.name)
-        if folder_state(folder) is not FolderState.ABSENT:
+        if not self._is_empty(release.name):
             raise StoreError(
-                f"{folder} is not empty, and this programme has not begun its release '{release.name}'. What is there "
-                "may be of other people or of another programme. Move it away, or choose another folder with --out.",
+                f"{self.out / release.name} is not empty, and this programme has not begun its release "
+                f"'{release.name}'. What is there may be of other people or of another programme. Move it "
+                "away, or choose another folder with --out.",
                 code="folder-taken",
             )
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether the folder of a release holds nothing, so that nothing was spent for it."""
+        return folder_state(inside(self.out, name)) is FolderState.ABSENT
 
     def _event(self, name: str, checked: dict[str, CheckedRelease]) -> PrivacyEvent:
         if name in checked:

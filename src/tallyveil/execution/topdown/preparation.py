@@ -1,5 +1,6 @@
 """What can be known of a release before it spends: its inputs are read and checked, and nothing is written."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,14 @@ from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.spine_changes import warnings_of
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.plans.constraints import Agreement
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
-from tallyveil.postprocess.agreement import Agreed, read_agreement
+from tallyveil.postprocess.agreement import Agreed, promised_counts, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.interval_model import plan_model
-from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
 from tallyveil.runs.observer import Observer
@@ -86,14 +88,17 @@ def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inpu
     return Inputs(hierarchies, allocation, privacy, histograms, histograms[-1].digest())
 
 
-def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch, *, whole: bool = True) -> Prepared:
+def prepare(
+    plan: ReleasePlan, inputs: Inputs, watch: Stopwatch, promised: Sequence[Agreement] = ()
+) -> Prepared:
     """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
 
     Args:
         plan: The release.
         inputs: What it reads.
         watch: Times the stage.
-        whole: Whether the plan has all its agreements. Without some, what the outer passes keep is not looked at.
+        promised: Agreements that the plan does not have, with releases that will be made before this one. What outer
+            passes begin with is then not known, only whether these counts and the others together will be enough.
     Raises:
         TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
             or the records; or something could not be computed with them.
@@ -107,8 +112,12 @@ def prepare(plan: ReleasePlan, inputs: Inputs, watch: Stopwatch, *, whole: bool 
         if plan.intervals is not None:
             plan_model(plan, hierarchies)
         # Refuses constraints that outer passes could not keep.
-        fixed = plan.outer and whole
-        groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine) if fixed else None
+        groups = None
+        if plan.outer and promised:
+            later = [promised_counts(item, plan.schema, hierarchies.spine) for item in promised]
+            covering_counts(plan.estimating, constraints, [*kept, *later], hierarchies.spine)
+        elif plan.outer:
+            groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine)
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.

@@ -84,20 +84,8 @@ def first_groups(
             constraint is on other groups than these.
         ConfigError: the first pass is a lift pass, and its cells do not fit the groups.
     """
-    first = plan.query(plan.outer[0].cells)
-    records = _Records(first, representative_cells(first, plan.schema.possible_answers(first)), spine)
     lift = plan.outer[0] if plan.outer[0].part is not None else None
-    held = None if lift is None else agreement_name(str(lift.total))
-    exact = [Exact(one.name, one.query, one.counts) for one in agreed if one.name != held]
-    exact += [_exact(table, spine) for table in constraints if table.is_exact]
-    for one in exact:
-        if not determines(first, one.query):
-            raise ConstraintError(
-                f"{one.name}, on '{one.query.name}', is on other groups than the first outer pass counts: its answers "
-                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave it out.",
-                code="passes-groups",
-            )
-    chosen = _covering(records, exact)
+    records, exact, chosen = covering_counts(plan, constraints, agreed, spine)
     queries = tuple(one.query for one in chosen)
     groups = FixedGroups(queries, tuple(_joined(chosen, level) for level in range(spine.n_levels)))
     _refuse_unreachable(records, groups)
@@ -115,6 +103,34 @@ def first_groups(
     if lift is not None:
         refuse_large_totals(lift, groups, cells_of_part(plan.schema, lift, groups), agreed, spine)
     return groups
+
+
+def covering_counts(
+    plan: EstimationPlan,
+    constraints: Sequence[ConstraintTable],
+    agreed: Sequence[AgreedCounts],
+    spine: Spine,
+) -> tuple["_Records", list[Exact], list[Exact]]:
+    """All exact counts, and those among them that count every record once; the arguments are as for `first_groups`.
+
+    Only queries and geolevels matter here, and no counts. So releases that do not exist yet may be agreed with.
+
+    Raises:
+        ConstraintError: no exact counts count every record once, or others are neither sums of theirs nor apart.
+    """
+    first = plan.query(plan.outer[0].cells)
+    records = _Records(first, representative_cells(first, plan.schema.possible_answers(first)), spine)
+    held = None if plan.outer[0].part is None else agreement_name(str(plan.outer[0].total))
+    exact = [Exact(one.name, one.query, one.counts) for one in agreed if one.name != held]
+    exact += [_exact(table, spine) for table in constraints if table.is_exact]
+    for one in exact:
+        if not determines(first, one.query):
+            raise ConstraintError(
+                f"{one.name}, on '{one.query.name}', is on other groups than the first outer pass counts: its answers "
+                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave it out.",
+                code="passes-groups",
+            )
+    return records, exact, _covering(records, exact)
 
 
 def _divides(records: _Records, table: ConstraintTable, groups: FixedGroups) -> bool:
