@@ -1,4 +1,4 @@
-"""Examples of README.md, docs/accounting.md, docs/release-file.md and docs/spine.md work as they are written."""
+"""Examples of README.md and of the pages on accounting, release files, spines and tiles work as they are written."""
 
 import re
 import tomllib
@@ -119,3 +119,11 @@ def test_the_files_of_made_up_households(empty_folder, command):
     again = command(*second.replace("--out people", "--out again").split(), "--json")
     assert "persons.parquet" in again
     assert pl.read_parquet("again/persons.parquet").height == persons.height
+
+
+def test_the_tables_of_the_page_on_tiles_are_estimated():
+    (example,) = blocks_of("tiles.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(example, "tiles.md", "exec"), names)
+    assert str(names["solution"].counts.tolist()).replace(",", "") == "[[3 2 2 0] [1 2 1 6]]"
+    assert names["solution"].status.certified

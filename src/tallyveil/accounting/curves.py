@@ -60,7 +60,11 @@ def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[t
         return [_on_lattice(engine, of_integers(law), alpha) for alpha in alphas]
     inner = [alpha for alpha in alphas if alpha not in {0, 1}]
     found = iter(betas_from_profile(engine, search_cost(law), inner))
-    return [_certain(alpha) if alpha in {0, 1} else next(found) for alpha in alphas]
+    betas = [_certain(alpha) if alpha in {0, 1} else next(found) for alpha in alphas]
+    if further(law):
+        return betas
+    tested = [_of_nobody(engine, of_integers(law), alpha) for alpha in alphas]
+    return [beta if none is None else (Fraction(0), none) for beta, none in zip(betas, tested, strict=True)]
 
 
 def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bounds]:
@@ -72,6 +76,16 @@ def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bo
         alpha: Between 0 and 1, exact.
     """
     return betas_at(engine, law, [alpha])[0]
+
+
+def _of_nobody(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> Bounds | None:
+    """The error of the test that rejects above loss 0, if it makes next to no error of either kind."""
+    if zcdp_cost(factors) <= _PROTECTS_NOBODY or alpha in {0, 1}:
+        return None
+    level, missed = _point(engine, Fraction(0), lattice_of(factors).step)
+    if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _NO_ERROR:
+        return Bounds(0.0, missed.upper)
+    return None
 
 
 def _certain(alpha: Fraction) -> tuple[Fraction, Bounds]:
@@ -86,11 +100,9 @@ def _on_lattice(
     if not factors or alpha in {0, 1}:
         return _certain(alpha)
     lattice = lattice_of(factors)
-    if zcdp_cost(factors) > _PROTECTS_NOBODY:
-        # The test that rejects above loss 0 may make next to no error of either kind.
-        level, missed = _point(engine, Fraction(0), lattice.step)
-        if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _NO_ERROR:
-            return Fraction(0), Bounds(0.0, missed.upper)
+    nearly_none = _of_nobody(engine, factors, alpha)
+    if nearly_none is not None:
+        return Fraction(0), nearly_none
     spacing = lattice.step * max(1, _FINEST // lattice.step)
 
     def loss(index: int) -> Fraction:

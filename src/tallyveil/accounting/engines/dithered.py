@@ -129,7 +129,7 @@ class Dithered:
             return Tails(
                 log_rest(there.log_second),
                 log_rest(there.log_first),
-                log_reflected(float(max(exact, -_BEYOND)), there.log_delta),
+                self.log_deltas([exact])[0],
             )
         if exact > _FARTHEST:  # tails fall, so that bounds from above hold further out too
             return self._far_out(self._tilt(float(_FARTHEST)), _FARTHEST)

@@ -12,8 +12,8 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Int32s, Integers, Numbers
 from tallyveil.kernels.compiled import inlined, internal, njit
-from tallyveil.kernels.tiles.component import Source, component_tables, numbers_of, table_nest
-from tallyveil.kernels.tiles.family import Family, classify, components, consistent, free_tables
+from tallyveil.kernels.tiles.component import Source, table_nest
+from tallyveil.kernels.tiles.family import Family, TileChunk
 from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Flows, Nest
 from tallyveil.kernels.tiles.solver import Outcome, Parts
 from tallyveil.kernels.tiles.tables import Prices, Tables
@@ -30,45 +30,11 @@ EFFORT_SIZE = 14
 Newton's steps, conjugate gradients, and tables by the way in which they were rounded (4)."""
 
 
-class TileChunk(NamedTuple):
-    """Consecutive families. Positions count from the chunk's first column and child.
-
-    There are F families, Q measured queries and R levels of nested sets.
-
-    Attributes:
-        offsets: Where each parent's columns begin. [F + 1]
-        counts: The parents' counts of the columns; empty at a root.
-        group: Group of each column, numbered within its family.
-        child_begin: First child of each family. [F + 1]
-        fixed_begin: Where each family's fixed counts begin. [F + 1]
-        fixed: Counts of each child in each group, child by child.
-        labels: Answer of each column among its family's answers, -1: none. [Q, columns]
-        widths: Answers of each family. [Q, F]
-        value_begin: Where each family's values begin. [Q, F + 1]
-        values: Noisy answers, or what replaces them, in persons.
-        weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
-        chain: Set of each column, coarse to fine, numbered from 0. [R, columns]
-        chain_weight: Weight of a person of deviation, a whole number. [R]
-    """
-
-    offsets: Integers
-    counts: Integers
-    group: Int32s
-    child_begin: Integers
-    fixed_begin: Integers
-    fixed: Integers
-    labels: Int32s
-    widths: Integers
-    value_begin: Integers
-    values: Floats
-    weights: Floats
-    chain: Int32s
-    chain_weight: Integers
-
-
 class Kernels(NamedTuple):
     """The kernels that are called through pointers."""
 
+    prepare: Callable[[TileChunk, int, Integers], tuple[bool, Source, Integers, Integers]]
+    build: Callable[[Source, Integers], Tables]
     solve: Callable[[Tables, Prices, Floats, float, Parts], Outcome]
     parts: Parts
     round_up: Callable[[Estimates, Nest, Integers, Flows], int]
@@ -127,7 +93,7 @@ def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Kern
         own = estimates[n_kept : n_kept + width * n_children].reshape(n_children if keep else 0, width)
         n_kept += own.size
         counts = np.zeros((n_children, width), np.int64)
-        ended[f] = _solve_family(_family(chunk, f), counts, tolerance, own, gaps[f], effort[f], kernels)
+        ended[f] = _solve_family(chunk, f, counts, tolerance, own, (gaps[f], effort[f]), kernels)
         more = 0
         for c in range(n_children):
             for i in range(width):
@@ -151,68 +117,28 @@ def _longer(columns: Int32s, persons: Integers, n: int, capacity: int) -> tuple[
     return longer_columns, longer_persons
 
 
-@internal
-def _family(chunk: TileChunk, f: int) -> Family:
-    """One family of a chunk, with a copy of its values that may be changed."""
-    begin, end = chunk.offsets[f], chunk.offsets[f + 1]
-    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
-    n_queries, n_levels, n_children = chunk.widths.shape[0], chunk.chain.shape[0], last - first
-    labels, chain = np.empty((n_queries, end - begin), np.int32), np.empty((n_levels, end - begin), np.int32)
-    widths, weights = np.empty(n_queries, np.int64), np.empty((n_queries, n_children))
-    n_values, n = 0, 0
-    for q in range(n_queries):
-        widths[q] = chunk.widths[q, f]
-        n_values += widths[q] * n_children
-        for c in range(n_children):
-            weights[q, c] = chunk.weights[q, first + c]
-        for i in range(end - begin):
-            labels[q, i] = chunk.labels[q, begin + i]
-    values = np.empty(n_values)
-    for q in range(n_queries):
-        for z in range(widths[q] * n_children):
-            values[n] = chunk.values[chunk.value_begin[q, f] + z]
-            n += 1
-    for r in range(n_levels):
-        for i in range(end - begin):
-            chain[r, i] = chunk.chain[r, begin + i]
-    fixed = chunk.fixed[chunk.fixed_begin[f] : chunk.fixed_begin[f + 1]]
-    return Family(
-        chunk.counts[begin:end] if chunk.counts.size else chunk.counts,
-        chunk.group[begin:end],
-        fixed.reshape(n_children, fixed.size // n_children),
-        labels,
-        widths,
-        values,
-        weights,
-        chain,
-        chunk.chain_weight,
-    )
-
-
 @inlined
 def _solve_family(
-    family: Family,
+    chunk: TileChunk,
+    f: int,
     counts: Integers,
     tolerance: float,
     estimates: Floats,
-    gaps: Floats,
-    effort: Integers,
+    record: tuple[Floats, Integers],
     kernels: Kernels,
 ) -> int:
-    """Estimate and round one family."""
-    if not consistent(family):
+    """Estimate and round one family; `record` has its gaps and its effort."""
+    gaps, effort = record
+    good, source, order, begin = kernels.prepare(chunk, f, counts)
+    if not good:
         return CONTRADICTORY
-    free = free_tables(family, counts)
-    says = classify(family, free, counts, family.values)
     for c in range(estimates.shape[0]):
         for i in range(estimates.shape[1]):
             estimates[c, i] = counts[c, i]
-    order, begin = components(family, free, says)
-    source = Source(family, free, says, family.values, numbers_of(family))
     proved = True
     for j in range(begin.size - 1):
         members = order[begin[j] : begin[j + 1]]
-        tables = component_tables(source, members)
+        tables = kernels.build(source, members)
         prices = Prices(
             np.zeros(tables.label_begin.size - 1),
             np.zeros(tables.row_total.size),
@@ -238,7 +164,7 @@ def _solve_family(
             _write(source, members[t], tables, t, whole, counts)
             if estimates.shape[0]:
                 _write(source, members[t], tables, t, x, estimates)
-    if not proved or not _sums_hold(family, counts):
+    if not proved or not _sums_hold(source.family, counts):
         return UNPROVED
     return SOLVED if begin.size > 1 else SETTLED
 

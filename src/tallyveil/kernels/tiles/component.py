@@ -9,8 +9,20 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats, Int8s, Int32s, Integers
-from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.tiles.family import LINKED, OWN, RIDGE, Family, FreeTables
+from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.tiles.family import (
+    LINKED,
+    OWN,
+    RIDGE,
+    Family,
+    FreeTables,
+    TileChunk,
+    classify,
+    components,
+    consistent,
+    family_of,
+    free_tables,
+)
 from tallyveil.kernels.tiles.rounding import Nest
 from tallyveil.kernels.tiles.tables import Tables
 
@@ -68,7 +80,23 @@ class Source(NamedTuple):
     numbers: Numbers
 
 
-@internal
+@pointed
+def prepare(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Source, Integers, Integers]:
+    """Read family f of a chunk, and write the counts that are settled into `counts`, [C, s].
+
+    Returns:
+        Whether its fixed counts agree with the parent's (if not, the rest is void); what its components are made from;
+        its free tables, component after component; and where each component begins.
+    """
+    family = family_of(chunk, f)
+    good = consistent(family)
+    free = free_tables(family, counts, good)
+    says = classify(family, free, counts, family.values)
+    order, begin = components(family, free, says)
+    return good, Source(family, free, says, family.values, numbers_of(family)), order, begin
+
+
+@pointed
 def component_tables(source: Source, members: Integers) -> Tables:
     """The tables of a component, given their numbers."""
     family, free, says, _, numbers = source

@@ -29,6 +29,42 @@ NONE, CONSTANT, OWN, LINKED = 0, 1, 2, 3
 """What a query says about a table. NONE: none of its columns is in an answer."""
 
 
+class TileChunk(NamedTuple):
+    """Consecutive families. Positions count from the chunk's first column and child.
+
+    There are F families, Q measured queries and R levels of nested sets.
+
+    Attributes:
+        offsets: Where each parent's columns begin. [F + 1]
+        counts: The parents' counts of the columns; empty at a root.
+        group: Group of each column, numbered within its family.
+        child_begin: First child of each family. [F + 1]
+        fixed_begin: Where each family's fixed counts begin. [F + 1]
+        fixed: Counts of each child in each group, child by child.
+        labels: Answer of each column among its family's answers, -1: none. [Q, columns]
+        widths: Answers of each family. [Q, F]
+        value_begin: Where each family's values begin. [Q, F + 1]
+        values: Noisy answers, or what replaces them, in persons.
+        weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
+        chain: Set of each column, coarse to fine, numbered from 0. [R, columns]
+        chain_weight: Weight of a person of deviation, a whole number. [R]
+    """
+
+    offsets: Integers
+    counts: Integers
+    group: Int32s
+    child_begin: Integers
+    fixed_begin: Integers
+    fixed: Integers
+    labels: Int32s
+    widths: Integers
+    value_begin: Integers
+    values: Floats
+    weights: Floats
+    chain: Int32s
+    chain_weight: Integers
+
+
 class Family(NamedTuple):
     """A parent with s columns, C children, G groups, Q measured queries and R levels of nested sets.
 
@@ -72,6 +108,44 @@ class FreeTables(NamedTuple):
 
 
 @internal
+def family_of(chunk: TileChunk, f: int) -> Family:
+    """One family of a chunk, with a copy of its values that may be changed."""
+    begin, end = chunk.offsets[f], chunk.offsets[f + 1]
+    first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
+    n_queries, n_levels, n_children = chunk.widths.shape[0], chunk.chain.shape[0], last - first
+    labels, chain = np.empty((n_queries, end - begin), np.int32), np.empty((n_levels, end - begin), np.int32)
+    widths, weights = np.empty(n_queries, np.int64), np.empty((n_queries, n_children))
+    n_values, n = 0, 0
+    for q in range(n_queries):
+        widths[q] = chunk.widths[q, f]
+        n_values += widths[q] * n_children
+        for c in range(n_children):
+            weights[q, c] = chunk.weights[q, first + c]
+        for i in range(end - begin):
+            labels[q, i] = chunk.labels[q, begin + i]
+    values = np.empty(n_values)
+    for q in range(n_queries):
+        for z in range(widths[q] * n_children):
+            values[n] = chunk.values[chunk.value_begin[q, f] + z]
+            n += 1
+    for r in range(n_levels):
+        for i in range(end - begin):
+            chain[r, i] = chunk.chain[r, begin + i]
+    fixed = chunk.fixed[chunk.fixed_begin[f] : chunk.fixed_begin[f + 1]]
+    return Family(
+        chunk.counts[begin:end] if chunk.counts.size else chunk.counts,
+        chunk.group[begin:end],
+        fixed.reshape(n_children, fixed.size // n_children),
+        labels,
+        widths,
+        values,
+        weights,
+        chain,
+        chunk.chain_weight,
+    )
+
+
+@internal
 def consistent(family: Family) -> bool:
     """Whether every group's columns and children have the same sum, and nothing is negative."""
     # A parent without people has no columns either, and is no root for that.
@@ -97,10 +171,12 @@ def consistent(family: Family) -> bool:
 
 
 @internal
-def free_tables(family: Family, counts: Integers) -> FreeTables:
-    """Write the counts that are settled into `counts`, [C, s], and list the tables that are not."""
-    n_children, n_groups = family.fixed.shape
-    n_columns, root = family.group.size, family.counts.size == 0
+def free_tables(family: Family, counts: Integers, good: bool) -> FreeTables:
+    """Write the counts that are settled into `counts`, [C, s], and list the tables that are not.
+
+    There are none if the family is not `good` (`consistent`)."""
+    n_children, n_groups = family.fixed.shape[0], family.fixed.shape[1] if good else 0
+    n_columns, root = family.group.size if good else 0, family.counts.size == 0
     begin = np.zeros(n_groups + 1, np.int64)
     for i in range(n_columns):
         begin[family.group[i] + 1] += 1 if root or family.counts[i] > 0 else 0
@@ -216,7 +292,9 @@ def _says(labels: Int32s, free: FreeTables, p: int) -> int:
 def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers, Integers]:
     """Tables in the order of the components that labels make of them, and where each component begins."""
     n_tables = free.group.size
-    above = np.arange(n_tables)
+    above = np.empty(n_tables, np.int64)
+    for p in range(n_tables):
+        above[p] = p
     largest = int(np.int64(1))
     for q in range(family.widths.size):
         largest = max(largest, family.widths[q])
@@ -244,10 +322,11 @@ def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers,
             n += 1
         number[p] = number[top]
         size[number[p] + 1] += 1
-    begin = size[: n + 1].copy()
+    begin, place = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
     for j in range(n):
-        begin[j + 1] += begin[j]
-    order, place = np.empty(n_tables, np.int64), begin.copy()
+        begin[j + 1] = begin[j] + size[j + 1]
+        place[j + 1] = begin[j + 1]
+    order = np.empty(n_tables, np.int64)
     for p in range(n_tables):
         order[place[number[p]]] = p
         place[number[p]] += 1

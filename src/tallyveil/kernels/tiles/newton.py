@@ -32,7 +32,7 @@ from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, pointed
 from tallyveil.kernels.tiles.approach import Project
 from tallyveil.kernels.tiles.face import answer_forces, list_face
-from tallyveil.kernels.tiles.tables import Prices, Tables, label_forces, label_sums
+from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces, label_sums
 from tallyveil.kernels.vectors import largest_of, set_rows, set_to
 
 Approach = Callable[[Tables, Prices, Floats, int, float, float, Project], float]
@@ -61,7 +61,18 @@ class Effort(NamedTuple):
     cg_steps: int
 
 
-Climb = Callable[[Tables, Prices, Floats, float, Approach, Project], Effort]
+FindDirection = Callable[[Tables, Floats, Floats, Floats, float], tuple[float, int]]
+
+
+class Methods(NamedTuple):
+    """The kernels that Newton's method calls through pointers."""
+
+    project: Project
+    approach: Approach
+    find_direction: FindDirection
+
+
+Climb = Callable[[Tables, Prices, Floats, float, Methods], Effort]
 
 
 class _State(NamedTuple):
@@ -74,9 +85,7 @@ class _State(NamedTuple):
 
 
 @pointed
-def climb(
-    tables: Tables, prices: Prices, x: Floats, tolerance: float, approach: Approach, project: Project
-) -> Effort:
+def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: Methods) -> Effort:
     """Find the prices of the optimum.
 
     Args:
@@ -84,7 +93,7 @@ def climb(
         prices: Prices to start from; changed to the best ones that were found.
         x: A point with the tables' sums, to restart from; changed to the last point that was tried.
         tolerance: Largest gradient that is accepted, in persons.
-        approach, project: The kernels of these names.
+        methods: Kernels.
     """
     state = _State(
         prices.label.copy(), np.empty(prices.label.shape), np.zeros(prices.label.shape), np.empty(x.size)
@@ -93,7 +102,7 @@ def climb(
     value, residual, slope, step, precision = -np.inf, np.inf, 0.0, 1.0, 0.1
     close, shortenings, restarts, steps, cg_steps = LOOSE_PROJECTION, 0, 0, 0, 0
     for _ in range(TRIALS):
-        tried = _evaluate(tables, prices, x, state, close, project)
+        tried = _evaluate(tables, prices, x, state, close, methods.project)
         found = largest_of(state.gradient.reshape(-1))
         rises = np.isfinite(found) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
         halves = found < 0.5 * residual and residual < 1.0 and tried >= value - 1e-10 * abs(tried)
@@ -106,26 +115,27 @@ def climb(
             value, residual, shortenings, step = tried, found, 0, 1.0
             if residual <= tolerance or steps > STEPS:
                 break
-            slope, made = _direction(tables, x, state, max(precision, ENOUGH * tolerance / found))
+            slope, made = methods.find_direction(
+                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / found)
+            )
             cg_steps += made
         else:
             step, shortenings = SHORTER * step, shortenings + 1
             if shortenings == SHORTENINGS:
                 set_to(x, good)
-                prices.column[:] = 0.0
-                prices.row[:] = 0.0
-                approach(
+                clear_sums(prices)
+                methods.approach(
                     tables,
                     prices,
                     x,
                     RESTART_STEPS + MORE_RESTART_STEPS * restarts,
                     RESTART_TOLERANCE,
                     0.02,
-                    project,
+                    methods.project,
                 )
-                state.move[:] = 0.0
+                step = 0.0
                 restarts, shortenings = restarts + 1, 0
-                value, residual, slope, step = -np.inf, np.inf, 0.0, 1.0
+                value, residual, slope = -np.inf, np.inf, 0.0
         for label in range(state.trial.shape[0]):
             for c in range(state.trial.shape[1]):
                 state.trial[label, c] = prices.label[label, c] + step * state.move[label, c]
@@ -142,7 +152,7 @@ def _evaluate(
     for e in range(x.size):
         point[e] = tables.centre[e] - point[e]
     if project(tables, point, prices, x, tolerance, PROJECTION_LIMIT) > 1.0:
-        gradient[:] = np.inf
+        gradient[0, 0] = np.inf
         return -np.inf
     label_sums(tables, x, gradient)
     value = 0.0
@@ -172,17 +182,23 @@ def _evaluate(
     return value
 
 
-@internal
-def _direction(tables: Tables, x: Floats, state: _State, precision: float) -> tuple[float, int]:
-    """Newton's direction at a point. Returns how fast the dual function rises along it, and the steps taken."""
-    n_children, n = state.trial.shape[1], state.trial.size
+@pointed
+def find_direction(
+    tables: Tables, x: Floats, slopes: Floats, moves: Floats, precision: float
+) -> tuple[float, int]:
+    """Newton's direction at a point, given the gradient (`slopes`), into `moves`.
+
+    Returns:
+        How fast the dual function rises along it, and the steps of conjugate gradients.
+    """
+    n_children, n = slopes.shape[1], slopes.size
     face = list_face(tables, x)
-    root = np.sqrt(tables.label_weight).reshape(-1)
-    gradient, move = state.gradient.reshape(-1), state.move.reshape(-1)
-    left, ahead, product = np.empty(n), np.empty(n), np.empty(n)
+    weight, gradient, move = tables.label_weight.reshape(-1), slopes.reshape(-1), moves.reshape(-1)
+    root, left, ahead, product = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     force = np.empty(face.inner.size)
     energy = 0.0
     for j in range(n):
+        root[j] = np.sqrt(weight[j])
         left[j] = root[j] * gradient[j]
         ahead[j], move[j] = left[j], 0.0
         energy += left[j] * left[j]

@@ -10,15 +10,20 @@ from typing import Any
 from tallyveil.kernels.compiled import compiled_for, with_pointers
 from tallyveil.kernels.rounding.network_simplex import minimum_cost_flow, proves_least_cost
 from tallyveil.kernels.tiles.approach import approach
-from tallyveil.kernels.tiles.chunk import Kernels, Solved, TileChunk, solve_families
-from tallyveil.kernels.tiles.newton import climb
+from tallyveil.kernels.tiles.chunk import Kernels, Solved, solve_families
+from tallyveil.kernels.tiles.component import component_tables, prepare
+from tallyveil.kernels.tiles.family import TileChunk
+from tallyveil.kernels.tiles.newton import Methods, climb, find_direction
 from tallyveil.kernels.tiles.projection import project
 from tallyveil.kernels.tiles.rounding import Flows, round_table
 from tallyveil.kernels.tiles.signatures import (
     APPROACH,
+    BUILD,
     CLIMB,
+    DIRECTION,
     FLOW,
     KERNELS_TYPE,
+    PREPARE,
     PROJECT,
     PROOF,
     ROUND,
@@ -27,17 +32,25 @@ from tallyveil.kernels.tiles.signatures import (
 from tallyveil.kernels.tiles.solver import Parts, solve_component
 
 KERNELS = Kernels(
-    solve_component, Parts(project, approach, climb), round_table, Flows(minimum_cost_flow, proves_least_cost)
+    prepare,
+    component_tables,
+    solve_component,
+    Parts(Methods(project, approach, find_direction), climb),
+    round_table,
+    Flows(minimum_cost_flow, proves_least_cost),
 )
 
 SIGNATURES = (
     (project, PROJECT),
     (approach, APPROACH),
+    (find_direction, DIRECTION),
     (climb, CLIMB),
     (solve_component, SOLVE),
     (minimum_cost_flow, FLOW),
     (proves_least_cost, PROOF),
     (round_table, ROUND),
+    (prepare, PREPARE),
+    (component_tables, BUILD),
 )
 """Each kernel that is called through a pointer, and its type."""
 

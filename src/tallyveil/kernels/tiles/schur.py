@@ -107,9 +107,9 @@ def solve_by_steps(active: Active, damping: float, precision: float, right: Floa
             for z in range(begin, end):
                 own = give[inner[z]]
                 diagonal[inner[z]] += active.outer_give[o] * own * (1.0 - own / total)
-    direction = right / diagonal
-    energy = 0.0
+    direction, energy = np.empty(n), 0.0
     for j in range(n):
+        direction[j] = right[j] / diagonal[j]
         energy += right[j] * direction[j]
     enough = precision * precision * energy
     for _ in range(CG_STEPS):

@@ -7,7 +7,9 @@ from numba import types
 from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.tiles.certificate import Gaps
 from tallyveil.kernels.tiles.chunk import Kernels
-from tallyveil.kernels.tiles.newton import Effort
+from tallyveil.kernels.tiles.component import Numbers, Source
+from tallyveil.kernels.tiles.family import Family, FreeTables, TileChunk
+from tallyveil.kernels.tiles.newton import Effort, Methods
 from tallyveil.kernels.tiles.rounding import Estimates, Flows, Nest
 from tallyveil.kernels.tiles.solver import Outcome, Parts
 from tallyveil.kernels.tiles.tables import Prices, Tables
@@ -42,8 +44,10 @@ PROJECT_TYPE = types.FunctionType(PROJECT)
 APPROACH = types.float64(TABLES, PRICES, _FLOATS, types.int64, types.float64, types.float64, PROJECT_TYPE)
 APPROACH_TYPE = types.FunctionType(APPROACH)
 EFFORT = _tuple_of((types.float64, types.int64, types.int64, types.int64), Effort)
-CLIMB = EFFORT(TABLES, PRICES, _FLOATS, types.float64, APPROACH_TYPE, PROJECT_TYPE)
-PARTS_TYPE = _tuple_of((PROJECT_TYPE, APPROACH_TYPE, types.FunctionType(CLIMB)), Parts)
+DIRECTION = _tuple_of((types.float64, types.int64))(TABLES, _FLOATS, _FLOAT_ROWS, _FLOAT_ROWS, types.float64)
+METHODS_TYPE = _tuple_of((PROJECT_TYPE, APPROACH_TYPE, types.FunctionType(DIRECTION)), Methods)
+CLIMB = EFFORT(TABLES, PRICES, _FLOATS, types.float64, METHODS_TYPE)
+PARTS_TYPE = _tuple_of((METHODS_TYPE, types.FunctionType(CLIMB)), Parts)
 _GAPS = _tuple_of((types.float64, types.float64, types.float64), Gaps)
 _OUTCOME = _tuple_of((types.int64, _GAPS, types.int64, types.int64, types.int64), Outcome)
 SOLVE = _OUTCOME(TABLES, PRICES, _FLOATS, types.float64, PARTS_TYPE)
@@ -57,6 +61,51 @@ FLOWS_TYPE = _tuple_of((types.FunctionType(FLOW), types.FunctionType(PROOF)), Fl
 _ESTIMATES = _tuple_of((_FLOATS, types.int64, types.int64, _FLOATS, _FLOATS), Estimates)
 _NEST = _tuple_of((_INT32_ROWS, _INTEGERS, _INTEGERS), Nest)
 ROUND = types.int64(_ESTIMATES, _NEST, _INTEGERS, FLOWS_TYPE)
+CHUNK = _tuple_of(
+    (
+        _INTEGERS,
+        _INTEGERS,
+        _INT32S,
+        _INTEGERS,
+        _INTEGERS,
+        _INTEGERS,
+        _INT32_ROWS,
+        _INTEGER_ROWS,
+        _INTEGER_ROWS,
+        _FLOATS,
+        _FLOAT_ROWS,
+        _INT32_ROWS,
+        _INTEGERS,
+    ),
+    TileChunk,
+)
+_FAMILY = _tuple_of(
+    (
+        _INTEGERS,
+        _INT32S,
+        _INTEGER_ROWS,
+        _INT32_ROWS,
+        _INTEGERS,
+        _FLOATS,
+        _FLOAT_ROWS,
+        _INT32_ROWS,
+        _INTEGERS,
+    ),
+    Family,
+)
+_FREE = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INTEGERS, _INT32S), FreeTables)
+_NUMBERS = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INT32S, _INT32S), Numbers)
+SOURCE = _tuple_of((_FAMILY, _FREE, types.int8[:, ::1], _FLOATS, _NUMBERS), Source)
+PREPARE = _tuple_of((types.boolean, SOURCE, _INTEGERS, _INTEGERS))(CHUNK, types.int64, _INTEGER_ROWS)
+BUILD = TABLES(SOURCE, _INTEGERS)
 KERNELS_TYPE = _tuple_of(
-    (types.FunctionType(SOLVE), PARTS_TYPE, types.FunctionType(ROUND), FLOWS_TYPE), Kernels
+    (
+        types.FunctionType(PREPARE),
+        types.FunctionType(BUILD),
+        types.FunctionType(SOLVE),
+        PARTS_TYPE,
+        types.FunctionType(ROUND),
+        FLOWS_TYPE,
+    ),
+    Kernels,
 )

@@ -18,10 +18,9 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, pointed
-from tallyveil.kernels.tiles.approach import Project
 from tallyveil.kernels.tiles.certificate import Gaps, gaps_of
-from tallyveil.kernels.tiles.newton import Approach, Climb
-from tallyveil.kernels.tiles.tables import Prices, Tables, label_forces
+from tallyveil.kernels.tiles.newton import Climb, Methods
+from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces
 
 PLAIN, RESTARTED, MORE_STEPS, APPROXIMATE = 0, 1, 2, 3
 """How the prices of a component were found, from the easiest."""
@@ -36,8 +35,7 @@ SAFETY = 0.9
 class Parts(NamedTuple):
     """The kernels that the solver calls through pointers."""
 
-    project: Project
-    approach: Approach
+    methods: Methods
     climb: Climb
 
 
@@ -72,10 +70,14 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
     for attempt in range(2 if prices.label.size else 0):
         _spread(tables, prices, x)
         if attempt == 0:
-            parts.approach(tables, prices, x, FIRST_STEPS, FIRST_TOLERANCE, FIRST_LOOSE, parts.project)
+            parts.methods.approach(
+                tables, prices, x, FIRST_STEPS, FIRST_TOLERANCE, FIRST_LOOSE, parts.methods.project
+            )
         else:
-            parts.approach(tables, prices, x, MANY_STEPS, MANY_TOLERANCE, FIRST_LOOSE, parts.project)
-        effort = parts.climb(tables, prices, x, SAFETY * tolerance, parts.approach, parts.project)
+            parts.methods.approach(
+                tables, prices, x, MANY_STEPS, MANY_TOLERANCE, FIRST_LOOSE, parts.methods.project
+            )
+        effort = parts.climb(tables, prices, x, SAFETY * tolerance, parts.methods)
         restarts, steps, cg_steps = (
             restarts + effort.restarts,
             steps + effort.steps,
@@ -89,10 +91,9 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
     label_forces(tables, prices.label, point)
     for e in range(x.size):
         point[e] = tables.centre[e] - point[e]
-    if parts.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT) > 1.0:
-        prices.column[:] = 0.0
-        prices.row[:] = 0.0
-        parts.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
+    if parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT) > 1.0:
+        clear_sums(prices)
+        parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
     gaps = gaps_of(tables, prices, x)
     if gaps.labels > tolerance:
         rung = APPROXIMATE
@@ -102,8 +103,7 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
 @internal
 def _spread(tables: Tables, prices: Prices, x: Floats) -> None:
     """Give every child the parent's share of each column, and every price zero."""
-    prices.column[:] = 0.0
-    prices.row[:] = 0.0
+    clear_sums(prices)
     for p in range(tables.upright.size):
         first, last = tables.column_begin[p], tables.column_begin[p + 1]
         top, bottom = tables.row_begin[p], tables.row_begin[p + 1]

@@ -69,6 +69,15 @@ class Prices(NamedTuple):
 
 
 @internal
+def clear_sums(prices: Prices) -> None:
+    """Set the prices of columns and rows to zero."""
+    for i in range(prices.column.size):
+        prices.column[i] = 0.0
+    for k in range(prices.row.size):
+        prices.row[k] = 0.0
+
+
+@internal
 def label_forces(tables: Tables, price: Floats, force: Floats) -> None:
     """Write for each entry the sum of its labels' prices over its weight, in persons."""
     n_children = price.shape[1]

@@ -10,7 +10,7 @@ from tallyveil.errors import SolverError
 from tallyveil.estimation.problem import MeasuredQuery
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.geography.spine import Spine
-from tallyveil.kernels.tiles.chunk import TileChunk
+from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, answers_on_support
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.universe.counts import PublicCounts

@@ -1,0 +1,199 @@
+"""The parts of the solver of tables against dense matrices, and its certificate against wrong answers."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from tallyveil.kernels.compiled import with_pointers
+from tallyveil.kernels.tiles import schur
+from tallyveil.kernels.tiles.certificate import gaps_of
+from tallyveil.kernels.tiles.face import answer_forces, list_face
+from tallyveil.kernels.tiles.parts import KERNELS, compile_parts
+from tallyveil.kernels.tiles.schur import Active, apply_matrix, fill_matrix, solve_by_steps
+from tallyveil.kernels.tiles.signatures import KERNELS_TYPE
+from tallyveil.kernels.tiles.tables import Prices, Tables
+
+
+@njit
+def matrices(active, damping, vector, out, matrix):
+    fill_matrix(active, damping, matrix)
+    apply_matrix(active, damping, vector, out)
+
+
+@njit
+def solved_by_steps(active, damping, right):
+    solve_by_steps(active, damping, 1e-12, right)
+
+
+@njit
+def moves_on_face(tables, x, force):
+    answer_forces(tables, list_face(tables, x), force)
+
+
+@njit
+def gaps(tables, prices, x):
+    return gaps_of(tables, prices, x)
+
+
+@njit
+def solved(tables, prices, x, tolerance, kernels):
+    return kernels.solve(tables, prices, x, tolerance, kernels.parts)
+
+
+def random_active(rng):
+    """Active entries of a table, and their matrix S in full."""
+    n_outer, n_inner = int(rng.integers(2, 9)), int(rng.integers(2, 7))
+    on = rng.random((n_outer, n_inner)) < 0.6
+    outer, inner = rng.uniform(1.0, 5.0, n_outer), rng.uniform(1.0, 5.0, n_inner)
+    matrix = np.zeros((n_inner, n_inner))
+    for o in range(n_outer):
+        give = on[o] * inner
+        if give.any():
+            matrix += outer[o] * (np.diag(give) - np.outer(give, give) / give.sum())
+    begin = np.concatenate([[0], np.cumsum(on.sum(axis=1))])
+    return Active(begin, np.nonzero(on)[1].astype(np.int32), 0, outer, inner), matrix
+
+
+def test_the_equations_of_prices_are_those_of_the_dense_matrix():
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        active, wanted = random_active(rng)
+        n = wanted.shape[0]
+        upper, out, vector = np.zeros((n, n)), np.empty(n), rng.normal(size=n)
+        matrices(active, 1e-3, vector, out, upper)
+        np.testing.assert_allclose(np.triu(upper), np.triu(wanted + 1e-3 * np.eye(n)), atol=1e-12)
+        np.testing.assert_allclose(out, wanted @ vector + 1e-3 * vector, atol=1e-12)
+        right = rng.normal(size=n)
+        expected = np.linalg.solve(wanted + 1e-3 * np.eye(n), right)
+        solved_by_steps(active, 1e-3, right)
+        np.testing.assert_allclose(right, expected, atol=1e-6 * max(1.0, np.abs(expected).max()))
+
+
+def random_tables(rng, *, root=False):
+    """Two tables, which a random set of labels couples, one of each orientation."""
+    shapes = [(4, 1), (3, 1)] if root else [(5, 3), (2, 4)]
+    n_columns, n_rows = sum(s for s, _ in shapes), sum(c for _, c in shapes)
+    truth = [rng.integers(0, 6, shape) + 1 for shape in shapes]
+    slack = np.ones(n_rows) if root else np.concatenate([np.ones(3), rng.choice([1.0, 2.0], 4)])
+    slack[3:] /= 1.0 if root else slack[3:].min()
+    labels = rng.integers(0, 3, (n_columns, 2)) + np.array([0, 3])
+    child = np.zeros(n_rows) if root else np.concatenate([np.arange(3), np.arange(4)])
+    n_children = int(child.max()) + 1
+    entries = sum(s * c for s, c in shapes)
+    return Tables(
+        np.cumsum([0] + [s for s, _ in shapes]),
+        np.cumsum([0] + [c for _, c in shapes]),
+        np.cumsum([0] + [s * c for s, c in shapes]),
+        np.array([False, False]) if root else np.array([True, False]),
+        child.astype(np.int32),
+        np.zeros(0) if root else np.concatenate([one.sum(axis=1) for one in truth]).astype(float),
+        np.concatenate([one.sum(axis=0) for one in truth]).astype(float),
+        0.5 / slack,
+        slack,
+        rng.normal(3.0, 4.0, entries),
+        2 * np.arange(n_columns + 1),
+        labels.reshape(-1).astype(np.int32),
+        rng.choice([0.0, 0.5, 2.0], (6, n_children)),
+        rng.normal(10.0, 4.0, (6, n_children)),
+    )
+
+
+def entries_of(tables):
+    """Table, column and row of each entry, in order."""
+    found = []
+    for p, upright in enumerate(tables.upright):
+        columns = range(tables.column_begin[p], tables.column_begin[p + 1])
+        rows = range(tables.row_begin[p], tables.row_begin[p + 1])
+        found += (
+            [(p, i, k) for i in columns for k in rows]
+            if upright
+            else [(p, i, k) for k in rows for i in columns]
+        )
+    return found
+
+
+def sum_matrix(tables, entries):
+    """Which entries each fixed sum has."""
+    n_columns, n_rows = tables.column_total.size, tables.row_total.size
+    matrix = np.zeros((n_columns + n_rows, len(entries)))
+    for e, (_, i, k) in enumerate(entries):
+        if n_columns:
+            matrix[i, e] = 1.0
+        matrix[n_columns + k, e] = 1.0
+    return matrix
+
+
+@pytest.mark.parametrize(("root", "limit"), [(False, 320), (True, 320)])
+def test_forces_move_counts_within_all_sums(root, limit):
+    assert limit == schur.DENSE_LINES
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        tables = random_tables(rng, root=root)
+        entries = entries_of(tables)
+        x = np.where(rng.random(len(entries)) < 0.7, 1.0, 0.0)
+        active = np.flatnonzero(x > 0)
+        force = rng.normal(size=active.size)
+        weight = np.array([tables.weight[k] for _, _, k in entries])[active]
+        sums = sum_matrix(tables, entries)[:, active]
+        optimum = np.linalg.lstsq(
+            np.block([[np.diag(weight), sums.T], [sums, np.zeros((len(sums), len(sums)))]]),
+            np.concatenate([force, np.zeros(len(sums))]),
+            rcond=None,
+        )[0][: active.size]
+        moves_on_face(tables, x, force)
+        np.testing.assert_allclose(force, optimum, atol=1e-5)
+
+
+def solution_of(tables):
+    n_columns = tables.label_begin.size - 1
+    prices = Prices(np.zeros(n_columns), np.zeros(tables.row_total.size), np.zeros(tables.label_weight.shape))
+    x = np.empty(tables.centre.size)
+    compile_parts()
+    given = (tables, prices, x, 1e-8)
+    with_pointers(solved, given, KERNELS_TYPE)(*given, KERNELS)
+    return prices, x
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_the_certificate_accepts_the_optimum_and_nothing_else(root):
+    rng = np.random.default_rng(9)
+    for _ in range(10):
+        tables = random_tables(rng, root=root)
+        prices, x = solution_of(tables)
+        assert max(gaps(tables, prices, x)) <= 1e-7
+        np.testing.assert_allclose(plain_gaps(tables, prices, x), gaps(tables, prices, x), atol=1e-9)
+        moved = x.copy()
+        e = int(np.argmax(x))
+        moved[e] -= 0.5
+        assert gaps(tables, prices, moved).sums >= 0.49
+        assert gaps(tables, prices, moved).entries >= 0.49
+        for name, price in (("column", prices.column), ("row", prices.row), ("label", prices.label)):
+            if name == "column" and root:
+                continue
+            wrong = prices._replace(**{name: price + 0.3})
+            found = gaps(tables, wrong, x)
+            assert max(found.entries, found.labels) >= 0.05
+        negative = x.copy()
+        negative[e] = -1.0
+        assert gaps(tables, prices, negative).entries >= 1.0
+
+
+def plain_gaps(tables, prices, x):
+    """The certificate in numpy, from matrices."""
+    entries = entries_of(tables)
+    sums = sum_matrix(tables, entries)
+    totals = np.concatenate([tables.column_total, tables.row_total])
+    n_children = tables.label_weight.shape[1]
+    answers = np.zeros((tables.label_weight.size, len(entries)))
+    for e, (_, i, k) in enumerate(entries):
+        for label in tables.label[tables.label_begin[i] : tables.label_begin[i + 1]]:
+            answers[label * n_children + tables.child[k], e] += 1.0
+    weight = np.array([tables.weight[k] for _, _, k in entries])
+    shift = np.array([tables.slack[k] * (prices.column[i] + prices.row[k]) for _, i, k in entries])
+    wanted = tables.centre - answers.T @ prices.label.reshape(-1) / weight - shift
+    label_weight, price = tables.label_weight.reshape(-1), prices.label.reshape(-1)
+    measured = label_weight > 0
+    gap = answers @ x - tables.label_target.reshape(-1)
+    gap[measured] -= price[measured] / label_weight[measured]
+    gap[~measured] = price[~measured]
+    return np.abs(gap).max(), np.abs(x - np.maximum(wanted, 0.0)).max(), np.abs(sums @ x - totals).max()
