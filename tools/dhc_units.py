@@ -84,8 +84,8 @@ def units_preset() -> dict[str, Any]:
     """The keys of a preset."""
     return {
         "name": "dhc-units",
-        "unit": "housing unit or group quarters",
-        "units": "housing units and group quarters",
+        "unit": "housing unit or facility",
+        "units": "housing units and facilities",
         "attributes": [
             {"name": "tenvacgq", "levels": TENVACGQ},
             *({"name": name, "levels": (*levels, NONE)} for name, _, levels in HOUSEHOLD),
