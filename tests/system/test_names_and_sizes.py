@@ -9,7 +9,7 @@ import pytest
 
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, SchemaError, SolverError, StoreError, TallyveilError
-from tallyveil.execution.topdown import run as run_module
+from tallyveil.execution.topdown import preparation
 from tallyveil.execution.topdown.before_spend import refuse_many_people
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
@@ -171,7 +171,7 @@ def test_a_guarantee_that_cannot_be_computed_is_told_before_the_spend(small_rele
     def refuse(*_):
         raise SolverError("no common lattice contains all losses")
 
-    monkeypatch.setattr(run_module, "privacy_of", refuse)
+    monkeypatch.setattr(preparation, "privacy_of", refuse)
     with pytest.raises(SolverError):
         release(small_release, tmp_path / "out")
     assert not (tmp_path / "out").exists()

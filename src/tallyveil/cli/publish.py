@@ -70,9 +70,9 @@ def dhc(
     tables: Annotated[
         str | None,
         typer.Option(
-            "--tables",
-            metavar="NAMES",
-            help='Tables, with commas between them, such as "P12,H4"; all that the releases have if left out.',
+            "--named",
+            metavar="NUMBER,...",
+            help='Tables by their numbers, such as "P12,H4". Default: all that the releases have.',
         ),
     ] = None,
     microdata: Annotated[
