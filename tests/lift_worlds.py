@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from tests.outer_worlds import COARSE_PERSONS, GEOGRAPHY, PRIVACY
+from tests.outer_worlds import COARSE_PERSONS, GEOGRAPHY, PRIVACY, blocks
 
 HOMES = f"""
 [release]
@@ -112,11 +112,6 @@ theirs = "lived_in"
 measurements = "none"
 tables = ["total"]
 """
-
-
-def blocks() -> list[str]:
-    """Geocodes of the finest geounits."""
-    return [f"{region}{town:02d}{block:02d}" for region in "PQ" for town in range(3) for block in range(4)]
 
 
 def write_world(folder: Path, seed: int = 8) -> tuple[Path, Path, Path]:

@@ -234,7 +234,8 @@ tables = ["tenure"]
 """
 
 
-def _blocks() -> list[str]:
+def blocks() -> list[str]:
+    """Geocodes of the finest geounits."""
     return [f"{region}{town:02d}{block:02d}" for region in "PQ" for town in range(3) for block in range(4)]
 
 
@@ -242,7 +243,7 @@ def write_persons(folder: Path, seed: int = 5) -> tuple[Path, Path]:
     """The records and both release files of the persons; returns the files, the coarse one first."""
     rng = np.random.default_rng(seed)
     rows = []
-    for number, block in enumerate(_blocks()):
+    for number, block in enumerate(blocks()):
         if number % 5 == 3:
             continue
         relations = [
@@ -274,7 +275,7 @@ def write_units(folder: Path, seed: int = 6) -> tuple[Path, Path]:
     """The records and both release files of the units; returns the files, the coarse one first."""
     rng = np.random.default_rng(seed)
     rows = []
-    for number, block in enumerate(_blocks()):
+    for number, block in enumerate(blocks()):
         if number % 5 == 3:
             continue
         for tenure in ("owned", "rented", "free"):
@@ -300,7 +301,7 @@ def _written(
     coarse.group_by("geocode", *coarse.columns[1:-1], maintain_order=True).sum().write_parquet(
         folder / "coarse.parquet"
     )
-    pl.DataFrame({"geocode": _blocks()}).write_parquet(folder / "geography.parquet")
+    pl.DataFrame({"geocode": blocks()}).write_parquet(folder / "geography.parquet")
     (folder / "coarse.toml").write_text(coarse_file)
     (folder / f"{name}.toml").write_text(text)
     return folder / "coarse.toml", folder / f"{name}.toml"

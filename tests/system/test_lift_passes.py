@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from tests.lift_worlds import blocks, write_homes, write_world
+from tests.lift_worlds import write_homes, write_world
+from tests.outer_worlds import blocks
 
 from tallyveil.config.load import load_plan
 from tallyveil.errors import TallyveilError

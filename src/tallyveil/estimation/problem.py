@@ -43,7 +43,7 @@ class MeasuredQuery:
 
     def __post_init__(self) -> None:
         where = f"measured query '{self.name}'"
-        _store(self, "labels", self.labels, np.int32, 1, where)
+        store_whole(self, "labels", self.labels, np.int32, 1, where)
         object.__setattr__(self, "values", _numbers(self.values, f"{where}: values"))
         _check_labels(self.labels, self.values.shape[1], where)
         object.__setattr__(self, "variances", _variances(self.variances, self.values.shape[0], where))
@@ -78,16 +78,16 @@ class LinearConstraint:
 
     def __post_init__(self) -> None:
         where = f"constraint '{self.name}'"
-        _store(self, "labels", self.labels, np.int32, 1, where)
-        _store(self, "lower", self.lower, np.int64, 2, where)
-        _store(self, "upper", self.upper, np.int64, 2, where)
+        store_whole(self, "labels", self.labels, np.int32, 1, where)
+        store_whole(self, "lower", self.lower, np.int64, 2, where)
+        store_whole(self, "upper", self.upper, np.int64, 2, where)
         if self.lower.shape != self.upper.shape:
             raise SchemaError(
                 f"{where}: lower has shape {self.lower.shape}, upper {self.upper.shape}; want one shape"
             )
         _check_labels(self.labels, self.lower.shape[1], where)
         if self.groups is not None:
-            _store(self, "groups", self.groups, np.int64, 1, where)
+            store_whole(self, "groups", self.groups, np.int64, 1, where)
             _check_groups(self.groups, self.lower.shape[0], where)
 
     @property
@@ -135,7 +135,8 @@ class RoundingStage:
         if self.target not in {"fraction", "nearest"}:
             raise SchemaError(f"rounding stage: target must be 'fraction' or 'nearest', got {self.target!r}")
         frozen = tuple(
-            (name, _readonly(labels, np.int32, 1, f"rounding query '{name}'")) for name, labels in self.labels
+            (name, readonly_whole(labels, np.int32, 1, f"rounding query '{name}'"))
+            for name, labels in self.labels
         )
         object.__setattr__(self, "labels", frozen)
 
@@ -168,9 +169,9 @@ class FamilyProblem:
     rounding: tuple[RoundingStage, ...]
 
     def __post_init__(self) -> None:
-        _store(self, "support", self.support, np.int64, 1, self.where)
+        store_whole(self, "support", self.support, np.int64, 1, self.where)
         if self.parent_counts is not None:
-            _store(self, "parent_counts", self.parent_counts, np.int64, 1, self.where)
+            store_whole(self, "parent_counts", self.parent_counts, np.int64, 1, self.where)
         self._check_shapes()
         self._check_names()
         self._check_bounds()
@@ -307,12 +308,17 @@ def _numbers(given: object, where: str) -> Floats:
     return made
 
 
-def _store(owner: object, field: str, array: object, dtype: type, ndim: int, where: str) -> None:
-    object.__setattr__(owner, field, _readonly(array, dtype, ndim, f"{where}: {field}"))
+def store_whole(owner: object, field: str, array: object, dtype: type, ndim: int, where: str) -> None:
+    """Set a field of a frozen dataclass to `readonly_whole` of an array; raises SchemaError as that does."""
+    object.__setattr__(owner, field, readonly_whole(array, dtype, ndim, f"{where}: {field}"))
 
 
-def _readonly(array: object, dtype: type, ndim: int, where: str) -> npt.NDArray[np.generic]:
-    """The array as read-only, in C order, of this dtype; only integers are accepted, so nothing is truncated."""
+def readonly_whole(array: object, dtype: type, ndim: int, where: str) -> npt.NDArray[np.generic]:
+    """The array as read-only, in C order, of this dtype. Only integers are accepted, so nothing is truncated.
+
+    Raises:
+        SchemaError: the array has another number of dimensions or other numbers, or a number does not fit the dtype.
+    """
     given = np.asarray(array)
     if given.ndim != ndim or (given.size and given.dtype.kind not in "iu"):
         raise SchemaError(

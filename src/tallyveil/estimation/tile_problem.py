@@ -14,7 +14,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.errors import ConstraintError, SchemaError
-from tallyveil.estimation.problem import MeasuredQuery
+from tallyveil.estimation.problem import MeasuredQuery, readonly_whole, store_whole
 
 WEIGHT_STEPS = 16
 """Weights of the rounding chain are multiples of one over this."""
@@ -55,12 +55,12 @@ class TileProblem:
     chain_weights: Floats
 
     def __post_init__(self) -> None:
-        for field, dtype, ndim in (("columns", np.int64, 1), ("group", np.int32, 1), ("fixed", np.int64, 2)):
-            object.__setattr__(self, field, self._whole(field, getattr(self, field), dtype, ndim))
+        store_whole(self, "columns", self.columns, np.int64, 1, self.where)
+        store_whole(self, "group", self.group, np.int32, 1, self.where)
+        store_whole(self, "fixed", self.fixed, np.int64, 2, self.where)
         if self.parent_counts is not None:
-            counts = self._whole("parent_counts", self.parent_counts, np.int64, 1)
-            object.__setattr__(self, "parent_counts", counts)
-        chain = tuple(self._whole("chain", labels, np.int32, 1) for labels in self.chain)
+            store_whole(self, "parent_counts", self.parent_counts, np.int64, 1, self.where)
+        chain = tuple(readonly_whole(labels, np.int32, 1, f"{self.where}: chain") for labels in self.chain)
         object.__setattr__(self, "chain", chain)
         weights = np.array(self.chain_weights, dtype=np.float64)
         weights.setflags(write=False)
@@ -94,18 +94,6 @@ class TileProblem:
     def whole_weights(self) -> Integers:
         """Weights of the chain in sixteenths, at least 1."""
         return np.maximum(np.rint(self.chain_weights * WEIGHT_STEPS), 1).astype(np.int64)
-
-    def _whole(self, field: str, given: object, dtype: type, ndim: int) -> np.ndarray:
-        array = np.asarray(given)
-        if array.ndim != ndim or (array.size and array.dtype.kind not in "iu"):
-            raise SchemaError(
-                f"{self.where}: {field} must be whole numbers in {ndim} dimensions, got {array.dtype} in {array.ndim}"
-            )
-        made: np.ndarray = np.array(array, dtype=dtype, order="C")
-        if made.size and (made.min() != array.min() or made.max() != array.max()):
-            raise SchemaError(f"{self.where}: a value of {field} does not fit {np.dtype(dtype).name}")
-        made.setflags(write=False)
-        return made
 
     def _check_shapes(self) -> None:
         if self.n_children == 0 or (self.parent_counts is None and self.n_children != 1):

@@ -13,6 +13,7 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.lifts import possible_cells
 from tallyveil.postprocess.agreement import AgreedCounts, agreement_name
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.postprocess.passes.bounded_groups import divide_groups
@@ -119,7 +120,7 @@ def covering_counts(
         ConstraintError: no exact counts count every record once, or others are neither sums of theirs nor apart.
     """
     first = plan.query(plan.outer[0].cells)
-    records = _Records(first, representative_cells(first, plan.schema.possible_answers(first)), spine)
+    records = _Records(first, possible_cells(plan.schema, first), spine)
     held = None if plan.outer[0].part is None else agreement_name(str(plan.outer[0].total))
     exact = [Exact(one.name, one.query, one.counts) for one in agreed if one.name != held]
     exact += [_exact(table, spine) for table in constraints if table.is_exact]

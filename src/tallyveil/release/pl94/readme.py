@@ -1,6 +1,7 @@
 """The page for people who open the folder of a publication."""
 
 import textwrap
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Final
 
@@ -11,6 +12,20 @@ from tallyveil.release.pl94.areas import PublishedAreas
 from tallyveil.storage.json_files import JsonObject
 
 _WIDTH: Final = 100
+
+NUMBERS: Final = (
+    "All numbers are whole and not negative, and every subtotal is the sum of its parts. They hold the noise of "
+    "the releases. A number of a small area may be far from the truth in relation to its size."
+)
+"""What to know of the numbers of every publication."""
+
+GEOCODES: Final = (
+    "Geocodes are text and may begin with a zero. Some programs turn them into numbers when they open a CSV "
+    "file. A spreadsheet computes a text that begins with =, +, - or @ as a formula. Import all columns with codes "
+    "or names as text."
+)
+"""What to know of the geocodes of every publication."""
+
 _FILES: Final = """\
 tables/<areas>/<table>.parquet    one row for each area: geolevel, geocode, and the columns of the table
 geography/<areas>.parquet         one row for each area, in the same order: geocode; finest_geounits, how many
@@ -39,16 +54,17 @@ def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
         "labels of the Census Bureau. They were made by Tallyveil from releases with differential privacy. They are "
         "no publication of the Census Bureau.",
         f"Areas: {', '.join(kinds)}.",
-        "All numbers are whole and not negative, and every subtotal is the sum of its parts. They hold the noise of "
-        "the releases. A number of a small area may be far from the truth in relation to its size. Persons and "
-        "housing units have noise of their own, so a block may have people in households and no occupied housing "
-        "unit, or the other way round.",
-        "Geocodes are text and may begin with a zero. Some programs turn them into numbers when they open a CSV "
-        "file. A spreadsheet computes a text that begins with =, +, - or @ as a formula. Import all columns with codes "
-        "or names as text.",
+        f"{NUMBERS} Persons and housing units have noise of their own, so a block may have people in households and no "
+        "occupied housing unit, or the other way round.",
+        GEOCODES,
         *cost_lines(content),
     ]
-    return "\n\n".join(textwrap.fill(part, _WIDTH) for part in parts) + f"\n\nFiles\n\n{_FILES}"
+    return page(parts, _FILES)
+
+
+def page(parts: Iterable[str], files: str) -> str:
+    """Paragraphs of a page, wrapped, and the list of the files of its folder."""
+    return "\n\n".join(textwrap.fill(part, _WIDTH) for part in parts) + f"\n\nFiles\n\n{files}"
 
 
 def cost_lines(content: JsonObject) -> list[str]:
