@@ -323,7 +323,16 @@ PROGRAMME_SHAPE: Final = {
         }
     ],
     "guarantee": {"by_unit": [_TOGETHER], "together": {"statement": str}},
-    "between": [{"check": str, "agrees": bool, "statement": str}],
+    "between": [
+        {
+            "check": str,
+            "agrees": bool,
+            "statement": str,
+            "kinds": Perhaps(
+                [{"kind": str, "meaning": str, "can_agree": bool, "geounits": int, "records": int}]
+            ),
+        }
+    ],
     "digest": str,
 }
 """The shape of `programme.json`."""
