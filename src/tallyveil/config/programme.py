@@ -103,22 +103,23 @@ def load_programme(path: Path, out: Path | None = None) -> ProgrammePlan:
 
 def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Path]) -> PlannedRelease:
     """A release whose agreements with earlier releases of the programme have their folders; raises ConfigError."""
-    reads = [item.name for item in plan.agreement if item.path is None]
-    unknown = [one for one in reads if one not in earlier]
+    read = [item for item in plan.agreement if item.path is None]
+    unknown = [item for item in read if item.release_name not in earlier]
     if unknown:
         known = ", ".join(earlier) or "none, for this release is the first"
         raise ConfigError(
-            f"[[agreement]] '{unknown[0]}' has no path, and the programme has no earlier release of this name. Earlier "
-            f"releases: {known}. Correct the name, change the order of the releases, or give the path of a finished "
-            "release.",
+            f"[[agreement]] '{unknown[0].name}' has no path, and the programme has no earlier release "
+            f"'{unknown[0].release_name}'. Earlier releases: {known}. Correct the name (or 'release'), change the "
+            "order of the releases, or give the path of a finished release.",
             code="unknown-release",
         )
     agreement = tuple(
-        replace(item, path=earlier[item.name].absolute()) if item.path is None else item
+        replace(item, path=earlier[item.release_name].absolute()) if item.path is None else item
         for item in plan.agreement
     )
     alone = replace(plan, agreement=tuple(item for item in plan.agreement if item.path is not None))
-    return PlannedRelease(name, file, replace(plan, agreement=agreement), alone, tuple(dict.fromkeys(reads)))
+    reads = tuple(dict.fromkeys(item.release_name for item in read))
+    return PlannedRelease(name, file, replace(plan, agreement=agreement), alone, reads)
 
 
 def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
@@ -129,7 +130,7 @@ def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
             if item not in release.alone.agreement:
                 query = release.plan.schema.query(item.query)
                 try:
-                    same_answers(item, query, schemas[item.name].query(item.theirs))
+                    same_answers(item, query, schemas[item.release_name].query(item.theirs))
                 except TallyveilError as error:
                     raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
 

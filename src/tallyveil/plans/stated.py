@@ -82,7 +82,7 @@ _PERHAPS: Final = {
             "company": Perhaps(str),
         }
     ],
-    "agreement": [{"name": str, "query": str, "theirs": str}],
+    "agreement": [{"name": str, "query": str, "theirs": str, "release": Perhaps(str)}],
     "intervals": str,
     "licence": str,
     "citation": str,
@@ -208,9 +208,7 @@ def _read(plan: JsonObject) -> ReleasePlan:
         licence=plan.get("licence"),
         citation=plan.get("citation"),
         outer=outer_items(plan),
-        agreement=tuple(
-            Agreement(item["name"], None, item["query"], item["theirs"]) for item in plan.get("agreement", ())
-        ),
+        agreement=tuple(Agreement.from_mapping(item) for item in plan.get("agreement", ())),
     )
 
 

@@ -133,7 +133,18 @@ TOPDOWN_BODY: Final = {
     "inputs": Each(str),
     "spine": Perhaps(_SPINE),
     "drawn": Perhaps([_DRAWN]),
-    "agreement": Perhaps([{"name": str, "query": str, "theirs": str, "run": str, "plan_digest": str}]),
+    "agreement": Perhaps(
+        [
+            {
+                "name": str,
+                "query": str,
+                "theirs": str,
+                "release": Perhaps(str),
+                "run": str,
+                "plan_digest": str,
+            }
+        ]
+    ),
     "imported": Perhaps(_IMPORTED),
     "sizes": {
         "records": int,
