@@ -14,7 +14,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.outer import measured_by_pass
+from tallyveil.plans.outer import measured_by_pass, sources_of_groups
 from tallyveil.postprocess.agreement import AgreedCounts, summed_to_root
 from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.passes.families import PassBuilder
@@ -127,21 +127,26 @@ class TreePasses:
     def _finest_counts(self, run: Run) -> list[PublicCounts]:
         """Make every pass on the whole spine; returns the counts of each in the finest geounits."""
         groups, finest = self.groups, []
-        counts: list[PublicCounts] = []
+        sources = sources_of_groups(self._cells)
+        every: list[list[PublicCounts]] = []
         for number, cells in enumerate(self._cells):
             if number > 0:
-                groups = groups_of_earlier_pass(cells, self._cells[number - 1], counts)
+                groups = groups_of_earlier_pass(cells, self._cells[sources[number]], every[sources[number]])
             make = (
                 self._estimates(number, groups)
                 if self.plan.outer[number].part is None
                 else self._lifts(number, groups)
             )
-            counts = []
+            counts: list[PublicCounts] = []
             for level in range(self.spine.n_levels):
                 counts.append(
                     self._level(run, number + 1, level, partial(make, level, counts[-1] if counts else None))
                 )
             finest.append(counts[-1])
+            # The counts of a pass are kept for as long as a later pass divides them.
+            every = [
+                own if place in sources[number + 1 :] else [] for place, own in enumerate([*every, counts])
+            ]
         return finest
 
     def _builder(self, number: int, level: int, groups: FixedGroups) -> PassBuilder:
