@@ -179,7 +179,11 @@ groups = { owned = ["owned"], not_owned = ["rented", "free"] }
 [[schema.recodes]]
 name = "ten2_or_not"
 attribute = "tenure"
-groups = { owned = ["owned"], not_owned = ["rented", "free"], vacant = ["for_rent", "other_vacant"], prison = ["prison"] }
+[schema.recodes.groups]
+owned = ["owned"]
+not_owned = ["rented", "free"]
+vacant = ["for_rent", "other_vacant"]
+prison = ["prison"]
 [[schema.recodes]]
 name = "sex"
 attribute = "holder"

@@ -10,8 +10,9 @@ from tallyveil.budget.presets import StrategyPreset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import known_query, partition_query
 from tallyveil.config.models import AgreementTable, EstimationTable
+from tallyveil.config.outer_tables import ResidentsTable
 from tallyveil.errors import ConfigError
-from tallyveil.plans.constraints import Agreement
+from tallyveil.plans.constraints import Agreement, Residents, levels_of
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
@@ -26,6 +27,7 @@ def outer_of(
     schema: Schema,
     preset: StrategyPreset | None,
     agreement: Sequence[Agreement] = (),
+    residents: Sequence[Residents] = (),
     *,
     drawn: bool,
 ) -> tuple[OuterPass, ...]:
@@ -36,6 +38,7 @@ def outer_of(
         schema: The universe.
         preset: The strategy's preset, if it has one.
         agreement: The agreements that the file states.
+        residents: The residents that it states.
         drawn: Whether counts are drawn on a lattice.
     Raises:
         ConfigError: the passes do not fit the schema or each other, the file also states passes of geolevels, or counts
@@ -45,6 +48,12 @@ def outer_of(
     own = tuple(one.as_pass() for one in table.outer)
     outer = own or (preset.outer if preset else ())
     if not outer:
+        if residents:
+            raise ConfigError(
+                f"[[residents]] '{residents[0].name}' has no effect without [[estimation.outer]]. Add a pass with a "
+                "part and these residents, or leave the table out.",
+                code="outer-pass",
+            )
         return ()
     _refuse_other_settings(table, preset if not own else None)
     if drawn:
@@ -57,7 +66,7 @@ def outer_of(
         for name in one.queries:
             known_query(schema, name, f"estimation.outer[{number}]")
     refuse_outer(schema, outer)
-    refuse_lifts(schema, outer, agreement)
+    refuse_lifts(schema, outer, agreement, residents)
     return outer
 
 
@@ -129,6 +138,12 @@ def _agreement(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
         theirs=item.theirs,
         release=item.release,
     )
+
+
+def residents_of(item: ResidentsTable, folder: Path) -> Residents:
+    """The residents of a release file."""
+    path = None if item.path is None else folder / item.path
+    return Residents(item.name, path, levels_of(item.people), levels_of(item.adults))
 
 
 def _refuse_other_settings(table: EstimationTable, preset: StrategyPreset | None) -> None:

@@ -25,7 +25,8 @@ def measured_by_pass(
 ) -> tuple[tuple[str, ...], ...]:
     """The measured queries of each outer pass: a query is in the first pass whose cells determine it.
 
-    Lift passes have none: they take the answers that tell most about their part (`postprocess.passes.part_answers`).
+    Lift passes take the answers that tell most about their part (`postprocess.passes.part_answers`), whichever pass has
+    them. So a lift pass has only queries that no other pass determines.
 
     Args:
         schema: The universe.
@@ -37,11 +38,11 @@ def measured_by_pass(
         ConfigError: no pass determines one of the queries.
     """
     cells, zeros = [schema.query(one.cells) for one in outer], schema.barred_levels()
-    fitted = [number for number, one in enumerate(outer) if one.part is None]
+    lifts_last = sorted(range(len(outer)), key=lambda number: outer[number].part is not None)
     found: list[list[str]] = [[] for _ in outer]
     for name in measured:
         group = schema.query(name)
-        number = next((k for k in fitted if determines(cells[k], group, zeros)), None)
+        number = next((k for k in lifts_last if determines(cells[k], group, zeros)), None)
         if number is None:
             raise ConfigError(
                 f"[[estimation.outer]]: no outer pass determines the measured query '{name}'. A pass determines it if "

@@ -59,8 +59,8 @@ def _in_any_group(factor: Factor) -> Bools:
 def _barred(group: QueryGroup, zeros: Sequence[Mapping[int, Bools]]) -> list[Bools]:
     """For each attribute, the levels with which no cell that a query counts is possible.
 
-    One level may be barred because another one is. Example: the query counts couples. Vacant units have none, so "vacant"
-    is barred. Occupied units have a householder, so the householder's sex "none" is barred then.
+    One level may be barred because another one is. Example: the query counts couples. Vacant units have none, so
+    "vacant" is barred. Occupied units have a householder, so the householder's sex "none" is barred then.
 
     Args:
         group: The query.
@@ -171,7 +171,7 @@ def _determines(fine: Factor, coarse: Factor, barred: Bools) -> bool:
 
 
 def _determined(fine: Factor, coarse: Factor, barred: Bools) -> Factor:
-    """A factor without the groups that share a group of `fine` with another level, or have a level that it leaves out."""
+    """A factor without the groups that share a group of `fine` with other levels, or have levels that it leaves out."""
     codes, own = fine.codes, coarse.codes
     counted = codes >= 0
     first = first_levels(fine)

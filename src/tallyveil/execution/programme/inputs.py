@@ -74,15 +74,15 @@ def _checked(release: PlannedRelease, out: Path, observer: Prefixed) -> CheckedR
     refuse_folder(plan, out / release.name)
     inputs = read_inputs(plan, observer, watch)
     promised = [item for item in release.plan.agreement if item not in plan.agreement]
-    prepared, spine = prepare(plan, inputs, watch, promised), inputs.hierarchies.spine
+    people = [item for item in release.plan.residents if item not in plan.residents]
+    prepared, spine = prepare(plan, inputs, watch, [*promised, *people]), inputs.hierarchies.spine
     constraints = [table.digest() for table in prepared.constraints]
-    agreed = [one.counts.digest() for one in prepared.agreed]
     return CheckedRelease(
         event=plan.event(inputs.allocation.event()),
         warnings=observer.heard,
         disk=predict(plan, sizes_of_spine(spine)).disk,
         finest=_finest(spine),
-        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *agreed),
+        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *prepared.kept.digests()),
     )
 
 

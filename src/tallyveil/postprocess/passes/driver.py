@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.arrays import Floats
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import measured_by_pass, sources_of_groups
-from tallyveil.postprocess.agreement import AgreedCounts, summed_to_root
+from tallyveil.postprocess.agreement import summed_to_root
 from tallyveil.postprocess.chunks import cut
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass
 from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import part_answers
-from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits
+from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits, residents_of
+from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
@@ -47,7 +49,7 @@ class TreePasses:
         allocation: The share of the budget of each geounit.
         source: Source of the noisy answers.
         groups: The groups of the first pass.
-        agreed: Counts of finished releases that are kept.
+        kept: What is taken over from finished releases.
         observer: Receives reports of progress.
         watch: Times the stages.
         workers: Number of threads.
@@ -58,7 +60,7 @@ class TreePasses:
     allocation: Allocation
     source: MeasurementSource
     groups: FixedGroups
-    agreed: tuple[AgreedCounts, ...]
+    kept: Kept
     observer: Observer
     watch: Stopwatch
     workers: int
@@ -176,21 +178,36 @@ class TreePasses:
         """Makes a geolevel of a lift pass."""
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
-        lower, upper = part_limits(schema, one, groups, cells, self.agreed)
+        lower, upper = part_limits(schema, one, groups, cells, self.kept)
         part_cells = cells.part[part_groups(cells)]
+        adults = None if one.residents is None else residents_of(one, self.kept).adults
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
-            geolevel = self.spine.geolevels[level]
-            measured = self.plan.strategy.queries(geolevel)
-            answers = part_answers(
-                schema, self._cells[number], part_cells, geolevel, measured, self.allocation
-            )
             lift = Lift(
-                self.allocation, self.source, level, groups, cells, lower, upper, answers, schema.size
+                spine=self.spine,
+                level=level,
+                groups=groups,
+                cells=cells,
+                lower=lower,
+                upper=upper,
+                targets=self._targets(number, level, part_cells),
+                n_cells=schema.size,
+                adults=None if adults is None else _summed(adults, self.spine.finest_offsets(level)),
             )
             return lift_pass(lift, above, self.observer, Threads(self.workers))
 
         return make
+
+    def _targets(self, number: int, level: int, part_cells: Integers) -> PartTargets:
+        """What the counts of the part of a lift pass should be near at a geolevel."""
+        one, schema, geolevel = self.plan.outer[number], self.plan.schema, self.spine.geolevels[level]
+        measured = self.plan.strategy.queries(geolevel)
+        answers = part_answers(schema, self._cells[number], part_cells, geolevel, measured, self.allocation)
+        part = self.plan.query(str(one.part))
+        total = part_answers(schema, part, part_cells[:1], geolevel, measured, self.allocation)
+        if total is not None and answers is not None and total.query == answers.query:
+            total = None  # it would be used twice
+        return PartTargets(self.source, answers, total, one.prior)
 
     def _level(self, run: Run, number: int, level: int, make: Callable[[], PassOutcome]) -> PublicCounts:
         """One pass at one geolevel, unless an earlier process has done it."""
@@ -243,6 +260,13 @@ class TreePasses:
     def _variances(self, queries: Sequence[QueryGroup], geolevel: str, start: int, stop: int) -> Floats:
         each = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]
         return np.array(each, dtype=np.float64).reshape(len(queries), stop - start)
+
+
+def _summed(values: Integers, offsets: Integers) -> Integers:
+    """Sums of consecutive values."""
+    sums = np.concatenate([[0], np.cumsum(values)])
+    total: Integers = sums[offsets[1:]] - sums[offsets[:-1]]
+    return total
 
 
 def _added(counted: Sequence[dict[str, int]]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.postprocess.agreement import AgreedCounts, summed_to_root
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.nested_queries import representative_cells
@@ -49,7 +50,7 @@ def bounds(plan, query, lower, upper):
 
 
 def groups(plan, tables, kept):
-    return first_groups(plan, tables, kept, SPINE)
+    return first_groups(plan, tables, Kept(tuple(kept)), SPINE)
 
 
 def test_finest_exact_counts_are_the_groups_and_coarser_ones_are_implied(plan):
