@@ -169,6 +169,10 @@ name = "housing"
 attribute = "tenure"
 groups = { housing = ["owned", "rented", "free", "for_rent", "other_vacant"] }
 [[schema.recodes]]
+name = "rent"
+attribute = "tenure"
+groups = { owned = ["owned"], rented = ["rented"], free = ["free"] }
+[[schema.recodes]]
 name = "ten2"
 attribute = "tenure"
 groups = { owned = ["owned"], not_owned = ["rented", "free"] }

@@ -23,7 +23,7 @@ from tallyveil.config.models import (
     SubspaceTable,
 )
 from tallyveil.config.outer import (
-    agreement_of,
+    agreements_of,
     estimation_in_passes,
     outer_of,
     refuse_full_measurements,
@@ -63,7 +63,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
     require_size(schema, strategy)
     require_few_layers(schema, strategy)
-    agreement = tuple(agreement_of(item, schema, folder) for item in file.agreement)
+    agreement = agreements_of(file.agreement, schema, folder)
     residents = tuple(residents_of(item, folder) for item in file.residents)
     outer = outer_of(file.estimation, schema, preset, agreement, residents, drawn=bool(file.subspace))
     if outer:

@@ -282,10 +282,16 @@ class BoundsTable(Table):
 class AgreementTable(Table):
     """[[agreement]]: published counts of a finished release that the counts of this one keep exactly."""
 
-    name: PlainName = Field(description="Name in messages and manifests, and of the release in a programme.")
+    name: PlainName = Field(
+        description="Name in messages and manifests. No other agreement of the file has it."
+    )
     path: Name | None = Field(
         default=None,
         description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
+    )
+    release: PlainName | None = Field(
+        default=None,
+        description="Name of the other release in a programme. If left out, it is the name of the agreement.",
     )
     query: Name = Field(description="The query whose answers are kept, at every geolevel.")
     theirs: Name = Field(description="The query of the other release with the same labels, factor by factor.")

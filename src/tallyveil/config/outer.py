@@ -112,19 +112,31 @@ def refuse_full_measurements(strategy: Strategy, schema: Schema, measurements: M
             )
 
 
-def agreement_of(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
-    """An agreement with a finished release.
+def agreements_of(items: Sequence[AgreementTable], schema: Schema, folder: Path) -> tuple[Agreement, ...]:
+    """The agreements with finished releases.
 
     Raises:
-        ConfigError: groups of the query overlap.
+        ConfigError: two have the same name, or groups of a query overlap.
         SchemaError: the schema has no such query.
     """
+    names = [item.name for item in items]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"[[agreement]] '{twice}' is there more than once. Give each agreement a name of its own. 'release' names "
+            "the other release in a programme, so several agreements can be with one release."
+        )
+    return tuple(_agreement(item, schema, folder) for item in items)
+
+
+def _agreement(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
     where = f"agreement '{item.name}'"
     return Agreement(
         name=item.name,
         path=None if item.path is None else folder / item.path,
         query=partition_query(schema, item.query, where),
         theirs=item.theirs,
+        release=item.release,
     )
 
 

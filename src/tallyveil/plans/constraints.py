@@ -52,20 +52,37 @@ class Agreement:
     The counts are published already, so keeping them costs no budget.
 
     Attributes:
-        name: Name in errors and in the report, and the name of the release in a programme of releases.
+        name: Name in errors and in the report. No two agreements of a release have the same.
         path: Folder of the finished release; None where a programme says it.
         query: Query of this schema whose answers are kept.
         theirs: Query of the other release's schema with the same labels, factor by factor in the order of the names.
+        release: Name of the other release in a programme of releases, where it is not the name of the agreement.
     """
 
     name: str
     path: Path | None
     query: str
     theirs: str
+    release: str | None = None
+
+    @property
+    def release_name(self) -> str:
+        """Name of the other release in a programme of releases."""
+        return self.name if self.release is None else self.release
+
+    @classmethod
+    def from_mapping(cls, item: Mapping[str, str]) -> "Agreement":
+        """The inverse of `to_mapping`, without a path."""
+        return cls(item["name"], None, item["query"], item["theirs"], item.get("release"))
 
     def to_mapping(self) -> dict[str, str]:
         """Plain data for `plan.json`, without the path."""
-        return {"name": self.name, "query": self.query, "theirs": self.theirs}
+        return {
+            "name": self.name,
+            "query": self.query,
+            "theirs": self.theirs,
+            **({} if self.release is None else {"release": self.release}),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ _PERHAPS: Final = {
             "prior": Perhaps(str),
         }
     ],
-    "agreement": [{"name": str, "query": str, "theirs": str}],
+    "agreement": [{"name": str, "query": str, "theirs": str, "release": Perhaps(str)}],
     "residents": [{"name": str, "people": Each([str]), "adults": Each([str])}],
     "intervals": str,
     "licence": str,
@@ -213,9 +213,7 @@ def _read(plan: JsonObject) -> ReleasePlan:
         licence=plan.get("licence"),
         citation=plan.get("citation"),
         outer=outer_items(plan),
-        agreement=tuple(
-            Agreement(item["name"], None, item["query"], item["theirs"]) for item in plan.get("agreement", ())
-        ),
+        agreement=tuple(Agreement.from_mapping(item) for item in plan.get("agreement", ())),
         residents=tuple(map(Residents.from_mapping, plan.get("residents", ()))),
     )
 

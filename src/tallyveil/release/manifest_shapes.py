@@ -133,7 +133,18 @@ TOPDOWN_BODY: Final = {
     "inputs": Each(str),
     "spine": Perhaps(_SPINE),
     "drawn": Perhaps([_DRAWN]),
-    "agreement": Perhaps([{"name": str, "query": str, "theirs": str, "run": str, "plan_digest": str}]),
+    "agreement": Perhaps(
+        [
+            {
+                "name": str,
+                "query": str,
+                "theirs": str,
+                "release": Perhaps(str),
+                "run": str,
+                "plan_digest": str,
+            }
+        ]
+    ),
     "residents": Perhaps(
         [{"name": str, "people": Each([str]), "adults": Each([str]), "run": str, "plan_digest": str}]
     ),
@@ -327,7 +338,16 @@ PROGRAMME_SHAPE: Final = {
         }
     ],
     "guarantee": {"by_unit": [_TOGETHER], "together": {"statement": str}},
-    "between": [{"check": str, "agrees": bool, "statement": str}],
+    "between": [
+        {
+            "check": str,
+            "agrees": bool,
+            "statement": str,
+            "kinds": Perhaps(
+                [{"kind": str, "meaning": str, "can_agree": bool, "geounits": int, "records": int}]
+            ),
+        }
+    ],
     "digest": str,
 }
 """The shape of `programme.json`."""

@@ -103,8 +103,9 @@ def _require_read(root: Path, parts: Sequence[Part]) -> None:
     for part in parts:
         body = part.manifest.body
         for item in (*body.get("agreement", ()), *body.get("residents", ())):
-            if item["name"] in part.reads and runs.get(item["name"]) != item["run"]:
-                raise _another(root / item["name"], str(runs.get(item["name"])), item["run"])
+            name = item.get("release", item["name"])
+            if name in part.reads and runs.get(name) != item["run"]:
+                raise _another(root / name, str(runs.get(name)), item["run"])
 
 
 def _another(folder: Path, found: str, wanted: str) -> StoreError:

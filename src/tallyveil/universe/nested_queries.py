@@ -98,6 +98,20 @@ def meet(one: QueryGroup, other: QueryGroup) -> QueryGroup:
     return QueryGroup(f"{one.name} by {other.name}", tuple(factors))
 
 
+def only_answers(group: QueryGroup, answers: Integers) -> QueryGroup:
+    """The query that counts no other cells than those of some answers, and few more where it cannot.
+
+    It keeps every group of a factor that one of the answers has. So it counts all combinations of these groups.
+
+    Args:
+        group: A query whose groups do not overlap.
+        answers: Some answer numbers of the query.
+    """
+    numbers = np.unravel_index(np.asarray(answers, dtype=np.int64), group.shape)
+    factors = (_only(factor, np.unique(own)) for factor, own in zip(group.factors, numbers, strict=True))
+    return QueryGroup(group.name, tuple(factors))
+
+
 def representative_cells(group: QueryGroup, answers: Integers) -> Integers:
     """One cell of each of some answers: the first level of each of its groups, whether or not a record may lie there.
 
@@ -165,6 +179,17 @@ def _met(one: Factor, other: Factor) -> Factor:
         f"{one.labels[pair // other.size]} {other.labels[pair % other.size]}" for pair in groups.tolist()
     )
     return Factor(one.attribute, one.name or other.name, (codes,), labels)
+
+
+def _only(factor: Factor, groups: Integers) -> Factor:
+    """A factor without some of its groups."""
+    number = np.full(factor.size + 1, -1, dtype=np.int32)
+    number[groups] = np.arange(len(groups))
+    codes = number[factor.codes]  # levels in no group have the last number, which is -1
+    codes.setflags(write=False)
+    return Factor(
+        factor.attribute, factor.name, (codes,), tuple(factor.labels[one] for one in groups.tolist())
+    )
 
 
 def _joined(home: Integers, codes: NDArray[np.int32], counted: NDArray[np.bool_]) -> Integers:

@@ -11,6 +11,7 @@ from tallyveil.universe.nested_queries import (
     common_groups,
     counts_all_of,
     determines,
+    only_answers,
     representative_cells,
 )
 from tallyveil.universe.query_group import Factor, QueryGroup
@@ -145,3 +146,14 @@ def test_structural_zeros_leave_one_cell():
     assert only_cell(schema, status, 2) is None
     assert only_cell(schema, schema.query("empty"), 0) is None
     assert only_cell(schema, schema.query("detailed"), int(schema.encode([[2, 2, 2]])[0])) is None
+
+
+@given(queries(), st.data())
+def test_only_some_answers(group, data):
+    answers = data.draw(st.lists(st.integers(0, group.size - 1), min_size=1))
+    found = only_answers(group, np.array(answers)).answers_of(CELLS) >= 0
+    numbers = np.stack(np.unravel_index(np.array(answers), group.shape))
+    mine = group.answers_of(CELLS)
+    own = np.stack(np.unravel_index(np.maximum(mine, 0), group.shape))
+    wanted = np.all([np.isin(one, some) for one, some in zip(own, numbers, strict=True)], axis=0)
+    assert np.array_equal(found, wanted & (mine >= 0))

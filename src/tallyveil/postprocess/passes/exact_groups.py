@@ -4,7 +4,7 @@ All of this is checked before anything is spent: whoever may be wrong is named, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
 from tallyveil.universe.limits import widen_limits
-from tallyveil.universe.nested_queries import determines, representative_cells
+from tallyveil.universe.nested_queries import determines, only_answers, representative_cells
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -173,6 +173,10 @@ def _exact(table: ConstraintTable, spine: Spine) -> Exact:
 def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     """Those exact counts that together count every record once, with the finest groups.
 
+    Of counts that overlap with finer ones, the answers are taken that no finer ones count. Example: one release has
+    published occupied and vacant units, and another one householders by age. Householders are counted by age, and
+    vacant units by the first release.
+
     Raises:
         ConstraintError: there are no such counts, or others are neither sums of theirs nor apart from them.
     """
@@ -181,9 +185,15 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     answers = [one.query.answers_of(records.cells) for one in exact]
     finest_first = sorted(zip(exact, answers, strict=True), key=lambda pair: -len(np.unique(pair[1])))
     for one, own in finest_first:
-        if len(one.counts) == records.spine.n_levels and not (counted & (own >= 0)).any():
-            chosen.append(one)
-            counted |= own >= 0
+        left = np.setdiff1d(own[own >= 0], own[counted])
+        overlaps = bool((counted & (own >= 0)).any())
+        if len(one.counts) < records.spine.n_levels or (overlaps and not len(left)):
+            continue
+        part = replace(one, query=only_answers(one.query, left)) if overlaps else one
+        inside = part.query.answers_of(records.cells) >= 0
+        if not (counted & inside).any():
+            chosen.append(part)
+            counted |= inside
     finest = records.spine.geolevels[-1]
     if not counted.all():
         given = "; ".join(f"{one.name} on '{one.query.name}'" for one in exact)
@@ -215,7 +225,9 @@ def _joined(chosen: Sequence[Exact], level: int) -> GroupCounts:
         counts = one.counts[level]
         for start, stop in row_ranges(counts.offsets):
             rows, cells, persons = counts.rows(start, stop)
-            total.add(start + rows, begin + one.query.answers_of(cells), persons)
+            answers = one.query.answers_of(cells)
+            inside = answers >= 0
+            total.add(start + rows[inside], begin + answers[inside], persons[inside])
         begin += one.query.size
     return GroupCounts(*total.finish())
 
