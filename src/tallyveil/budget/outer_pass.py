@@ -21,8 +21,8 @@ class OuterPass:
         cells: Query whose answers the pass counts. Its groups do not overlap.
         rounding: Queries of the rounding chain, coarse to fine. Each adds up answers of the next one, and the last adds
             up answers of `cells`. A lift pass has none.
-        also: Measured queries that a later pass is fitted to. This pass is fitted to those of their answers that are sums
-            of its counts.
+        also: Measured queries that a later pass is fitted to. This pass is fitted to those of their answers that are
+            sums of its counts.
         part: Query of one answer, which counts the part; None for a pass that is no lift pass.
         total: Name of the agreement that fixes the total of the part in every finest geounit.
         company: Query of one answer, which counts other records. Each record of the part's groups that does not belong

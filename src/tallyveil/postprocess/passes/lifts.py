@@ -183,7 +183,8 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
         numbers = np.searchsorted(lift.columns, columns)
         target, variance = lift.targets.near(base * share, children, numbers)
         where = f"{lift.geolevel} '{lift.spine.geocodes[lift.level][children.start]}' and its siblings"
-        counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves))
+        totals = None if _are_fixed(leaves) else lift.targets.totals(children, variance)
+        counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves, totals))
         is_settled = False
     row, column = np.nonzero(counts)
     return _Found(
@@ -194,10 +195,15 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
 def _root_total(lift: Lift, root: slice, columns: Integers, leaves: Leaves) -> float:
     """About how many records of the part a root has: as measured, but within the limits of its finest geounits."""
     least, most = float(leaves.lower.sum()), float(leaves.upper.sum())
-    if least == most:
+    if _are_fixed(leaves):
         return least
     measured = lift.targets.measured_total(root, np.searchsorted(lift.columns, columns))
     return (least + most) / 2 if measured is None else min(max(measured, least), most)
+
+
+def _are_fixed(leaves: Leaves) -> bool:
+    """Whether the totals of the part are given."""
+    return np.array_equal(leaves.lower, leaves.upper)
 
 
 def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:

@@ -8,10 +8,9 @@ where none of its cells would give them 4 % of the weight: for a block, that wou
 and they would change little. A root has no parent; its q are the base times the share of the part in all of it, as
 measured.
 
-A coarser query may have measured the total of the part in a child, with less noise than the sum of all cells has. Then
-the total T of the targets is moved towards it, cell by cell in proportion to the variances v of the targets: by
-v / (sum of v + w) of the difference, where w is the variance of the measured total. This is the least-squares solution
-for independent targets and total.
+A coarser query may have measured the total of the part in a child, with less noise than the sum of all cells has. This
+noisy total is then a target of its own, with its own variance. It is left out of a family where it would have less than
+4 % of the weight against the total of the cells' targets in every child.
 
 Worked case: a tract has 30 householders among 100 adults, and one of its block groups has 40 of these adults. So q is
 12, and its variance 0.5 + 0.6 + 1.44 = 2.54. A noisy sum of 15 with variance 7.62 gets a quarter of the weight. The
@@ -25,11 +24,16 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.outer_pass import Prior
+from tallyveil.estimation.leaf_lift import Totals
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.postprocess.passes.part_answers import PartAnswers
 
 SMALLEST_WEIGHT: Final = 0.04
 """Noisy answers are left out of a family where they would have less weight than this in every cell."""
+
+
+FIRST: Final = np.zeros(1, dtype=np.int64)
+"""The one column of answers about the whole part."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,36 +61,35 @@ class PartTargets:
             numbers: Numbers of the columns among all columns of the pass.
         """
         variance = 0.5 + 0.05 * near + 0.01 * near**2
-        if self.answers is not None:
-            noise = self.answers.variance(children, numbers)
-            weight = (
-                np.where(np.isfinite(noise), 1.0, 0.0)
-                if self.prior == "none"
-                else variance / (variance + noise)
-            )
-            if bool((weight >= SMALLEST_WEIGHT).any()):
-                noisy = self.answers.sums(self.source, children, numbers)
-                near = near + weight * (noisy - near)
-                variance = np.where(weight < 1, variance * (1 - weight), noise)
-        if self.total is None:
+        if self.answers is None:
             return near, variance
-        return self._with_total(self.total, children, near, variance)
+        noise = self.answers.variance(children, numbers)
+        weight = (
+            np.where(np.isfinite(noise), 1.0, 0.0) if self.prior == "none" else variance / (variance + noise)
+        )
+        if not bool((weight >= SMALLEST_WEIGHT).any()):
+            return near, variance
+        noisy = self.answers.sums(self.source, children, numbers)
+        return near + weight * (noisy - near), np.where(weight < 1, variance * (1 - weight), noise)
+
+    def totals(self, children: slice, variance: Floats) -> Totals | None:
+        """The targets of the totals of a family; None where they would say too little.
+
+        Args:
+            children: The children.
+            variance: Variances of the targets of the cells, shape (children, columns).
+        """
+        if self.total is None:
+            return None
+        noise = self.total.variance(children, FIRST)[:, 0]
+        spread = variance.sum(axis=1)
+        if not bool(np.isfinite(noise).all() and (spread >= SMALLEST_WEIGHT * (spread + noise)).any()):
+            return None
+        return Totals(self.total.sums(self.source, children, FIRST)[:, 0].astype(np.float64), noise)
 
     def measured_total(self, geounits: slice, numbers: Integers) -> float | None:
         """Sum of the noisy answers that tell most about the total of the part; None where it is not measured."""
-        for answers, columns in ((self.total, np.zeros(1, dtype=np.int64)), (self.answers, numbers)):
+        for answers, columns in ((self.total, FIRST), (self.answers, numbers)):
             if answers is not None and bool(np.isfinite(answers.variance(geounits, columns)).all()):
                 return float(answers.sums(self.source, geounits, columns).sum())
         return None
-
-    def _with_total(
-        self, total: PartAnswers, children: slice, near: Floats, variance: Floats
-    ) -> tuple[Floats, Floats]:
-        """The targets moved towards the measured total of the part in each child."""
-        one = np.zeros(1, dtype=np.int64)
-        spread = variance.sum(axis=1, keepdims=True)
-        both = spread + total.variance(children, one)
-        if not bool((spread / both >= SMALLEST_WEIGHT).any()):
-            return near, variance
-        off = total.sums(self.source, children, one) - near.sum(axis=1, keepdims=True)
-        return near + variance / both * off, variance * (1 - variance / both)

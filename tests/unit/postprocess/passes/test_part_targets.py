@@ -60,20 +60,14 @@ def test_without_a_prior_noisy_answers_stand_alone():
     assert near[:, 0].tolist() == [12, 18]
 
 
-def test_a_measured_total_is_the_least_squares_solution():
-    """Independent cells with a measured total: compared with weighted least squares by a solver of normal equations."""
-    near = np.array([[4.0, 9.0], [2.0, 7.0]])
-    found, variance = PartTargets(
-        cast(Any, Source()), None, targets(1, Source(), total=2.5).total, "shares"
-    ).near(near, BOTH, np.array([0, 1]))
-    prior = 0.5 + 0.05 * near + 0.01 * near**2
-    for row in range(2):
-        design = np.vstack([np.eye(2), np.ones((1, 2))])
-        weight = np.diag(1 / np.array([*prior[row], 2.5]))
-        normal = design.T @ weight @ design
-        wanted = np.linalg.solve(normal, design.T @ weight @ np.array([*near[row], 21.0]))
-        assert found[row] == pytest.approx(wanted)
-        assert variance[row] == pytest.approx(np.diag(np.linalg.inv(normal)))
+def test_a_measured_total_is_a_target_where_it_says_enough():
+    found = targets(1, Source(), total=2.5).totals(BOTH, np.full((2, 3), 4.0))
+    assert found is not None
+    assert found.target.tolist() == [21.0, 21.0]
+    assert found.variance.tolist() == [2.5, 2.5]
+    assert targets(1, Source()).totals(BOTH, np.ones((2, 1))) is None
+    assert targets(1, Source(), total=25.0).totals(BOTH, np.ones((2, 1))) is None
+    assert targets(1, Source(), total=np.inf).totals(BOTH, np.ones((2, 1))) is None
 
 
 def test_a_root_has_the_measured_total():
