@@ -26,6 +26,8 @@ SIZES = {
         "partner_type_detailed_own_child_status": 12, "DetailedCoupleTypeMultGenDetOwnChildSize": 183,
         "DetailedCoupleTypeMultGenOwnChildSize": 99, "DetailedCoupleTypeDetOwnChildSize": 104,
         "family_nonfamily_size": 13, "hhsize_all": 7,
+        "occupancy_and_gqtypes": 26, "ten3_and_gqtypes": 28, "living": 2, "coupled": 1, "living_and_couple": 4,
+        "DetailedCoupleTypeMultGenDetOwnChildSize_or_none": 184,
     },
 }  # fmt: skip
 # The columns of the tables of household types that have another name there.
