@@ -177,6 +177,14 @@ name = "ten2"
 attribute = "tenure"
 groups = { owned = ["owned"], not_owned = ["rented", "free"] }
 [[schema.recodes]]
+name = "ten2_or_not"
+attribute = "tenure"
+[schema.recodes.groups]
+owned = ["owned"]
+not_owned = ["rented", "free"]
+vacant = ["for_rent", "other_vacant"]
+prison = ["prison"]
+[[schema.recodes]]
 name = "sex"
 attribute = "holder"
 groups = { male = ["male"], female = ["female"] }

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
-from tallyveil.universe.nested_queries import counts_all_of, determines, first_levels
+from tallyveil.universe.nested_queries import common_groups, counts_all_of, determines, first_levels
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.single_cells import only_cell
@@ -75,8 +75,39 @@ def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
                 code="outer-pass",
             )
     _refuse_open_cells(schema, cells)
+    _refuse_lost_counts(cells)
     for number, own in enumerate(cells[:-1]):
         finished_cells(schema, own, cells[number + 1])
+
+
+def sources_of_groups(cells: Sequence[QueryGroup]) -> list[int]:
+    """For each pass, the earlier pass whose counts are fixed in it; 0 for the first pass.
+
+    It is the earlier pass with which it has most groups in common; of several, the latest.
+
+    Args:
+        cells: The cells of each pass.
+    """
+    found = [0]
+    for number in range(1, len(cells)):
+        sizes = [common_groups(cells[number], earlier).size for earlier in cells[:number]]
+        found.append(max(range(number), key=lambda k: (sizes[k], k)))
+    return found
+
+
+def _refuse_lost_counts(cells: Sequence[QueryGroup]) -> None:
+    """Refuse a pass that could not keep the counts of all earlier passes."""
+    for number, source in enumerate(sources_of_groups(cells)):
+        fixed = common_groups(cells[number], cells[source]) if number else cells[0]
+        for earlier in cells[:number]:
+            if not determines(fixed, common_groups(cells[number], earlier)):
+                raise ConfigError(
+                    f"[[estimation.outer]] pass {number + 1} counts '{cells[number].name}' within the counts of "
+                    f"'{cells[source].name}', and these do not say what an earlier pass found about "
+                    f"'{earlier.name}'. Let the cells of every pass be finer than those of the pass before, except "
+                    "for what only one pass counts.",
+                    code="outer-pass",
+                )
 
 
 def open_pass(passes: Sequence[QueryGroup]) -> int | None:

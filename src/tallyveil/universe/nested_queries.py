@@ -28,11 +28,26 @@ def determines(fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int
         coarse: A query of the same schema. Its groups may overlap.
         zeros: Structural zeros, as `Schema.barred_levels` gives them.
     """
-    counted = [_in_any_group(factor) for factor in coarse.factors]
+    barred = _barred(coarse, zeros)
     return all(
-        _determines(own, other, _barred(axis, counted, zeros))
-        for axis, (own, other) in enumerate(zip(fine.factors, coarse.factors, strict=True))
+        _determines(own, other, levels)
+        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
     )
+
+
+def determined_answers(
+    fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int, Bools]] = ()
+) -> QueryGroup:
+    """The query `coarse` without the groups whose counts cannot be added up from the answers of `fine`.
+
+    Its answers have the numbers that they have in `coarse`. The arguments are those of `determines`; no groups overlap.
+    """
+    barred = _barred(coarse, zeros)
+    factors = (
+        _determined(own, other, levels)
+        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
+    )
+    return QueryGroup(coarse.name, tuple(factors))
 
 
 def _in_any_group(factor: Factor) -> Bools:
@@ -41,21 +56,26 @@ def _in_any_group(factor: Factor) -> Bools:
     return found
 
 
-def _barred(axis: int, counted: Sequence[Bools], zeros: Sequence[Mapping[int, Bools]]) -> Bools:
-    """Levels of one attribute with which no cell that a query counts is possible.
+def _barred(group: QueryGroup, zeros: Sequence[Mapping[int, Bools]]) -> list[Bools]:
+    """For each attribute, the levels with which no cell that a query counts is possible.
+
+    One level may be barred because another one is. Example: the query counts couples. Vacant units have none, so
+    "vacant" is barred. Occupied units have a householder, so the householder's sex "none" is barred then.
 
     Args:
-        axis: Position of the attribute.
-        counted: For each attribute, the levels that the query counts.
+        group: The query.
         zeros: Structural zeros.
     """
-    found = np.zeros(len(counted[axis]), dtype=np.bool_)
-    for zero in zeros:
-        if axis in zero and all(
-            levels[counted[other]].all() for other, levels in zero.items() if other != axis
-        ):
-            found |= zero[axis]
-    return found
+    counted = [_in_any_group(factor) for factor in group.factors]
+    left = [levels.copy() for levels in counted]
+    while True:
+        before = sum(int(levels.sum()) for levels in left)
+        for zero in zeros:
+            for axis, levels in zero.items():
+                if all(own[left[other]].all() for other, own in zero.items() if other != axis):
+                    left[axis] &= ~levels
+        if sum(int(levels.sum()) for levels in left) == before:
+            return [own & ~levels for own, levels in zip(counted, left, strict=True)]
 
 
 def counts_all_of(one: QueryGroup, other: QueryGroup) -> bool:
@@ -148,6 +168,21 @@ def _determines(fine: Factor, coarse: Factor, barred: Bools) -> bool:
         bool((layer[left_out] < 0).all()) and np.array_equal(layer[counted], layer[first[codes[counted]]])
         for layer in coarse.layers
     )
+
+
+def _determined(fine: Factor, coarse: Factor, barred: Bools) -> Factor:
+    """A factor without the groups that share a group of `fine` with other levels, or have levels that it leaves out."""
+    codes, own = fine.codes, coarse.codes
+    counted = codes >= 0
+    first = first_levels(fine)
+    same = np.zeros(fine.n_levels, dtype=np.bool_)
+    same[counted] = own[counted] == own[first[codes[counted]]]
+    mixed = np.unique(codes[counted & ~same])
+    bad = (counted & np.isin(codes, mixed)) | (~counted & ~barred)
+    lost = np.unique(own[bad & (own >= 0)])
+    kept = np.where(np.isin(own, lost), -1, own).astype(np.int32)
+    kept.setflags(write=False)
+    return Factor(coarse.attribute, coarse.name, (kept,), coarse.labels)
 
 
 def _common(fine: Factor, other: Factor) -> Factor:

@@ -14,7 +14,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.outer import measured_by_pass
+from tallyveil.plans.outer import measured_by_pass, sources_of_groups
 from tallyveil.postprocess.agreement import summed_to_root
 from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.kept import Kept
@@ -129,21 +129,26 @@ class TreePasses:
     def _finest_counts(self, run: Run) -> list[PublicCounts]:
         """Make every pass on the whole spine; returns the counts of each in the finest geounits."""
         groups, finest = self.groups, []
-        counts: list[PublicCounts] = []
+        sources = sources_of_groups(self._cells)
+        every: list[list[PublicCounts]] = []
         for number, cells in enumerate(self._cells):
             if number > 0:
-                groups = groups_of_earlier_pass(cells, self._cells[number - 1], counts)
+                groups = groups_of_earlier_pass(cells, self._cells[sources[number]], every[sources[number]])
             make = (
                 self._estimates(number, groups)
                 if self.plan.outer[number].part is None
                 else self._lifts(number, groups)
             )
-            counts = []
+            counts: list[PublicCounts] = []
             for level in range(self.spine.n_levels):
                 counts.append(
                     self._level(run, number + 1, level, partial(make, level, counts[-1] if counts else None))
                 )
             finest.append(counts[-1])
+            # The counts of a pass are kept for as long as a later pass divides them.
+            every = [
+                own if place in sources[number + 1 :] else [] for place, own in enumerate([*every, counts])
+            ]
         return finest
 
     def _builder(self, number: int, level: int, groups: FixedGroups) -> PassBuilder:
@@ -174,7 +179,8 @@ class TreePasses:
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
         lower, upper = part_limits(schema, one, groups, cells, self.kept)
-        part_cells = cells.part[part_groups(cells)]
+        columns = part_groups(cells)
+        pairs = cells.part[columns], cells.rest[columns]
         adults = None if one.residents is None else residents_of(one, self.kept).adults
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
@@ -185,7 +191,7 @@ class TreePasses:
                 cells=cells,
                 lower=lower,
                 upper=upper,
-                targets=self._targets(number, level, part_cells),
+                targets=self._targets(number, level, *pairs),
                 n_cells=schema.size,
                 adults=None if adults is None else _summed(adults, self.spine.finest_offsets(level)),
             )
@@ -193,16 +199,22 @@ class TreePasses:
 
         return make
 
-    def _targets(self, number: int, level: int, part_cells: Integers) -> PartTargets:
+    def _targets(self, number: int, level: int, part_cells: Integers, rest_cells: Integers) -> PartTargets:
         """What the counts of the part of a lift pass should be near at a geolevel."""
         one, schema, geolevel = self.plan.outer[number], self.plan.schema, self.spine.geolevels[level]
         measured = self.plan.strategy.queries(geolevel)
         answers = part_answers(schema, self._cells[number], part_cells, geolevel, measured, self.allocation)
+        rest = None
+        if answers is not None:
+            own = [answers.query]
+            rest = part_answers(schema, self._cells[number], rest_cells, geolevel, own, self.allocation)
+            if rest is not None and not rest.as_few_as(answers):
+                rest = None
         part = self.plan.query(str(one.part))
         total = part_answers(schema, part, part_cells[:1], geolevel, measured, self.allocation)
         if total is not None and answers is not None and total.query == answers.query:
             total = None  # it would be used twice
-        return PartTargets(self.source, answers, total, one.prior)
+        return PartTargets(self.source, answers, rest, total, one.prior)
 
     def _level(self, run: Run, number: int, level: int, make: Callable[[], PassOutcome]) -> PublicCounts:
         """One pass at one geolevel, unless an earlier process has done it."""
