@@ -21,6 +21,8 @@ class OuterPass:
         cells: Query whose answers the pass counts. Its groups do not overlap.
         rounding: Queries of the rounding chain, coarse to fine. Each adds up answers of the next one, and the last adds
             up answers of `cells`. A lift pass has none.
+        also: Measured queries that a later pass is fitted to. This pass is fitted to those of their answers that are
+            sums of its counts.
         part: Query of one answer, which counts the part; None for a pass that is no lift pass.
         total: Name of the agreement that fixes the total of the part in every finest geounit.
         company: Query of one answer, which counts other records. Each record of the part's groups that does not belong
@@ -32,6 +34,7 @@ class OuterPass:
 
     cells: str
     rounding: tuple[str, ...]
+    also: tuple[str, ...] = ()
     part: str | None = None
     total: str | None = None
     company: str | None = None
@@ -53,16 +56,17 @@ class OuterPass:
     @property
     def queries(self) -> tuple[str, ...]:
         """Every query that the pass names."""
-        named = (self.cells, *self.rounding, self.part, self.company, self.at_most)
+        named = (self.cells, *self.rounding, *self.also, self.part, self.company, self.at_most)
         return tuple(name for name in named if name is not None)
 
     @classmethod
     def from_mapping(cls, item: Mapping[str, Any]) -> "OuterPass":
         """The pass that plain data state."""
         lift = {key: item[key] for key in ("part", *LIMITS, "prior") if key in item}
-        return cls(item["cells"], tuple(item["rounding"]), **lift)
+        return cls(item["cells"], tuple(item["rounding"]), tuple(item.get("also", ())), **lift)
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`."""
         lift = {} if self.part is None else {"part": self.part, **self.limits, "prior": self.prior}
-        return {"cells": self.cells, "rounding": list(self.rounding), **lift}
+        also = {"also": list(self.also)} if self.also else {}
+        return {"cells": self.cells, "rounding": list(self.rounding), **also, **lift}

@@ -14,6 +14,10 @@ class OuterPassTable(Table):
         default_factory=list,
         description="Queries of the rounding chain, coarse to fine. Each adds up answers of the next one.",
     )
+    also: list[Name] = Field(
+        default_factory=list,
+        description="Measured queries of later passes. This pass uses those of their answers that its cells add up to.",
+    )
     part: Name | None = Field(
         default=None,
         description="The query of one answer that counts a part of the records, such as householders. The pass then "
@@ -48,6 +52,7 @@ class OuterPassTable(Table):
         return OuterPass(
             self.cells,
             tuple(self.rounding),
+            tuple(self.also),
             part=self.part,
             total=self.total,
             company=self.company,

@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
-from tallyveil.universe.nested_queries import common_groups, counts_all_of, determines, first_levels
+from tallyveil.universe.nested_queries import (
+    common_groups,
+    counts_all_of,
+    determined_answers,
+    determines,
+    first_levels,
+)
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.single_cells import only_cell
@@ -54,6 +60,22 @@ def measured_by_pass(
     return tuple(map(tuple, found))
 
 
+def early_answers(
+    schema: Schema, outer: Sequence[OuterPass], number: int, measured: Sequence[str]
+) -> tuple[QueryGroup, ...]:
+    """The measured answers of later passes that a pass is fitted to as well: queries without their other answers.
+
+    Args:
+        schema: The universe.
+        outer: The passes, first to last.
+        number: Number of the pass, from 0.
+        measured: Names of the queries that are measured at a geolevel.
+    """
+    cells, zeros = schema.query(outer[number].cells), schema.barred_levels()
+    names = [name for name in outer[number].also if name in measured]
+    return tuple(determined_answers(cells, schema.query(name), zeros) for name in names)
+
+
 def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
     """Refuse outer passes that cannot be made, or that do not say in which cell each record lies.
 
@@ -64,6 +86,7 @@ def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
     """
     for number, one in enumerate(outer, start=1):
         _refuse_chain(schema, one, f"[[estimation.outer]] pass {number}")
+        _refuse_early(schema, outer, number)
     cells = [schema.query(one.cells) for one in outer]
     _refuse_left_out(schema, cells[0])
     for number, (above, own) in enumerate(pairwise(cells), start=2):
@@ -181,6 +204,29 @@ def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
                 f"sums of answers of '{fine.name}'. Leave one of the two out.",
                 code="outer-pass",
             )
+
+
+def _refuse_early(schema: Schema, outer: Sequence[OuterPass], number: int) -> None:
+    """Refuse answers of later passes that a pass would use anyway, or cannot use."""
+    one, zeros = outer[number - 1], schema.barred_levels()
+    for name in one.also:
+        query = schema.query(name)
+        later = next((k for k, own in enumerate(outer) if _fits(schema, own, query, zeros)), -1)
+        kept = () if query.overlaps else determined_answers(schema.query(one.cells), query, zeros).factors
+        if one.part is not None or later < number or not all((factor.codes >= 0).any() for factor in kept):
+            raise ConfigError(
+                f"[[estimation.outer]] pass {number} has '{name}' in 'also', which has no effect there. Name measured "
+                "queries of later passes some of whose answers are sums of this pass's counts, and whose groups do "
+                "not overlap. A pass with a part has none.",
+                code="outer-pass",
+            )
+
+
+def _fits(
+    schema: Schema, one: OuterPass, query: QueryGroup, zeros: Sequence[Mapping[int, NDArray[np.bool_]]]
+) -> bool:
+    """Whether a pass without a part determines a query."""
+    return one.part is None and determines(schema.query(one.cells), query, zeros)
 
 
 def _refuse_open_cells(schema: Schema, cells: Sequence[QueryGroup]) -> None:

@@ -78,6 +78,7 @@ _PERHAPS: Final = {
         {
             "cells": str,
             "rounding": [str],
+            "also": Perhaps([str]),
             "part": Perhaps(str),
             "total": Perhaps(str),
             "company": Perhaps(str),

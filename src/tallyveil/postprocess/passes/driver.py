@@ -14,7 +14,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.outer import measured_by_pass, sources_of_groups
+from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
 from tallyveil.postprocess.agreement import summed_to_root
 from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.kept import Kept
@@ -34,6 +34,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.nested_queries import meet
 from tallyveil.universe.query_group import QueryGroup
 
 MakeLevel = Callable[[int, PublicCounts | None], PassOutcome]
@@ -153,7 +154,9 @@ class TreePasses:
 
     def _builder(self, number: int, level: int, groups: FixedGroups) -> PassBuilder:
         plan, geolevel = self.plan, self.spine.geolevels[level]
-        measured = measured_by_pass(plan.schema, plan.outer, plan.strategy.queries(geolevel))[number]
+        every = plan.strategy.queries(geolevel)
+        measured = measured_by_pass(plan.schema, plan.outer, every)[number]
+        whole = [layer for name in measured for layer in plan.query(name).layers]
         return PassBuilder(
             schema=plan.schema,
             allocation=self.allocation,
@@ -161,7 +164,7 @@ class TreePasses:
             level=level,
             cells=plan.query(plan.outer[number].cells),
             groups=groups,
-            queries=tuple(layer for name in measured for layer in plan.query(name).layers),
+            queries=(*whole, *early_answers(plan.schema, plan.outer, number, every)),
             chain=tuple(plan.query(name) for name in plan.outer[number].rounding),
         )
 
@@ -203,14 +206,15 @@ class TreePasses:
         """What the counts of the part of a lift pass should be near at a geolevel."""
         one, schema, geolevel = self.plan.outer[number], self.plan.schema, self.spine.geolevels[level]
         measured = self.plan.strategy.queries(geolevel)
-        answers = part_answers(schema, self._cells[number], part_cells, geolevel, measured, self.allocation)
+        part = self.plan.query(str(one.part))
+        cells = meet(self._cells[number], part)
+        answers = part_answers(schema, cells, part_cells, geolevel, measured, self.allocation)
         rest = None
         if answers is not None:
             own = [answers.query]
             rest = part_answers(schema, self._cells[number], rest_cells, geolevel, own, self.allocation)
             if rest is not None and not rest.as_few_as(answers):
                 rest = None
-        part = self.plan.query(str(one.part))
         total = part_answers(schema, part, part_cells[:1], geolevel, measured, self.allocation)
         if total is not None and answers is not None and total.query == answers.query:
             total = None  # it would be used twice
