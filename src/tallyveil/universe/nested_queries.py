@@ -30,8 +30,8 @@ def determines(fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int
     """
     counted = [_in_any_group(factor) for factor in coarse.factors]
     return all(
-        _determines(own, other, _barred(axis, counted, zeros))
-        for axis, (own, other) in enumerate(zip(fine.factors, coarse.factors, strict=True))
+        _determines(own, other, barred)
+        for own, other, barred in zip(fine.factors, coarse.factors, _barred(counted, zeros), strict=True)
     )
 
 
@@ -41,20 +41,28 @@ def _in_any_group(factor: Factor) -> Bools:
     return found
 
 
-def _barred(axis: int, counted: Sequence[Bools], zeros: Sequence[Mapping[int, Bools]]) -> Bools:
-    """Levels of one attribute with which no cell that a query counts is possible.
+def _barred(counted: Sequence[Bools], zeros: Sequence[Mapping[int, Bools]]) -> list[Bools]:
+    """For each attribute, counted levels with which no cell that a query counts is possible.
+
+    A level that one zero bars is not counted any more, so that other zeros may bar levels of other attributes.
 
     Args:
-        axis: Position of the attribute.
         counted: For each attribute, the levels that the query counts.
         zeros: Structural zeros.
     """
-    found = np.zeros(len(counted[axis]), dtype=np.bool_)
-    for zero in zeros:
-        if axis in zero and all(
-            levels[counted[other]].all() for other, levels in zero.items() if other != axis
-        ):
-            found |= zero[axis]
+    left = [levels.copy() for levels in counted]
+    while True:
+        bars = [(axis, _barred_by(zero, axis, left)) for zero in zeros for axis in zero]
+        if not any(bool((levels & left[axis]).any()) for axis, levels in bars):
+            return [before & ~after for before, after in zip(counted, left, strict=True)]
+        for axis, levels in bars:
+            left[axis] &= ~levels
+
+
+def _barred_by(zero: Mapping[int, Bools], axis: int, counted: Sequence[Bools]) -> Bools:
+    """Levels of an attribute that a zero bars, because it has all counted levels of its other attributes."""
+    rest = [levels[counted[other]] for other, levels in zero.items() if other != axis]
+    found: Bools = zero[axis] & all(bool(levels.all()) for levels in rest)
     return found
 
 
