@@ -120,7 +120,7 @@ def _by_outer_passes(
     """The variances of a plan with outer passes.
 
     Raises:
-        BudgetError: live sizes are given, or a pass is a lift pass, which the model does not know.
+        BudgetError: live sizes are given, a pass is a lift pass, or as `pass_variances`.
         SchemaError: as `pass_variances`.
     """
     if aims.live is not None:

@@ -29,7 +29,7 @@ from scipy.linalg import cho_factor, cho_solve, null_space
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.program import Evaluated
 from tallyveil.budget.strategy import Strategy
-from tallyveil.errors import SchemaError
+from tallyveil.errors import BudgetError, SchemaError
 from tallyveil.intervals.by_share.measured import KNOWN, UNKNOWN
 from tallyveil.intervals.by_share.pass_axes import BlockClass, Gram, axes_of, gram_of, on_cells, spread_from
 from tallyveil.intervals.by_share.top_down import TopDown
@@ -159,7 +159,8 @@ def pass_variances(
         asked: What is asked.
         estimator: Weights of the geolevels in every area that is asked about.
     Raises:
-        SchemaError: no pass determines a query, groups overlap, or blocks would be too large.
+        BudgetError: no pass determines what is asked, or groups overlap.
+        SchemaError: blocks would be too large.
     """
     names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
     grams = [_grams(schema, [one.cells for one in passes], query) for _, query in asked]
@@ -184,10 +185,10 @@ def _grams(schema: Schema, cells: Sequence[QueryGroup], query: str) -> dict[int,
     group, zeros = _plain(schema.query(query)), schema.barred_levels()
     number = next((k for k, own in enumerate(cells) if determines(own, group, zeros)), None)
     if number is None:
-        raise SchemaError(
+        raise BudgetError(
             f"no outer pass determines '{query:.80}', so that its variances are not modelled. The passes count: "
             f"{'; '.join(own.name for own in cells)}. Ask for sums of these.",
-            code="outer-pass",
+            code="bad-aim",
         )
     found = {number: gram_of(group, cells[number])}
     for k in range(number, 0, -1):
@@ -250,10 +251,10 @@ def _key(rows: Mapping[str, Floats]) -> bytes:
 
 def _plain(group: QueryGroup) -> QueryGroup:
     if group.overlaps:
-        raise SchemaError(
+        raise BudgetError(
             f"groups of '{group.name:.80}' overlap. Variances of estimates in outer passes are modelled for queries "
             "whose groups do not. Ask for another query, or measure one.",
-            code="outer-pass",
+            code="bad-aim",
         )
     return group
 

@@ -10,7 +10,7 @@ from tests.outer_worlds import write_persons, write_units
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.config.load import load_plan
-from tallyveil.errors import SchemaError
+from tallyveil.errors import BudgetError
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.by_share.passes import Fitted, pass_variances
 from tallyveil.intervals.by_share.top_down import top_down_of
@@ -161,5 +161,5 @@ def test_the_error_of_an_earlier_pass_is_spread_over_its_cells():
 
 def test_a_query_that_no_pass_determines_is_refused(tmp_path):
     plan = load_plan(write_units(tmp_path)[1])
-    with pytest.raises(SchemaError, match="no outer pass determines"):
+    with pytest.raises(BudgetError, match="no outer pass determines"):
         variances_of(plan, ["occupancy", "quarters"], ["detailed"])
