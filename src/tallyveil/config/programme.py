@@ -106,35 +106,35 @@ def load_programme(path: Path, out: Path | None = None) -> ProgrammePlan:
 
 def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Path]) -> PlannedRelease:
     """A release whose agreements and residents of earlier releases have their folders; raises ConfigError."""
-    read = [("agreement", item.name, item.release_name) for item in plan.agreement if item.path is None]
-    read += [("residents", item.name, item.name) for item in plan.residents if item.path is None]
-    unknown = [one for one in read if one[2] not in earlier]
+    tables = [("agreement", item.name, item.release_name) for item in plan.agreement if item.path is None]
+    tables += [("residents", item.name, item.release_name) for item in plan.residents if item.path is None]
+    unknown = [one for one in tables if one[2] not in earlier]
     if unknown:
         known = ", ".join(earlier) or "none, for this release is the first"
         table, wrong, release = unknown[0]
-        hint = " (or 'release')" if table == "agreement" else ""
         raise ConfigError(
             f"[[{table}]] '{wrong}' has no path, and the programme has no earlier release '{release}'. Earlier "
-            f"releases: {known}. Correct the name{hint}, change the order "
-            "of the releases, or give the path of a finished release.",
+            f"releases: {known}. Correct the name (or 'release'), change the order of the releases, or give the path "
+            "of a finished release.",
             code="unknown-release",
         )
     whole = replace(
         plan,
-        agreement=tuple(_found(item, earlier.get(item.release_name)) for item in plan.agreement),
-        residents=tuple(_found(item, earlier.get(item.name)) for item in plan.residents),
+        agreement=tuple(_found(item, earlier) for item in plan.agreement),
+        residents=tuple(_found(item, earlier) for item in plan.residents),
     )
     alone = replace(
         plan,
         agreement=tuple(item for item in plan.agreement if item.path is not None),
         residents=tuple(item for item in plan.residents if item.path is not None),
     )
-    return PlannedRelease(name, file, whole, alone, tuple(dict.fromkeys(release for _, _, release in read)))
+    reads = tuple(dict.fromkeys(read for *_, read in tables))
+    return PlannedRelease(name, file, whole, alone, reads)
 
 
-def _found(item: Item, folder: Path | None) -> Item:
-    """What a release reads, with the folder of the earlier release where it names no path."""
-    return replace(item, path=folder.absolute()) if item.path is None and folder is not None else item
+def _found(item: Item, earlier: Mapping[str, Path]) -> Item:
+    """What a release reads, with the folder of an earlier release where it names no path."""
+    return replace(item, path=earlier[item.release_name].absolute()) if item.path is None else item
 
 
 def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
@@ -145,11 +145,10 @@ def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
         residents = [item for item in release.plan.residents if item not in release.alone.residents]
         try:
             for item in agreement:
-                same_answers(
-                    item, release.plan.schema.query(item.query), schemas[item.release_name].query(item.theirs)
-                )
+                theirs = schemas[item.release_name].query(item.theirs)
+                same_answers(item, release.plan.schema.query(item.query), theirs)
             for people in residents:
-                resident_levels(people, schemas[people.name])
+                resident_levels(people, schemas[people.release_name])
         except TallyveilError as error:
             raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
 

@@ -107,6 +107,11 @@ class Residents:
         """Plain data for `plan.json`, without the path."""
         return {"name": self.name, "people": _lists(self.people), "adults": _lists(self.adults)}
 
+    @property
+    def release_name(self) -> str:
+        """Name of the other release in a programme of releases."""
+        return self.name
+
     @classmethod
     def from_mapping(cls, item: Mapping[str, Any]) -> "Residents":
         """The residents that `plan.json` states."""

@@ -13,6 +13,7 @@ from tallyveil.arrays import Integers
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
 from tallyveil.plans.constraints import Agreement, Residents
+from tallyveil.plans.outer import sources_of_groups
 from tallyveil.universe.nested_queries import common_groups, determines, representative_cells
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -82,6 +83,7 @@ def refuse_lifts(
         ConfigError: a lift pass lacks something, has too much, or its queries do not fit.
         SchemaError: the schema has no such query.
     """
+    sources = sources_of_groups([schema.query(one.cells) for one in outer])
     for number, one in enumerate(outer, start=1):
         where = f"[[estimation.outer]] pass {number}"
         _refuse_keys(one, number, where)
@@ -95,7 +97,7 @@ def refuse_lifts(
             _refuse_residents(one, residents, where)
         beside = one.company or one.at_most
         if beside is not None:
-            before = schema.query(outer[number - 2].cells)
+            before = schema.query(outer[sources[number - 1]].cells)
             _refuse_part(beside, schema.query(beside), before, where)
             if one.company is not None:
                 _refuse_company(schema, one, schema.query(one.company), before, where)

@@ -214,7 +214,7 @@ def _read(plan: JsonObject) -> ReleasePlan:
         licence=plan.get("licence"),
         citation=plan.get("citation"),
         outer=outer_items(plan),
-        agreement=tuple(Agreement.from_mapping(item) for item in plan.get("agreement", ())),
+        agreement=tuple(map(Agreement.from_mapping, plan.get("agreement", ()))),
         residents=tuple(map(Residents.from_mapping, plan.get("residents", ()))),
     )
 

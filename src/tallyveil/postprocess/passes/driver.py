@@ -182,7 +182,8 @@ class TreePasses:
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
         lower, upper = part_limits(schema, one, groups, cells, self.kept)
-        part_cells = cells.part[part_groups(cells)]
+        columns = part_groups(cells)
+        pairs = cells.part[columns], cells.rest[columns]
         adults = None if one.residents is None else residents_of(one, self.kept).adults
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
@@ -193,7 +194,7 @@ class TreePasses:
                 cells=cells,
                 lower=lower,
                 upper=upper,
-                targets=self._targets(number, level, part_cells),
+                targets=self._targets(number, level, *pairs),
                 n_cells=schema.size,
                 adults=None if adults is None else _summed(adults, self.spine.finest_offsets(level)),
             )
@@ -201,17 +202,23 @@ class TreePasses:
 
         return make
 
-    def _targets(self, number: int, level: int, part_cells: Integers) -> PartTargets:
+    def _targets(self, number: int, level: int, part_cells: Integers, rest_cells: Integers) -> PartTargets:
         """What the counts of the part of a lift pass should be near at a geolevel."""
         one, schema, geolevel = self.plan.outer[number], self.plan.schema, self.spine.geolevels[level]
         measured = self.plan.strategy.queries(geolevel)
         part = self.plan.query(str(one.part))
         cells = meet(self._cells[number], part)
         answers = part_answers(schema, cells, part_cells, geolevel, measured, self.allocation)
+        rest = None
+        if answers is not None:
+            own = [answers.query]
+            rest = part_answers(schema, self._cells[number], rest_cells, geolevel, own, self.allocation)
+            if rest is not None and not rest.as_few_as(answers):
+                rest = None
         total = part_answers(schema, part, part_cells[:1], geolevel, measured, self.allocation)
         if total is not None and answers is not None and total.query == answers.query:
             total = None  # it would be used twice
-        return PartTargets(self.source, answers, total, one.prior)
+        return PartTargets(self.source, answers, rest, total, one.prior)
 
     def _level(self, run: Run, number: int, level: int, make: Callable[[], PassOutcome]) -> PublicCounts:
         """One pass at one geolevel, unless an earlier process has done it."""

@@ -181,7 +181,8 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
         else:
             share = parent / base.sum(axis=0)
         numbers = np.searchsorted(lift.columns, columns)
-        target, variance = lift.targets.near(base * share, children, numbers)
+        fixed = _group_counts(lift, children, columns)
+        target, variance = lift.targets.near(base * share, fixed, children, numbers)
         where = f"{lift.geolevel} '{lift.spine.geocodes[lift.level][children.start]}' and its siblings"
         totals = None if _are_fixed(leaves) else lift.targets.totals(children, variance)
         counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves, totals))

@@ -37,6 +37,11 @@ class PartAnswers:
     answers: Integers
     variances: Floats
 
+    def as_few_as(self, other: "PartAnswers") -> bool:
+        """Whether every column has answers, and on average no more than in another list of answers."""
+        terms = np.diff(self.begin)
+        return bool((terms > 0).all()) and len(self.answers) <= len(other.answers)
+
     def variance(self, geounits: slice, columns: Integers) -> Floats:
         """Variance of the sum of each column in each of some geounits, in squared counts."""
         terms = np.diff(self.begin)[columns].astype(np.float64)

@@ -9,6 +9,7 @@ from tallyveil.estimation.agreeing_limits import alone_limits, occupied_limits
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.lifts import PartCells, possible_cells
+from tallyveil.plans.outer import sources_of_groups
 from tallyveil.postprocess.agreement import agreement_name
 from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of_earlier_pass
@@ -106,12 +107,13 @@ def check_parts(plan: EstimationPlan, groups: FixedGroups, kept: Kept, finest: P
         SolverError: the counts break a limit; the release must not be published.
     """
     names = []
+    cells = [plan.query(one.cells) for one in plan.outer]
+    sources = sources_of_groups(cells)
     for number, one in enumerate(plan.outer):
         if one.part is None:
             continue
-        cells = plan.query(one.cells)
         if number:
-            groups = groups_of_earlier_pass(cells, plan.query(plan.outer[number - 1].cells), [finest])
+            groups = groups_of_earlier_pass(cells[number], cells[sources[number]], [finest])
         parts = cells_of_part(plan.schema, one, groups)
         lower, upper = part_limits(plan.schema, one, groups, parts, kept)
         found = _total_of(finest, plan.query(one.part).answers_of(finest.cells) >= 0)

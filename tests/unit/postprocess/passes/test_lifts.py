@@ -15,7 +15,7 @@ from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.universe.counts import PublicCounts, TripletSum
 
-NO_ANSWERS = PartTargets(cast(Any, None), None, None, "shares")
+NO_ANSWERS = PartTargets(cast(Any, None), None, None, None, "shares")
 
 
 def _counts(dense: np.ndarray) -> GroupCounts:
