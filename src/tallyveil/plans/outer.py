@@ -158,9 +158,8 @@ def finished_cells(
     if counts_all_of(after, group):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     answers, cells = [], []
-    for answer in schema.possible_answers(group).tolist():
-        if _is_counted(group, answer, after):
-            continue
+    possible = schema.possible_answers(group)
+    for answer in possible[~_are_counted(group, possible, after)].tolist():
         cell = only_cell(schema, group, answer)
         if cell is None:
             raise ConfigError(
@@ -301,13 +300,15 @@ def _adds(last: QueryGroup, own: QueryGroup) -> bool:
     return True
 
 
-def _is_counted(group: QueryGroup, answer: int, after: QueryGroup) -> bool:
-    """Whether the query of the next pass counts cells of an answer of this one."""
-    numbers = np.unravel_index(answer, group.shape)
-    return all(
-        bool((later.codes[own.codes == number] >= 0).any())
-        for own, later, number in zip(group.factors, after.factors, numbers, strict=True)
-    )
+def _are_counted(group: QueryGroup, answers: NDArray[np.int64], after: QueryGroup) -> NDArray[np.bool_]:
+    """Whether the query of the next pass counts cells of each answer of this one."""
+    counted = np.ones(len(answers), dtype=np.bool_)
+    numbers = np.unravel_index(answers, group.shape)
+    for own, later, number in zip(group.factors, after.factors, numbers, strict=True):
+        meets = np.zeros(own.size, dtype=np.bool_)
+        meets[own.codes[(own.codes >= 0) & (later.codes >= 0)]] = True
+        counted &= meets[number]
+    return counted
 
 
 def _label(group: QueryGroup, answer: int) -> str:

@@ -95,6 +95,34 @@ def test_units_with_a_householder_are_counted_by_the_householders_sex(fine, coar
     assert not determines(schema.query(fine), schema.query(coarse))
 
 
+def test_a_zero_may_bar_levels_because_another_zero_bars_others():
+    # Vacant units have no size, so units of a size are occupied; and occupied units have a householder.
+    schema = Schema(
+        "units",
+        tuple(
+            Attribute(*one)
+            for one in (
+                ("status", ("occupied", "vacant")),
+                ("holder", ("male", "female", "none")),
+                ("size", ("1", "2", "none")),
+            )
+        ),
+        (
+            Recode("tenure", "status", (("occupied", ("occupied",)),)),
+            Recode("sex", "holder", (("male", ("male",)), ("female", ("female",)))),
+            Recode("persons", "size", (("1", ("1",)), ("2", ("2",)))),
+        ),
+        (
+            StructuralZero("occupied", (("status", ("occupied",)), ("holder", ("none",)))),
+            StructuralZero("vacant", (("status", ("vacant",)), ("size", ("1", "2")))),
+        ),
+    )
+    fine, sizes, holders = (schema.query(name) for name in ("tenure*sex*persons", "persons", "sex"))
+    assert determines(fine, sizes, schema.barred_levels())
+    assert not determines(fine, sizes, schema.barred_levels()[1:])
+    assert not determines(fine, holders, schema.barred_levels())
+
+
 @given(queries(), queries())
 def test_common_groups_are_the_connected_parts(fine, other):
     mine, theirs = fine.answers_of(CELLS), other.answers_of(CELLS)
