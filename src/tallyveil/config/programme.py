@@ -13,7 +13,7 @@ from tallyveil.config.tables import Name, PlainName, Table
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.agreement import same_answers
+from tallyveil.postprocess.agreement import same_answers, their_query
 from tallyveil.release.finished import PRIVATE
 from tallyveil.storage.paths import file_name, inside
 
@@ -129,7 +129,7 @@ def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
             if item not in release.alone.agreement:
                 query = release.plan.schema.query(item.query)
                 try:
-                    same_answers(item, query, schemas[item.name].query(item.theirs))
+                    same_answers(item, query, their_query(item, schemas[item.name]))
                 except TallyveilError as error:
                     raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
 

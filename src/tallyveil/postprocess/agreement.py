@@ -4,14 +4,16 @@ Only published files are read. The counts stay sparse: a block has few of the th
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConstraintError
+from tallyveil.errors import ConstraintError, SchemaError, StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Agreement
@@ -23,11 +25,14 @@ from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, row_ranges, sum_families
-from tallyveil.universe.limits import narrow_limits
+from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits
 from tallyveil.universe.nested_queries import representative_cells
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
+
+_LARGEST_SUM: Final = 2 * LARGEST_COUNT
+"""No release publishes more records: its noise adds less than the largest number of records."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,10 +72,17 @@ class AgreedCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreed:
-    """An agreement that was read: the counts, and what the manifest says of them."""
+    """An agreement that was read.
+
+    Attributes:
+        counts: The counts.
+        record: What the manifest says of them.
+        protected: Whether the release that published them protects anybody.
+    """
 
     counts: AgreedCounts
     record: JsonObject
+    protected: bool
 
 
 def agreement_name(name: str) -> str:
@@ -98,7 +110,7 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
         )
     manifest = read_manifest(item.path, ReleaseKind.TOPDOWN)
     theirs = schema_from_mapping(manifest.body["plan"]["schema"])
-    other = theirs.query(item.theirs)
+    other = their_query(item, theirs)
     query = schema.query(item.query)
     answers = same_answers(item, query, other)
     spine, made = hierarchies.spine, read_geography(item.path)
@@ -113,7 +125,24 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
         total.add(rows[start + own[inside]], named, persons[inside])
     finest = PublicCounts(spine.geolevels[-1], *total.finish())
     counts = AgreedCounts(agreement_name(item.name), query, summed_to_root(finest, spine, schema.size))
-    return Agreed(counts, {**item.to_mapping(), "run": manifest.run, "plan_digest": manifest.plan_digest})
+    record = {**item.to_mapping(), "run": manifest.run, "plan_digest": manifest.plan_digest}
+    return Agreed(counts, record, manifest.protected)
+
+
+def refuse_unprotected(agreed: Sequence[Agreed]) -> None:
+    """Refuse counts of releases that were made with an insecure test key, for a release that shall protect people.
+
+    Raises:
+        ConstraintError: there are such counts.
+    """
+    for one in agreed:
+        if not one.protected:
+            raise ConstraintError(
+                f"[[agreement]] '{one.record['name']}': the release that it names was made with an insecure test key "
+                "and protects nobody. A release that keeps its counts would protect nobody either. Name a release that "
+                "was made without a test key, or give --insecure-test-key for a trial. Nothing was spent.",
+                code="agreement-unprotected",
+            )
 
 
 def promised_counts(item: Agreement, schema: Schema, spine: Spine) -> AgreedCounts:
@@ -139,6 +168,17 @@ def summed_to_root(finest: PublicCounts, spine: Spine, n_cells: int) -> tuple[Pu
         summed = sum_families(below.offsets, below.cells, below.counts, spine.child_offsets[level], n_cells)
         counts.append(PublicCounts(spine.geolevels[level], *summed))
     return tuple(reversed(counts))
+
+
+def their_query(item: Agreement, schema: Schema) -> QueryGroup:
+    """The query of the other release, whose schema is given; raises SchemaError if it has no such query."""
+    try:
+        return schema.query(item.theirs)
+    except SchemaError as error:
+        raise SchemaError(
+            f"[[agreement]] '{item.name}': 'theirs' names no query of the other release. {error}",
+            code=error.code,
+        ) from error
 
 
 def same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integers:
@@ -209,6 +249,15 @@ def _same_geounits(item: Agreement, spine: Spine, made: Spine) -> Integers:
 
 def _finest_counts(root: Path, manifest: Manifest, schema: Schema, spine: Spine) -> PublicCounts:
     geolevel = spine.geolevels[-1]
+    path = histogram_path(root, geolevel)
     counts = read_histogram(root, geolevel, schema, spine)
-    require_unchanged(root, manifest, histogram_path(root, geolevel))
+    require_unchanged(root, manifest, path)
+    numbers = counts.counts
+    # With the largest number below 2**33, the sum of all numbers fits int64.
+    if len(numbers) and (numbers.min() < 0 or numbers.max() > _LARGEST_SUM or numbers.sum() > _LARGEST_SUM):
+        raise StoreError(
+            f"{path} holds a count below 0, or counts larger than any release has. It was changed after it was "
+            "written; restore it from a copy of the release.",
+            code="release-damaged",
+        )
     return counts

@@ -9,12 +9,13 @@ from typing import Final
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.errors import GeographyError, StoreError, TallyveilError
 from tallyveil.execution.programme.told import Prefixed
-from tallyveil.execution.topdown.before_spend import refuse_folder
+from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
 from tallyveil.execution.topdown.preparation import prepare, read_inputs
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.disk import free_disk
 from tallyveil.plans.programme import PlannedRelease
 from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
@@ -42,7 +43,7 @@ class CheckedRelease:
 
 
 def check_inputs(
-    releases: Sequence[PlannedRelease], out: Path, observer: Observer
+    releases: Sequence[PlannedRelease], out: Path, observer: Observer, *, protected: bool
 ) -> dict[str, CheckedRelease]:
     """Read and check what releases will read, as far as it is there; nothing is written.
 
@@ -53,6 +54,7 @@ def check_inputs(
         releases: Those that are not finished.
         out: Folder of the programme.
         observer: Told of progress.
+        protected: Whether the releases shall protect people: no test key was given.
     Returns:
         What was found, by the name of the release.
     Raises:
@@ -61,7 +63,8 @@ def check_inputs(
     found: dict[str, CheckedRelease] = {}
     for release in releases:
         try:
-            found[release.name] = _checked(release, out, Prefixed(observer, f"check {release.name}: ", set()))
+            told = Prefixed(observer, f"check {release.name}: ", set())
+            found[release.name] = _checked(release, out / release.name, told, protected=protected)
         except TallyveilError as error:
             raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
     _refuse_other_geounits(releases, found)
@@ -69,12 +72,15 @@ def check_inputs(
     return found
 
 
-def _checked(release: PlannedRelease, out: Path, observer: Prefixed) -> CheckedRelease:
+def _checked(release: PlannedRelease, out: Path, observer: Prefixed, *, protected: bool) -> CheckedRelease:
     plan, watch = release.alone, Stopwatch(observer)
-    refuse_folder(plan, out / release.name)
+    refuse_folder(plan, out)
     inputs = read_inputs(plan, observer, watch)
     promised = [item for item in release.plan.agreement if item not in plan.agreement]
-    prepared, spine = prepare(plan, inputs, watch, promised), inputs.hierarchies.spine
+    prepared = prepare(plan, inputs, watch, promised, protected=protected)
+    spine = inputs.hierarchies.spine
+    if folder_state(out) is FolderState.ABSENT:
+        refuse_many_people(plan, spine, out, inputs.histograms[0].total)
     constraints = [table.digest() for table in prepared.constraints]
     agreed = [one.counts.digest() for one in prepared.agreed]
     return CheckedRelease(

@@ -15,7 +15,7 @@ from tallyveil.plans.constraints import Agreement
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
-from tallyveil.postprocess.agreement import Agreed, promised_counts, read_agreement
+from tallyveil.postprocess.agreement import Agreed, promised_counts, read_agreement, refuse_unprotected
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
@@ -89,7 +89,12 @@ def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inpu
 
 
 def prepare(
-    plan: ReleasePlan, inputs: Inputs, watch: Stopwatch, promised: Sequence[Agreement] = ()
+    plan: ReleasePlan,
+    inputs: Inputs,
+    watch: Stopwatch,
+    promised: Sequence[Agreement] = (),
+    *,
+    protected: bool,
 ) -> Prepared:
     """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
 
@@ -99,6 +104,7 @@ def prepare(
         watch: Times the stage.
         promised: Agreements that the plan does not have, with releases that will be made before this one. What outer
             passes begin with is then not known, only whether these counts and the others together will be enough.
+        protected: Whether the release shall protect people, so that it cannot agree with one that does not.
     Raises:
         TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
             or the records; or something could not be computed with them.
@@ -106,6 +112,8 @@ def prepare(
     hierarchies = inputs.hierarchies
     with watch.stage("compile constraints"):
         agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
+        if protected:
+            refuse_unprotected(agreed)
         kept = tuple(one.counts for one in agreed)
         constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept)
         # Refuses structural zeros that intervals could not take into account.
