@@ -2,9 +2,9 @@
 
 The work of a pass at a geolevel grows with its *entries*: the children of all parents, times the cells that a parent
 fills. A family is solved in one piece, so the largest family decides the memory. The rates were measured as processor
-time with the persons and the units of the Demographic and Housing Characteristics: Rhode Island (25,181 blocks), and
-for roots, counties and memory a made-up state of 421,545 blocks. They were rounded up. They are divided by nothing for
-a second core, because the largest family of a geolevel is the work of one core.
+time with the persons and the units of the Demographic and Housing Characteristics: Rhode Island (25,181 blocks), a
+made-up state of 50,000 blocks, and for roots, counties and memory one of 421,545 blocks. They were rounded up, and are
+divided by nothing for a second core, because the largest family of a geolevel is the work of one core.
 
 A parent with more than about 300 children takes longer than the prediction: its equations grow faster than its entries.
 """
@@ -33,18 +33,20 @@ class PassRates:
         records: Seconds to read a record.
         agreed: Seconds to read and compile the constraints of a finest geounit.
         root: Seconds of all passes at the root.
-        estimate, estimate_finest: Seconds of an entry in all passes; at the finest geolevel, where families are small.
+        estimate_top, estimate, estimate_finest: Seconds of an entry in all passes: below the root; at geolevels
+            between; at the finest geolevel, where families are small.
         whole: Seconds to put a non-zero cell of the finest geolevel together from all passes.
         checks: Seconds to check a non-zero cell of a geolevel.
     """
 
-    base_bytes: int = 450 << 20
+    base_bytes: int = 500 << 20
     entry_bytes: int = 36
     person_bytes: int = 60
     family_bytes: int = 60
     records: float = 1.5e-6
     agreed: float = 40e-6
     root: float = 8.0
+    estimate_top: float = 15e-6
     estimate: float = 6e-6
     estimate_finest: float = 1e-6
     whole: float = 5e-6
@@ -81,7 +83,8 @@ def pass_seconds(
     each = [rates.root]
     for number in range(1, len(levels)):
         entries = sizes.geounits[number] * filled[number - 1] / sizes.geounits[number - 1]
-        each.append((rates.estimate_finest if number == len(levels) - 1 else rates.estimate) * entries)
+        rate = rates.estimate_top if number == 1 else rates.estimate
+        each.append((rates.estimate_finest if number == len(levels) - 1 else rate) * entries)
     stages = [
         (f"pass {one} of {level}", seconds / n_passes)
         for one in range(1, n_passes + 1)
