@@ -1,7 +1,7 @@
 """What is known about a release before its data is opened: spine, measurements, zeros and invariants."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
@@ -159,6 +159,13 @@ def levels_of_strategy(
         drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
         levels.append(LevelModel(name, measured, np.concatenate([precisions, drawn], axis=1), exact))
     return levels
+
+
+def with_queries(level: LevelModel, names: Collection[str]) -> LevelModel:
+    """A level with some of its measured queries."""
+    kept = [number for number, group in enumerate(level.measured) if group.name in names]
+    measured = tuple(level.measured[number] for number in kept)
+    return replace(level, measured=measured, precisions=np.ascontiguousarray(level.precisions[:, kept]))
 
 
 def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None) -> Floats:

@@ -269,11 +269,14 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
     """Number of noisy values that are written at each geolevel."""
     found = []
     for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
-        answers = sum(plan.query(name).size for name in plan.strategy.queries(level))
+        written = plan.estimating.written(level, n)
+        if plan.measurements == "support":
+            written = plan.strategy.queries(level)
+        answers = sum(plan.query(name).size for name in written)
         if plan.measurements == "support" and number > 0:
             support = entries[number - 1] / sizes.geounits[number - 1]
             answers = min(answers, round(ANSWERS_PER_CELL * support))
-        found.append(0 if plan.measurements == "none" else n * answers)
+        found.append(n * answers)
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
 from tallyveil.postprocess.agreement import Agreed, promised_counts, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.interval_model import plan_model
+from tallyveil.postprocess.interval_fits import planned_fits
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
@@ -108,9 +108,10 @@ def prepare(
         agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
         kept = tuple(one.counts for one in agreed)
         constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept)
-        # Refuses structural zeros that intervals could not take into account.
+        # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
-            plan_model(plan, hierarchies)
+            for _ in planned_fits(plan, hierarchies, [plan.query(name) for name in plan.tables]):
+                pass
         # Refuses constraints that outer passes could not keep.
         groups = None
         if plan.outer and promised:

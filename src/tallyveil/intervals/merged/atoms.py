@@ -1,4 +1,4 @@
-"""Atoms of a table: sets of possible cells that the table does not divide, and that its estimate does not divide either.
+"""Atoms of a table: sets of possible cells that neither the table nor its estimate divides.
 
 Problem. A schema has a million cells, and a table has a hundred answers. Least squares over all cells is out of reach.
 
@@ -138,7 +138,7 @@ def _even(schema: Schema, queries: Sequence[QueryGroup], zeros: Sequence[QueryGr
 
 
 def _refined(layers: Sequence[NDArray[np.integer]]) -> Int32s:
-    """The number of each level's set. Levels are in one set if every layer puts them into the same group, or in none."""
+    """The number of each level's set. Levels are in one set if every layer puts them into the same group, or none."""
     table = np.stack(layers, axis=1)
     found: Int32s = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
     return found
@@ -153,7 +153,9 @@ def _atoms(schema: Schema, codes: Sequence[Int32s]) -> Atoms:
 def _factor(attribute: str, codes: NDArray[np.integer]) -> Factor:
     groups = codes.astype(np.int32)
     groups.flags.writeable = False
-    return Factor(attribute, attribute, (groups,), tuple(str(number) for number in range(int(groups.max()) + 1)))
+    return Factor(
+        attribute, attribute, (groups,), tuple(str(number) for number in range(int(groups.max()) + 1))
+    )
 
 
 def _first_levels(factor: Factor) -> Integers:

@@ -1,8 +1,8 @@
 """The model of one table: a flat schema of atoms, whose queries are sums of noisy answers.
 
 The flat schema has one attribute, the atom. A measured query becomes one query of this schema for each number of terms
-of its sums, because the variance of a sum is that number times the variance of one answer. Everything else is then as for
-a small schema: the algebra of blocks, the sweeps, regions and intervals (`tallyveil.intervals`).
+of its sums, because the variance of a sum is that number times the variance of one answer. Everything else is then as
+for a small schema: the algebra of blocks, the sweeps, regions and intervals (`tallyveil.intervals`).
 
 Worked case. A query with variance 2 has sums of 5, 5 and 6 answers. It becomes one query of two answers with variance
 10, and one of one answer with variance 12.
@@ -10,18 +10,23 @@ Worked case. A query with variance 2 has sums of 5, 5 and 6 answers. It becomes 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from scipy import sparse
 
-from tallyveil.arrays import Bools, Floats
+from tallyveil.arrays import Bools, Floats, Int32s
 from tallyveil.geography.spine import Spine
+from tallyveil.intervals.block_linear import RANK_TOLERANCE
 from tallyveil.intervals.merged.atoms import MOST_ATOMS, Atoms, derive_atoms, flat_group, flat_layers
 from tallyveil.intervals.merged.sums import Sums, sums_of
 from tallyveil.intervals.model import LevelModel, TreeModel, Zeros, distinct_rows, model_of_levels
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
+
+SPAN_TOLERANCE: Final = 1e-6
+"""A question with weights of 0 and 1 is determined if no weight outside the span of the measured sums is larger."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +55,11 @@ class Measured:
         every = (group for level in self.levels for group in (*level.measured, *level.invariants))
         return tuple({group.factors: group for group in (*every, *self.above)}.values())
 
+    def atoms_of(self, asked: QueryGroup, *, most_atoms: int = MOST_ATOMS) -> Atoms:
+        """The atoms of a table (`derive_atoms`)."""
+        zeros = [zero.query for zero in self.zeros]
+        return derive_atoms(self.schema, asked, self.queries, zeros, most_atoms=most_atoms)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedModel:
@@ -69,18 +79,32 @@ class MergedModel:
     measured: tuple[tuple[Sums, ...], ...]
     exact: tuple[tuple[Sums, ...], ...]
 
+    @property
+    def determined(self) -> Bools:
+        """Whether each answer of the table follows from sums that are measured, or known, at some geolevel."""
+        own = {sums.query.factors: sums for level in (*self.measured, *self.exact) for sums in level}
+        never = self.tree.zero_patterns.all(axis=0)
+        rows = [
+            np.eye(self.atoms.n)[never],
+            *(_indicators(sums.codes, sums.n) for sums in own.values()),
+        ]
+        base = np.linalg.svd(np.concatenate(rows), full_matrices=False)
+        inside = base[2][base[1] > RANK_TOLERANCE * base[1].max(initial=1.0)]
+        asked = np.sum(
+            [_indicators(layer.factors[0].codes, self.asked.size) for layer in self.asked.layers], axis=0
+        )
+        found: Bools = np.abs(asked - asked @ inside.T @ inside).max(axis=1) < SPAN_TOLERANCE
+        return found
 
-def merged_model(measured: Measured, asked: QueryGroup, *, most_atoms: int = MOST_ATOMS) -> MergedModel:
+
+def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedModel:
     """The model of one table.
 
     Args:
         measured: What is measured and published exactly.
         asked: The table's query.
-        most_atoms: See `derive_atoms`.
+        atoms: The table's atoms, as `Measured.atoms_of` gives them.
     """
-    schema, spine = measured.schema, measured.spine
-    zeros = [zero.query for zero in measured.zeros]
-    atoms = derive_atoms(schema, asked, measured.queries, zeros, most_atoms=most_atoms)
     found = {group.factors: sums_of(atoms, group) for group in measured.queries}
     flat = Schema("atoms", (Attribute("atom", tuple(str(number) for number in range(atoms.n))),))
 
@@ -91,7 +115,7 @@ def merged_model(measured: Measured, asked: QueryGroup, *, most_atoms: int = MOS
         atoms,
         model_of_levels(
             flat,
-            spine,
+            measured.spine,
             [_flat_level(level, lambda group: found[group.factors]) for level in measured.levels],
             zeros=_flat_zeros(atoms, measured.zeros),
             gaussian=measured.gaussian,
@@ -102,6 +126,12 @@ def merged_model(measured: Measured, asked: QueryGroup, *, most_atoms: int = MOS
         tuple(sums(level.measured) for level in measured.levels),
         (sums(measured.above), *(sums(level.invariants) for level in measured.levels)),
     )
+
+
+def _indicators(codes: Int32s, n: int) -> Floats:
+    """A row for each of n groups, with 1 for its atoms."""
+    found: Floats = (codes[None, :] == np.arange(n)[:, None]).astype(np.float64)
+    return found
 
 
 def _flat_level(level: LevelModel, sums: Callable[[QueryGroup], Sums]) -> LevelModel:

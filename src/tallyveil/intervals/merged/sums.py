@@ -1,7 +1,7 @@
 """Sums of a query's noisy answers that are sums of atoms.
 
-Problem. A measured query divides the cells otherwise than the atoms do. Wanted are the finest groups of its answers whose
-cells are together some whole atoms.
+Problem. A measured query divides the cells otherwise than the atoms do. Wanted are the finest groups of its answers
+whose cells are together some whole atoms.
 
 Steps. Atoms and answers with a possible cell in common are joined. A group is a connected component. Cells that the
 query leaves out join their atoms to nothing that is measured, so a component with such cells is not used. Answers

@@ -1,4 +1,4 @@
-"""Estimates of one table from sums: equal to least squares over all cells, and unbiased with the variance they state."""
+"""Estimates of one table from sums: equal to least squares over all cells, and unbiased with the stated variance."""
 
 from dataclasses import dataclass, replace
 from itertools import product
@@ -62,13 +62,17 @@ def random_measured(seed, *, most_queries=4):
 
 def random_truth(measured, rng):
     """True cells of the finest geounits; cells that must be zero are."""
-    model = model_of_levels(measured.schema, measured.spine, measured.levels, zeros=measured.zeros, largest_block=9999)
+    model = model_of_levels(
+        measured.schema, measured.spine, measured.levels, zeros=measured.zeros, largest_block=9999
+    )
     present = ~model.zero_patterns[model.zero_pattern]
     return rng.poisson(3.0, present.shape) * present, model
 
 
 def sums_by_level(spine, truth):
-    return [np.add.reduceat(truth, spine.finest_offsets(level)[:-1], axis=0) for level in range(spine.n_levels)]
+    return [
+        np.add.reduceat(truth, spine.finest_offsets(level)[:-1], axis=0) for level in range(spine.n_levels)
+    ]
 
 
 def noisy(measured, truth, rng, spread=5.0):
@@ -77,7 +81,9 @@ def noisy(measured, truth, rng, spread=5.0):
     for level, own in enumerate(sums_by_level(measured.spine, truth)):
         for group in measured.levels[level].measured:
             exact = own @ matrix(group).T
-            tables[level, group.factors] = np.rint(exact + spread * rng.normal(size=exact.shape)).astype(np.int64)
+            tables[level, group.factors] = np.rint(exact + spread * rng.normal(size=exact.shape)).astype(
+                np.int64
+            )
     return Named(tables)
 
 
@@ -86,7 +92,9 @@ def exact_answers(measured, truth):
     found = {}
     for own, level in zip(sums_by_level(measured.spine, truth), measured.levels, strict=True):
         if level.invariants:
-            found[level.geolevel] = np.concatenate([own @ matrix(group).T for group in level.invariants], axis=1)
+            found[level.geolevel] = np.concatenate(
+                [own @ matrix(group).T for group in level.invariants], axis=1
+            )
     return {name: values.astype(np.int64) for name, values in found.items()}
 
 
@@ -94,7 +102,9 @@ def merged_exact(merged, exact):
     found = {}
     for (name, _), sums in zip(merged.tree.exact, merged.exact, strict=True):
         if sums:
-            found[name] = np.concatenate([one.apply(exact[name]) for one in sums], axis=1)  # one invariant: the total
+            found[name] = np.concatenate(
+                [one.apply(exact[name]) for one in sums], axis=1
+            )  # one invariant: the total
     return found
 
 
@@ -130,7 +140,7 @@ def test_with_all_atoms_it_is_least_squares_over_all_cells(seed):
     wanted = [level_answers(fit, level, questions) for level in range(spine.n_levels)]
     region = region_of(spine, range(0, spine.n_geounits(spine.finest), 2))
     wanted.append(region_answers(fit, [region], questions))
-    merged = merged_model(measured, asked, most_atoms=10**6)
+    merged = merged_model(measured, asked, measured.atoms_of(asked, most_atoms=10**6))
     assert_same(merged_answers(merged, rows, exact), wanted)
 
 
@@ -141,7 +151,8 @@ def test_few_atoms_give_unbiased_estimates_with_the_stated_variance(seed):
     measured = replace(measured, levels=[replace(level, invariants=()) for level in measured.levels])
     truth, _ = random_truth(measured, rng)
     spine, asked = measured.spine, random_query(rng, measured.schema)
-    merged = merged_model(measured, asked, most_atoms=int(rng.integers(1, 4)))
+    atoms = measured.atoms_of(asked, most_atoms=int(rng.integers(1, 4)))
+    merged = merged_model(measured, asked, atoms)
     nothing = {key: np.zeros_like(table) for key, table in noisy(measured, truth, rng).tables.items()}
     base = merged_answers(merged, Named(nothing), {})
     covariance = tree_covariance(merged.tree)
@@ -174,7 +185,11 @@ def dense(asked):
 
 SCHEMA = Schema(
     "small",
-    (Attribute("age", tuple("01234567")), Attribute("race", tuple("abc")), Attribute("kind", ("home", "none"))),
+    (
+        Attribute("age", tuple("01234567")),
+        Attribute("race", tuple("abc")),
+        Attribute("kind", ("home", "none")),
+    ),
     (
         Recode("bands", "age", (("young", tuple("012")), ("old", tuple("34567")))),
         Recode("late", "age", (("mid", tuple("34")), ("old", tuple("567")))),
@@ -194,7 +209,9 @@ def test_sums_are_the_finest_unions_of_atoms():
     # "late" leaves young people out, who are an atom of their own
     late = sums_of(atoms, SCHEMA.query("late*kind"))
     assert late.codes.tolist() == [0, -1] or late.codes.tolist() == [-1, 0]
-    assert late.terms.tolist() == [2]  # "old" people are never of kind "none", so two of four answers have a cell
+    assert late.terms.tolist() == [
+        2
+    ]  # "old" people are never of kind "none", so two of four answers have a cell
     assert sums_of(atoms, SCHEMA.query("kind")).n == 1
 
 
