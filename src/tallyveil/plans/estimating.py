@@ -23,6 +23,9 @@ MOST_NUMBERS: Final = 1 << 27
 """With `measurements = "small"`, the most answers of a query that is written at every geolevel; and the most noisy
 answers of all geounits of a geolevel together that are written of a larger query."""
 
+LARGEST_SCHEMA: Final = 1 << 16
+"""Cells of the largest schema of which intervals have one model of all cells."""
+
 Values = Literal["own", "tree"]
 """What a geolevel's families are fitted to: the noisy answers of each child ("own"), or the answers of its best linear
 unbiased estimate from everything that is measured in or below it ("tree")."""
@@ -96,6 +99,11 @@ class EstimationPlan:
     def uses_tree(self) -> bool:
         """Whether some geolevel is fitted to more than its own noisy answers."""
         return any(item.values == "tree" for _, item in self.estimation)
+
+    @property
+    def tables_apart(self) -> bool:
+        """Whether intervals of each table have a model of their own, because one of all cells would be too large."""
+        return self.measurements == "small" or self.schema.size > LARGEST_SCHEMA
 
     def query(self, name: str) -> QueryGroup:
         """The query group of that name."""

@@ -18,8 +18,8 @@ from tallyveil.intervals import (
     questions_of,
 )
 from tallyveil.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
+from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import in_gib, machine_memory
 from tallyveil.postprocess.interval_model import (
     FinishedRelease,
     exact_answers,
@@ -29,13 +29,12 @@ from tallyveil.postprocess.interval_model import (
     published_invariants,
     release_measured,
     release_model,
-    tables_apart,
 )
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.query_group import QueryGroup
 
-BLOCK_ARRAYS: Final = 14
-"""Arrays of blocks that are in memory at once for every geounit above the finest geolevel."""
+BLOCK_ARRAYS, ESTIMATE_ARRAYS = 18, 4
+"""Arrays of blocks, and arrays of estimates, that are in memory at once for every geounit above the finest geolevel."""
 LARGEST_SHARE: Final = 0.75
 """Share of the machine's memory above which a table is refused."""
 
@@ -118,7 +117,7 @@ def fits_of(
         SchemaError, ConstraintError: the covariance blocks would be too large.
         ConfigError: nothing that is written determines a table.
     """
-    if not tables_apart(release.estimating):
+    if not release.estimating.tables_apart:
         yield IntervalFit(tuple(groups), release_model(release, with_bounds=with_bounds))
         return
     yield from _table_fits(release_measured(release, with_bounds=with_bounds), groups)
@@ -128,7 +127,7 @@ def planned_fits(
     plan: ReleasePlan, hierarchies: Hierarchies, groups: Sequence[QueryGroup]
 ) -> Iterator[IntervalFit]:
     """The fits that a release of a plan will have. Raises the same errors as `fits_of`."""
-    if not tables_apart(plan.estimating):
+    if not plan.estimating.tables_apart:
         yield IntervalFit(tuple(groups), plan_model(plan, hierarchies))
         return
     yield from _table_fits(plan_measured(plan, hierarchies), groups)
@@ -140,13 +139,30 @@ def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> Iterator[In
             "no tables are asked for, and the release publishes none. Name queries with --tables.",
             code="interval-tables",
         )
+    # Every table is refused before the first one is estimated.
     for group, atoms in [(group, table_atoms(measured, group)) for group in groups]:
-        yield _table_fit(measured, group, atoms)
+        merged = merged_model(measured, group, atoms)
+        yield IntervalFit((group,), merged.tree, measured, merged)
 
 
-def _table_fit(measured: Measured, group: QueryGroup, atoms: Atoms) -> IntervalFit:
-    """The fit of one table with merged cells; raises ConfigError if nothing of it is determined anywhere."""
+def table_atoms(measured: Measured, group: QueryGroup, memory: int | None = None) -> Atoms:
+    """The atoms of a table that can have intervals.
+
+    Args:
+        measured: What is measured.
+        group: The table's query.
+        memory: Bytes of memory; None for those of this machine.
+    Raises:
+        SchemaError: its covariances would not fit into memory.
+        ConfigError: nothing that is written determines it.
+    """
+    has = machine_memory() if memory is None else memory
+    atoms = measured.atoms_of(group)
+    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n, 0), has)
     merged = merged_model(measured, group, atoms)
+    _refuse_large(
+        group, atoms, needed_bytes(measured.spine, atoms.n, merged.tree.algebra.n_block_entries), has
+    )
     if not merged.determined.any():
         raise ConfigError(
             f"no noisy answers that are written determine the table '{group.name}' in any geounit. With "
@@ -155,33 +171,20 @@ def _table_fit(measured: Measured, group: QueryGroup, atoms: Atoms) -> IntervalF
             "another release that measures them.",
             code="table-undetermined",
         )
-    return IntervalFit((group,), merged.tree, measured, merged)
-
-
-def table_atoms(measured: Measured, group: QueryGroup, memory: int | None = None) -> Atoms:
-    """The atoms of a table.
-
-    Args:
-        measured: What is measured.
-        group: The table's query.
-        memory: Bytes of memory; None for those of this machine.
-    Raises:
-        SchemaError: its covariances would not fit into memory.
-    """
-    atoms = measured.atoms_of(group)
-    needed = needed_bytes(measured.spine, atoms.n)
-    has = machine_memory() if memory is None else memory
-    if needed > LARGEST_SHARE * has:
-        raise SchemaError(
-            f"intervals of '{group.name}' would need about {in_gib(needed)} of memory for covariances of {atoms.n:,} "
-            f"counts in each geounit above the finest geolevel, and this machine has {in_gib(has)}. Ask for a query "
-            "with fewer answers, such as one with recodes.",
-            code="blocks-too-large",
-        )
     return atoms
 
 
-def needed_bytes(spine: Spine, n_atoms: int) -> int:
-    """Bytes of memory for the covariances of a table, at most: atoms that are alike need less."""
+def needed_bytes(spine: Spine, n_atoms: int, n_block_entries: int) -> int:
+    """Bytes of memory while a table is estimated: covariances and estimates above the finest geolevel."""
     inner = 1 + sum(spine.n_geounits(level) for level in range(spine.finest))
-    return BLOCK_ARRAYS * 8 * n_atoms**2 * inner
+    return 8 * inner * (BLOCK_ARRAYS * n_block_entries + ESTIMATE_ARRAYS * n_atoms)
+
+
+def _refuse_large(group: QueryGroup, atoms: Atoms, needed: int, has: int) -> None:
+    if needed > LARGEST_SHARE * has:
+        raise SchemaError(
+            f"intervals of '{group.name}' would need about {in_gib(needed)} of memory for {atoms.n:,} sets of cells in "
+            f"each geounit above the finest geolevel, and this machine has {in_gib(has)}. Ask for a query with fewer "
+            "answers, such as one with recodes.",
+            code="blocks-too-large",
+        )

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from tallyveil.intervals import ABOVE, AnswerRows, StoredRows, TreeModel, Zeros,
 from tallyveil.intervals.merged import Measured
 from tallyveil.intervals.model import levels_of_strategy, with_queries
 from tallyveil.intervals.rows import MeasuredLevels
-from tallyveil.plans.estimating import EstimationPlan, strategy_of_plan
+from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan, strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.stated import stated_plan
 from tallyveil.plans.subspace_query import drawn_items
@@ -33,9 +32,6 @@ from tallyveil.release.manifest_files import entered_manifest, written_manifest
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
-
-LARGEST_SCHEMA: Final = 1 << 16
-"""Cells of the largest schema of which all cells are in one model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,14 +147,9 @@ def whole_model(measured: Measured) -> TreeModel:
     )
 
 
-def tables_apart(plan: EstimationPlan) -> bool:
-    """Whether each table has a model of its own, with merged cells."""
-    return plan.measurements == "small" or plan.schema.size > LARGEST_SCHEMA
-
-
 def refuse_tables_apart(plan: EstimationPlan) -> None:
     """Refuse what needs the covariance of all cells; raises ConfigError."""
-    if tables_apart(plan):
+    if plan.tables_apart:
         raise ConfigError(
             f"this needs one model of all cells. A release with more than {LARGEST_SCHEMA:,} cells, or with "
             'measurements = "small", has a model for each table instead. So the covariances of counts of different '
@@ -177,7 +168,8 @@ def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> M
     Raises:
         StoreError: the public bounds are not in the folder.
     """
-    plan, hierarchies, zeros = release.plan, release.hierarchies, ()
+    plan, hierarchies = release.plan, release.hierarchies
+    zeros: tuple[Zeros, ...] = ()
     if with_bounds:
         tables = (
             read_bounds(release.root, number, bounds, release.schema, hierarchies)

@@ -82,13 +82,12 @@ class Atoms:
         found = np.unravel_index(self.schema.possible_answers(finer), finer.shape)
         atoms, answers = np.zeros(len(found[0]), np.int64), np.zeros(len(found[0]), np.int64)
         left_out = np.zeros(len(atoms), np.bool_)
-        for own, distinct, merged, factor in zip(
-            found, pairs, self.group.factors, layer.factors, strict=True
-        ):
-            atoms = atoms * merged.size + distinct[own, 0]
-            groups = distinct[own, 1]
+        shapes = self.group.shape, layer.shape
+        for own, pair, n_merged, n_groups in zip(found, pairs, *shapes, strict=True):
+            atoms = atoms * n_merged + pair[own, 0]
+            groups = pair[own, 1]
             left_out |= groups < 0
-            answers = answers * factor.size + groups
+            answers = answers * n_groups + groups
         return np.searchsorted(self.answers, atoms), np.where(left_out, -1, answers)
 
 
@@ -111,7 +110,7 @@ def derive_atoms(
     """
     by_size = sorted(queries, key=lambda group: (group.size, group.name))
     even = _even(schema, by_size, zeros)
-    codes = [_refined(factor.layers) for factor in asked.factors]
+    codes: list[Int32s] = [_refined(factor.layers) for factor in asked.factors]
     atoms = _atoms(schema, codes)
     largest = max(most_atoms, atoms.n)
     for query in (*zeros, *by_size):
