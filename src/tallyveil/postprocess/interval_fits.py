@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
@@ -90,16 +91,18 @@ class IntervalFit:
             if sums
         }
 
-    def to_mapping(self) -> JsonObject:
-        """For the manifest of the intervals: from what the table is estimated. Only with merged cells."""
+    def to_mapping(self, strategy: Strategy) -> JsonObject:
+        """For the manifest of the intervals: from what the table is estimated. Only with merged cells.
+
+        Args:
+            strategy: The measured queries.
+        """
         assert self.merged is not None
-        assert self.measured is not None
         used, unused = {}, {}
-        for level, sums in zip(self.measured.levels, self.merged.measured, strict=True):
-            names = dict.fromkeys(one.query.name for one in sums)
-            used[level.geolevel] = list(names)
-            others = dict.fromkeys(group.name for group in level.measured if group.name not in names)
-            unused[level.geolevel] = list(others)
+        for geolevel, sums in zip(self.model.spine.geolevels, self.merged.measured, strict=True):
+            names = used[geolevel] = list(dict.fromkeys(one.query.name for one in sums))
+            queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
+            unused[geolevel] = [name for name in queries if name not in names]
         return {"query": self.groups[0].name, "atoms": self.merged.atoms.n, "used": used, "unused": unused}
 
 

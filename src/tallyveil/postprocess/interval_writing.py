@@ -100,7 +100,7 @@ class IntervalJob:
             for name, size, write in work.steps(areas, self.observer):
                 with self.watch.stage(own.stage(f"intervals {name}"), size):
                     compared += write()
-            records += [] if own.merged is None else [own.to_mapping()]
+            records += [] if own.merged is None else [own.to_mapping(self.release.strategy)]
         assert work is not None
         assert unfinished is not None
         return WrittenTables(work, unfinished, compared, {"estimated_from": records} if records else {})
