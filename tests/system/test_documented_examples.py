@@ -1,4 +1,4 @@
-"""Examples of README.md and of the pages on accounting, release files, spines, intervals and tiles work as they are written."""
+"""Examples of README.md and of several pages of the documentation work as they are written."""
 
 import re
 import tomllib

@@ -23,8 +23,8 @@ def readme_of(
         zeros = "Public bounds were left out, which widens the intervals."
     if release.estimating.tables_apart:
         zeros += (
-            " Each query is estimated by itself, from the noisy answers that _manifest.json lists, so that estimates of\n"
-            "two queries need not agree."
+            " Each query is estimated by itself,\nfrom noisy answers of the queries that _manifest.json lists. So "
+            "estimates of two queries need not agree."
         )
     warning = "" if release.manifest.protected else "NOT PRIVATE: made with an insecure test key.\n\n"
     return warning + _README.format(
