@@ -11,7 +11,7 @@ from tallyveil.budget.sensitivity import require_sensitivities
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography.optimise import geolevels_after
-from tallyveil.plans.constraints import Agreement, Bounds, Invariant
+from tallyveil.plans.constraints import Agreement, Bounds, Invariant, Residents
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.inputs import GeographyInput, RecordsInput, SpineInput
 from tallyveil.plans.subspace_query import SubspaceQuery
@@ -54,6 +54,7 @@ class ReleasePlan:
         citation: How the release is to be cited; None if it is not stated.
         outer: Outer passes over the whole spine, first to last; none where each geolevel is finished before the next.
         agreement: Counts of finished releases that the counts of this one keep.
+        residents: People of finished releases who live in the units that this release counts.
     """
 
     name: str
@@ -77,6 +78,7 @@ class ReleasePlan:
     citation: str | None = None
     outer: tuple[OuterPass, ...] = ()
     agreement: tuple[Agreement, ...] = ()
+    residents: tuple[Residents, ...] = ()
 
     def __post_init__(self) -> None:
         require_sensitivities(self.strategy, self.schema)
@@ -173,6 +175,7 @@ class ReleasePlan:
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
             **({"outer": [one.to_mapping() for one in self.outer]} if self.outer else {}),
             **({"agreement": [item.to_mapping() for item in self.agreement]} if self.agreement else {}),
+            **({"residents": [item.to_mapping() for item in self.residents]} if self.residents else {}),
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
             **({} if self.licence is None else {"licence": self.licence}),
             **({} if self.citation is None else {"citation": self.citation}),

@@ -21,13 +21,14 @@ from tallyveil.measurements.store import (
     write_support_measurements,
 )
 from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
-from tallyveil.postprocess.agreement import AgreedCounts
 from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.implied_bounds import with_implied_bounds
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.level import LevelOutcome, estimate_level, n_families
 from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
@@ -95,7 +96,7 @@ class Estimation:
         watch: Times the stages.
         workers: Number of threads.
         tree: The sweep up the spine, if the plan asks for it.
-        agreed: Counts of finished releases that are kept.
+        kept: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
         writing: Verb of the stages that write measurements.
         records: What each finished stage contributes to the manifest, by its name.
@@ -110,7 +111,7 @@ class Estimation:
     watch: Stopwatch
     workers: int
     tree: TreeSweep | None = None
-    agreed: tuple[AgreedCounts, ...] = ()
+    kept: Kept = field(default_factory=Kept)
     groups: FixedGroups | None = None
     writing: str = "measure"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -169,7 +170,7 @@ class Estimation:
             allocation=self.allocation,
             source=self.source,
             groups=self.groups,
-            agreed=self.agreed,
+            kept=self.kept,
             observer=self.observer,
             watch=self.watch,
             workers=self.workers,
@@ -313,8 +314,16 @@ class Estimation:
                     for table in self.constraints
                 ],
                 microdata=self.plan.microdata,
-                agreed=[Agreeing(one.name, one.query, one.counts) for one in self.agreed],
+                agreed=self._agreeing(),
                 areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
             )
+            if self.groups is not None:
+                finest = read_histogram(run.path, self.spine.geolevels[-1], self.plan.schema, self.spine)
+                checks += check_parts(self.plan, self.groups, self.kept, finest)
             self.observer.advanced(self.spine.n_levels)
         return checks
+
+    def _agreeing(self) -> list[Agreeing]:
+        """The counts that outer passes keep; without outer passes they are constraints like the others."""
+        kept = self.kept.agreed if self.plan.outer else ()
+        return [Agreeing(one.name, one.query, one.counts) for one in kept]

@@ -31,6 +31,7 @@ def inputs_of(plan: ReleasePlan) -> list[Path]:
     """Every file that a release reads, except the release file."""
     found = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
     found += [item.path for item in plan.agreement if item.path is not None]
+    found += [item.path for item in plan.residents if item.path is not None]
     found += [] if plan.geography.names is None else [plan.geography.names]
     if plan.spine is not None:
         found += [path for _, path in plan.spine.overlapping]

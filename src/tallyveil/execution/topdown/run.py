@@ -17,10 +17,10 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.agreement import Agreed
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
@@ -65,7 +65,7 @@ def run_release(
         TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
-    product = TopDown(plan, workers or usable_cores())
+    product = TopDown(plan, workers or usable_cores(), protected=test_key is None)
     last = PlannedIntervals(plan.intervals, None, observer, workers)
     return run_product(product, out, test_key=test_key, observer=observer, last=last)
 
@@ -99,7 +99,7 @@ def measure_release(
             'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    product = TopDown(plan, workers or usable_cores(), measuring_alone=True)
+    product = TopDown(plan, workers or usable_cores(), protected=test_key is None, measuring_alone=True)
     outcome = run_product(product, out, test_key=test_key, observer=observer)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
     return outcome
@@ -112,11 +112,13 @@ class TopDown:
     Attributes:
         plan: Plan of the release.
         workers: Number of threads; the counts do not depend on it.
+        protected: Whether the release shall protect people: no test key was given.
         measuring_alone: Whether the run stops after the measurements.
     """
 
     plan: ReleasePlan
     workers: int
+    protected: bool
     measuring_alone: bool = False
 
     @property
@@ -130,7 +132,7 @@ class TopDown:
 
     def read(self, out: Path, observer: Observer) -> Work:
         """Read and check every input, and whether the folder can hold the release; nothing is written."""
-        work = _Release.with_inputs(self.plan, observer, self.workers, measuring_alone=self.measuring_alone)
+        work = _Release.with_inputs(self, observer)
         if folder_state(out) is FolderState.ABSENT:
             refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
         return work
@@ -147,7 +149,8 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
-    agreed: tuple[Agreed, ...]
+    kept: Kept
+    taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     workers: int
     subspace: tuple["SubspaceDraw", ...]
@@ -159,13 +162,11 @@ class _Release:
     estimation: Estimation | None = None  # once the measurements are drawn
 
     @classmethod
-    def with_inputs(
-        cls, plan: ReleasePlan, observer: Observer, workers: int, *, measuring_alone: bool
-    ) -> "_Release":
+    def with_inputs(cls, product: TopDown, observer: Observer) -> "_Release":
         """Read and check every input; nothing is written."""
-        watch = Stopwatch(observer)
+        plan, watch = product.plan, Stopwatch(observer)
         inputs = read_inputs(plan, observer, watch)
-        prepared = prepare(plan, inputs, watch)
+        prepared = prepare(plan, inputs, watch, protected=product.protected)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
             if plan.outer:
@@ -180,14 +181,15 @@ class _Release:
             inputs.allocation,
             inputs.histograms,
             prepared.constraints,
-            prepared.agreed,
+            prepared.kept,
+            prepared.taken,
             prepared.groups,
-            workers,
+            product.workers,
             prepared.subspace,
             geography_digest=inputs.hierarchies.spine.digest(),
             privacy=inputs.privacy,
             tree=prepared.tree,
-            measuring_alone=measuring_alone,
+            measuring_alone=product.measuring_alone,
             records_digest=inputs.records_digest,
         )
 
@@ -208,7 +210,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
-                *(one.counts.digest() for one in self.agreed),
+                *self.kept.digests(),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -233,8 +235,9 @@ class _Release:
         """Read the published files back and verify them."""
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
-            agreed = [one.counts for one in self.agreed]
-            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, agreed)]
+            checks = [
+                check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, self.kept)
+            ]
         else:
             checks = self.estimation.check(run)
         RunLog(run.path).write("finished", run=run.run_id)
@@ -250,8 +253,7 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        agreed = [one.counts for one in self.agreed]
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, agreed)
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.kept)
         self.constraints += self._draw(run)
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -265,7 +267,7 @@ class _Release:
             watch=self.watch,
             workers=self.workers,
             tree=self.tree,
-            agreed=tuple(one.counts for one in self.agreed) if self.groups is not None else (),
+            kept=self.kept,
             groups=self.groups,
         )
         estimation.write_measurements(run)
@@ -304,7 +306,7 @@ class _Release:
             },
             **({} if spine is None else {"spine": spine}),
             **({"drawn": drawn} if drawn else {}),
-            **({"agreement": [one.record for one in self.agreed]} if self.agreed else {}),
+            **self.taken,
         }
 
 
