@@ -79,9 +79,10 @@ def prepare() -> None:
     """Import everything and load what is compiled, so that no forked process has to."""
     for module in pkgutil.walk_packages(tallyveil.__path__, "tallyveil."):
         importlib.import_module(module.name)
-    from tallyveil.postprocess.warm_up import compile_kernels
+    from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 
     compile_kernels()
+    compile_tables()
 
 
 def forked(work: Callable[[], int], out: int, err: int) -> int:

@@ -1,12 +1,13 @@
 """Random kills: whatever happens to a run, its release is the one of an undisturbed run, for one spend.
 
     python tests/soak/kills.py --number 1000 --seed 1
+    python tests/soak/kills.py --number 50 --product "programme of the DHC" --product "publish dhc"
 
 Small runs of all products are killed (SIGKILL) at random moments and taken up again. In a tenth of the trials two
 processes race for the folder. Before a tenth of the resumes something in the run folder is damaged at random; damage
 that cannot be mended must end in an error of its own, spend nothing, and leave the run able to go on once the file is
 restored. At the end the outputs must be, byte for byte, those of an undisturbed run, with one spend in the ledger, no
-private folder and no half-written file. Commands that read public files alone (`publish pl94`, `geography import` and
+private folder and no half-written file. Commands that read public files alone (`publish`, `geography import` and
 `safetab general-form`) are killed, raced and repeated in the same way, and spend nothing. `measurements import` reads
 public files alone, too; its ledger shows the one spend of the publisher.
 
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,7 @@ from tallyveil.postprocess.export_measurements import export_measurements
 from tallyveil.postprocess.import_measurements import import_measurements
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.postprocess.published_measurements import open_published
+from tallyveil.release.dhc.publication import publish_dhc
 from tallyveil.release.pl94.publication import publish_pl94
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.observer import SilentObserver
@@ -68,6 +70,8 @@ KEY = insecure_key("soak")
 LOCKED = "folder-locked"
 TAKEN = "folder-taken"
 """How `publish pl94` ends in a folder that it has finished."""
+LONG = {"programme of the DHC", "publish dhc"}
+"""Products whose runs or inputs take many seconds. They are killed only where they are named."""
 UNMENDABLE = ("run.json", "ledger.jsonl", "lock")
 TABLE = """
 [release]
@@ -95,8 +99,12 @@ distance = "4"
 SUBSPACE = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
 
 
-def write_inputs(root: Path) -> None:
-    """The small inputs of every product."""
+def write_inputs(root: Path, wanted: Collection[str]) -> None:
+    """The small inputs of every product; those of long products only where they are wanted."""
+    if not LONG.isdisjoint(wanted):
+        write_country(root / "dhc", blocks=40, schema="dhc")
+    if "publish dhc" in wanted:
+        make_programme(root / "dhc", root / "published-dhc", workers=1)
     small = module_of(TESTS / "conftest.py")
     text = small.SMALL_RELEASE.replace("[[bounds]]", SUBSPACE)
     text = text.replace('"discrete_gaussian"\nrho = "2"', '"discrete_gaussian"\nrho = "9/4"')
@@ -150,6 +158,7 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
     """What is run, by name."""
     safetab, homes = root / "safetab", root / "homes"
     persons, units = [root / "published" / "out" / name for name in ("persons", "units")]
+    dhc = [root / "published-dhc" / name for name in ("dhc-persons", "dhc-units")]
     census = Sources((root / "census" / "baf44",), (), root / "census" / "facilities.txt", None, ())
     return {
         "topdown": lambda out: run_release(
@@ -175,12 +184,16 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
             open_published(root / "noisy" / "files", published_products(Layout.CENSUS_2020.value)), out
         ),
         "general form": lambda out: write_form(safetab, out),
-        "programme": lambda out: run_programme(
-            load_programme(root / "programme" / "programme.toml", out),
-            out,
-            Settings(KEY, SilentObserver(), 1, lambda _name, _outcome: None),
-        ),
+        "programme": lambda out: make_programme(root / "programme", out, workers=1),
+        "programme of the DHC": lambda out: make_programme(root / "dhc", out, workers=2),
+        "publish dhc": lambda out: publish_dhc(dhc, out, tables=["P12", "H4"], microdata=True),
     }
+
+
+def make_programme(inputs: Path, out: Path, workers: int) -> object:
+    """Make all releases of a programme."""
+    settings = Settings(KEY, SilentObserver(), workers, lambda _name, _outcome: None)
+    return run_programme(load_programme(inputs / "programme.toml", out), out, settings)
 
 
 def write_form(safetab: Path, out: Path) -> None:
@@ -409,15 +422,18 @@ def damage(path: Path, choose: random.Random) -> str:
     return how
 
 
-def reference(root: Path) -> tuple[dict[str, float], dict[str, dict[str, str]], dict[str, int]]:
+def reference(
+    root: Path, names: Collection[str]
+) -> tuple[dict[str, float], dict[str, dict[str, str]], dict[str, int]]:
     """Seconds, contents and spends of undisturbed runs; the second of two, when everything is compiled."""
     seconds, wanted, spent = {}, {}, {}
-    for name, product in products(root).items():
+    made = products(root)
+    for name in names:
         for again in range(2):
             out = root / "whole" / f"{name}-{again}"
             begun = time.monotonic()
             said = root / "said"
-            if ended(started(partial(product, out), said)):
+            if ended(started(partial(made[name], out), said)):
                 sys.exit(f"an undisturbed run of {name} failed: {said.read_text()}")
             seconds[name] = time.monotonic() - begun
         wanted[name], spent[name] = contents(out), spends(out)
@@ -436,11 +452,11 @@ def main() -> int:
     chosen = parser.parse_args()
     begun = time.monotonic()
     root = Path(tempfile.mkdtemp(prefix="soak-"))
-    if ended(started(lambda: write_inputs(root), root / "said")):
+    names = chosen.product or [name for name in products(root) if name not in LONG]
+    if ended(started(lambda: write_inputs(root, names), root / "said")):
         sys.exit((root / "said").read_text())
     prepare()
-    seconds, wanted, spent = reference(root)
-    wanted = {name: files for name, files in wanted.items() if name in (chosen.product or wanted)}
+    seconds, wanted, spent = reference(root, names)
     print("seconds of a run:", {name: round(value, 2) for name, value in seconds.items()}, flush=True)
     share = -(-chosen.number // chosen.lanes)
     lanes = [Trials(root, lane, chosen.seed, share, seconds, wanted, spent) for lane in range(chosen.lanes)]

@@ -13,6 +13,7 @@ from tallyveil.errors import TallyveilError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess import agreement
 from tallyveil.postprocess.agreement import read_agreement
 from tallyveil.postprocess.agreement_files import read_agreed_counts, write_agreement
 
@@ -60,7 +61,7 @@ def test_published_counts_become_exact_counts_at_every_geolevel(world, tmp_path)
 )
 def test_what_does_not_fit_is_refused(world, change, code):
     _, plan = world
-    with pytest.raises(TallyveilError) as caught:
+    with pytest.raises(TallyveilError, match=r"\[\[agreement\]\] 'coarse'") as caught:
         read_agreement(replace(plan.agreement[0], **change), plan.schema, read_hierarchies(plan))
     assert caught.value.code == code
 
@@ -85,6 +86,39 @@ def test_another_geography_and_an_unfinished_or_changed_release_are_refused(worl
     with pytest.raises(TallyveilError) as unfinished:
         read_agreement(replace(plan.agreement[0], path=copy), plan.schema, hierarchies)
     assert unfinished.value.code == "release-unfinished"
+
+
+def test_a_release_that_protects_people_agrees_with_no_unprotected_one(world, tmp_path):
+    _, plan = world
+    with pytest.raises(TallyveilError) as caught:
+        run_release(plan, tmp_path / "out", workers=1)
+    assert caught.value.code == "agreement-unprotected"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.with_columns(-pl.col("count")),
+        lambda frame: frame.with_columns(pl.col("count") * 2**33),
+        lambda frame: frame.with_columns(pl.lit(2**32).alias("count")),
+        lambda frame: frame.with_columns(pl.col("count").cast(pl.Float64)),
+        lambda frame: frame.with_columns(pl.col("count").cast(pl.String)),
+    ],
+)
+def test_counts_that_no_release_has_are_refused(world, tmp_path, change, monkeypatch):
+    """Also where the digests of the changed file stand in the manifest."""
+    folder, plan = world
+    copy = tmp_path / "coarse"
+    shutil.copytree(folder / "coarse", copy)
+    block = copy / "histogram" / "Block.parquet"
+    tags = pl.read_parquet_metadata(block)
+    del tags["ARROW:schema"]
+    change(pl.read_parquet(block)).write_parquet(block, metadata=tags)
+    monkeypatch.setattr(agreement, "require_unchanged", lambda *_: None)
+    with pytest.raises(TallyveilError, match=r"Block\.parquet holds") as caught:
+        read_agreement(replace(plan.agreement[0], path=copy), plan.schema, read_hierarchies(plan))
+    assert caught.value.code == "release-damaged"
 
 
 def test_a_release_without_outer_passes_keeps_them_too(world, tmp_path):

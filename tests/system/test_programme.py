@@ -353,6 +353,14 @@ class TestRefused:
         with RunFolder(out):
             assert error_of(programme, out).code == "folder-locked"
 
+    def test_more_records_than_the_machine_can_hold(self, programme, tmp_path, monkeypatch):
+        """Refused before the first release spends, without a word about how many records there are."""
+        monkeypatch.setattr("tallyveil.execution.topdown.before_spend.free_disk", lambda _out: 1 << 14)
+        with pytest.raises(StoreError, match=r"release 'persons': .* too little free space") as caught:
+            run(programme, tmp_path / "R")
+        assert caught.value.code == "disk-full"
+        assert not (tmp_path / "R").exists()
+
     def test_a_folder_that_a_link_leads_out_of(self, programme, tmp_path):
         out = tmp_path / "R"
         out.mkdir()
@@ -480,6 +488,20 @@ class TestAgreeing:
         assert "reads       homes reads persons" in said
         alone = agreeing / "inputs" / "homes.toml"
         assert "agreement-path" in command("run", alone, "--out", agreeing / "X", code=6)
+
+    def test_a_release_of_a_trial_is_refused_before_anything_is_spent(self, agreeing, tmp_path):
+        """It has a test key and lies elsewhere; the programme shall protect people."""
+        folder = tmp_path / "inputs"
+        shutil.copytree(agreeing / "inputs", folder)
+        edit(
+            folder / "homes.toml",
+            'name = "persons"\n',
+            f'name = "trial"\npath = "{agreeing / "R" / "persons"}"\n',
+        )
+        with pytest.raises(TallyveilError, match=r"release 'homes': .*insecure test key") as caught:
+            tallyveil.run_programme(folder / "programme.toml", tmp_path / "R")
+        assert caught.value.code == "agreement-unprotected"
+        assert not (tmp_path / "R").exists()
 
     def test_outer_passes_need_counts_of_every_record(self, tmp_path):
         """It is known before the first spend that what the earlier release will publish is not enough."""

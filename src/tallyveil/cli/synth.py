@@ -1,5 +1,6 @@
 """`tallyveil synth`: make up a population of any size, with a release file that is ready to run."""
 
+import re
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,8 @@ import typer
 from tallyveil.cli.arguments import SCHEMA, AsJson, Quiet, give_files
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tallyveil.synthetic import PublishedCounts
 
 DEFAULT_SCHEMA = "pl94-persons"
@@ -22,6 +25,9 @@ DHC_RELEASES = ("redistricting", "h1", "dhc-persons", "dhc-units")
 AGREEING = ("h1", "dhc-persons", "dhc-units")
 """Those of them that have another release file if the files shall agree."""
 PROGRAMME_FILE = "programme.toml"
+LONGEST_TITLE = 60
+BLOCK_LENGTH = 15
+"""Characters of a block's geocode. The release files take the geocodes above it from its beginning."""
 GEOLEVEL_LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12}
 
 
@@ -176,7 +182,7 @@ def write_country(
     from tallyveil.synthetic.dhc.files import DHC_FILES, write_dhc_states
 
     _check_country(blocks, like, schema)
-    dhc, title = schema == DHC, name or out.name or "synthetic"
+    dhc, title = schema == DHC, name or _title_of(out)
     if agree and (not dhc or (states or 1) > 1):
         raise ConfigError(
             f"--agree needs --schema {DHC} and one state: its strategies have no geolevel above State.",
@@ -226,6 +232,11 @@ def _dhc_toml_files(*, agree: bool) -> dict[str, str]:
     return {**files, PROGRAMME_FILE: f"{DHC}-programme{'-agree' if agree else ''}"}
 
 
+def _title_of(out: Path) -> str:
+    """A name for releases, after the folder that their inputs are written to; other signs become hyphens."""
+    return re.sub(r"[^\w .,()-]", "-", out.name)[:LONGEST_TITLE].strip() or "synthetic"
+
+
 def _filled(name: str, title: str, paths: dict[str, Path]) -> str:
     """A release file. With several states, the template with a geolevel US is used if there is one."""
     import polars as pl
@@ -246,16 +257,14 @@ def _filled(name: str, title: str, paths: dict[str, Path]) -> str:
 def _published(like: Path, like_geography: Path | None) -> "PublishedCounts":
     import polars as pl
 
-    from tallyveil.storage.read import read_table
     from tallyveil.synthetic import PublishedCounts
 
-    counts = read_table(like, ["geocode", "voting_age", "race_ethnicity", "count"], "counts")
-    counts = counts.with_columns(pl.col("count").cast(pl.Int64))
+    counts = _with_block_codes(like, ["geocode", "voting_age", "race_ethnicity", "count"], "counts")
     beside = like.with_name(like.name.replace("_counts", "_blocks"))
     if like_geography is None and beside != like and beside.exists():
         like_geography = beside
     if like_geography is not None:
-        blocks = read_table(like_geography, ["geocode", *GEOLEVEL_LENGTHS], "geography")
+        blocks = _with_block_codes(like_geography, ["geocode", *GEOLEVEL_LENGTHS], "geography")
     else:
         blocks = (
             counts.select("geocode")
@@ -265,3 +274,22 @@ def _published(like: Path, like_geography: Path | None) -> "PublishedCounts":
             )
         )
     return PublishedCounts(counts, blocks)
+
+
+def _with_block_codes(path: Path, columns: list[str], what: str) -> "pl.DataFrame":
+    """A table whose column `geocode` holds the geocodes of blocks; raises ConfigError, GeographyError, StoreError."""
+    import polars as pl
+
+    from tallyveil.errors import GeographyError
+    from tallyveil.storage.read import read_table, require_text
+
+    rows = read_table(path, columns, what)
+    require_text(rows.lazy(), "geocode", path, what)
+    rows = rows.with_columns(pl.col("geocode").cast(pl.String))
+    wrong = rows["geocode"].filter(rows["geocode"].str.len_chars() != BLOCK_LENGTH)
+    if len(wrong):
+        raise GeographyError(
+            f"column 'geocode' of the {what} file {path} has {len(wrong):,} geocodes that do not have {BLOCK_LENGTH} "
+            f"characters, such as {wrong[0]!a:.40}. Wanted the geocodes of blocks."
+        )
+    return rows

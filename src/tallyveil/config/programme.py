@@ -14,7 +14,7 @@ from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.agreement import same_answers
+from tallyveil.postprocess.agreement import same_answers, their_query
 from tallyveil.postprocess.residents import resident_levels
 from tallyveil.release.finished import PRIVATE
 from tallyveil.storage.paths import file_name, inside
@@ -145,7 +145,7 @@ def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
         residents = [item for item in release.plan.residents if item not in release.alone.residents]
         try:
             for item in agreement:
-                theirs = schemas[item.release_name].query(item.theirs)
+                theirs = their_query(item, schemas[item.release_name])
                 same_answers(item, release.plan.schema.query(item.query), theirs)
             for people in residents:
                 resident_levels(people, schemas[people.release_name])

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConstraintError
+from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Agreement
 from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.other_release import open_finished
+from tallyveil.postprocess.other_release import NamedRelease, open_finished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, row_ranges, sum_families
 from tallyveil.universe.limits import narrow_limits
@@ -60,10 +60,17 @@ class AgreedCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreed:
-    """An agreement that was read: the counts, and what the manifest says of them."""
+    """An agreement that was read.
+
+    Attributes:
+        counts: The counts.
+        record: What the manifest says of them.
+        release: The release that published them.
+    """
 
     counts: AgreedCounts
     record: JsonObject
+    release: NamedRelease
 
 
 def agreement_name(name: str) -> str:
@@ -84,7 +91,7 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
         SchemaError: the other release has no such query.
     """
     theirs = open_finished(f"[[agreement]] '{item.name}'", item.path)
-    other = theirs.schema.query(item.theirs)
+    other = their_query(item, theirs.schema)
     query = schema.query(item.query)
     answers = same_answers(item, query, other)
     spine, rows = hierarchies.spine, theirs.same_geounits(hierarchies.spine)
@@ -98,7 +105,7 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
         total.add(rows[start + own[inside]], named, persons[inside])
     finest = PublicCounts(spine.geolevels[-1], *total.finish())
     counts = AgreedCounts(agreement_name(item.name), query, summed_to_root(finest, spine, schema.size))
-    return Agreed(counts, {**item.to_mapping(), **theirs.named})
+    return Agreed(counts, {**item.to_mapping(), **theirs.release.named}, theirs.release)
 
 
 def promised_counts(item: Agreement, schema: Schema, spine: Spine) -> AgreedCounts:
@@ -124,6 +131,17 @@ def summed_to_root(finest: PublicCounts, spine: Spine, n_cells: int) -> tuple[Pu
         summed = sum_families(below.offsets, below.cells, below.counts, spine.child_offsets[level], n_cells)
         counts.append(PublicCounts(spine.geolevels[level], *summed))
     return tuple(reversed(counts))
+
+
+def their_query(item: Agreement, schema: Schema) -> QueryGroup:
+    """The query of the other release, whose schema is given; raises SchemaError if it has no such query."""
+    try:
+        return schema.query(item.theirs)
+    except SchemaError as error:
+        raise SchemaError(
+            f"[[agreement]] '{item.name}': 'theirs' names no query of the other release. {error}",
+            code=error.code,
+        ) from error
 
 
 def same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integers:

@@ -19,7 +19,7 @@ from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Levels, Residents
-from tallyveil.postprocess.other_release import open_finished
+from tallyveil.postprocess.other_release import NamedRelease, open_finished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import collect, scan_parquet
@@ -54,10 +54,11 @@ class ResidentCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadResidents:
-    """Residents that were read: the counts, and what the manifest says of them."""
+    """Residents that were read: the counts, what the manifest says of them, and the release that published them."""
 
     counts: ResidentCounts
     record: JsonObject
+    release: NamedRelease
 
 
 def residents_name(name: str) -> str:
@@ -86,7 +87,8 @@ def read_residents(item: Residents, spine: Spine) -> ReadResidents:
         chosen = _have(people, codes)
         for kind, inside_ in enumerate((chosen, chosen & _have(adults, codes))):
             np.add.at(counts[kind], rows[start + own[inside_]], persons[inside_])
-    return ReadResidents(ResidentCounts(item.name, *counts), {**item.to_mapping(), **theirs.named})
+    record = {**item.to_mapping(), **theirs.release.named}
+    return ReadResidents(ResidentCounts(item.name, *counts), record, theirs.release)
 
 
 def resident_levels(item: Residents, schema: Schema) -> tuple[list[Bools], list[Bools]]:

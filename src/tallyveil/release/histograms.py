@@ -78,7 +78,8 @@ def _read_counts(
     total = TripletSum(spine.n_geounits(level), schema.size)
     for batch in collect_batches(frame, path, "published"):
         rows = spine.locate(level, batch["geocode"])
-        if sum(batch.null_count().row(0)) or bool((rows < 0).any()):
+        whole = batch["__count"].dtype.is_integer()
+        if sum(batch.null_count().row(0)) or bool((rows < 0).any()) or not whole:
             raise StoreError(
                 f"{path} holds a geocode, a level or a count that the geography and the schema of this release do "
                 "not allow. It was changed or damaged after it was written; make the release again.",

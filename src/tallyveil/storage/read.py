@@ -297,9 +297,14 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
 
 
 def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
+    lines = (
+        ""
+        if path.suffix == ".parquet"
+        else ", that every line has the columns of its header, and that text is UTF-8"
+    )
     return StoreError(
-        f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is complete and "
-        "that every line has the columns of its header, and save text as UTF-8.",
+        f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is there and complete"
+        f"{lines}.",
         code="input-unreadable",
     )
 

@@ -1,6 +1,7 @@
 """Counts published for real blocks, with which a made-up population can be made to agree."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.synthetic.country import GEOGRAPHY_COLUMNS
 from tallyveil.universe import Schema
+
+MOST_OF_A_BLOCK: Final = 1_000_000
+"""Largest count that is accepted. Every person becomes a row, so that a wrong number could fill the memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +66,7 @@ def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schem
     Returns:
         Shape (n_blocks, 2, 8): people by voting age and race.
     Raises:
-        SchemaError: a column is missing, a level is unknown, or a count is negative or null.
+        SchemaError: a column is missing, a level is unknown, or a count is no whole number from 0 to `MOST_OF_A_BLOCK`.
         GeographyError: a geocode is not a block.
     """
     wanted = ("geocode", *schema.attribute_names, "count")
@@ -87,9 +91,17 @@ def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schem
     )
     if place.null_count():
         raise GeographyError("published counts: a geocode is not among the published blocks; add its block.")
-    number = counts["count"].cast(pl.Int64)
-    if number.null_count() or (number < 0).any():
-        raise SchemaError("published counts: a count is null or negative; wanted whole numbers from 0.")
+    number = counts["count"].cast(pl.Int64, strict=False)
+    whole = not counts["count"].dtype.is_float() or bool((number == counts["count"]).all())
+    if number.null_count() or not whole or (number < 0).any():
+        raise SchemaError(
+            "published counts: a count is null, negative or no whole number; wanted whole numbers from 0. Correct it."
+        )
+    if (number > MOST_OF_A_BLOCK).any():
+        raise SchemaError(
+            f"published counts: a count is above {MOST_OF_A_BLOCK:,}, which is more people than any block has. Correct "
+            "it."
+        )
     people = np.zeros((geography.height, *schema.shape), dtype=np.int64)
     np.add.at(people, (place.to_numpy(), codes[:, 0], codes[:, 1]), number.to_numpy())
     return people

@@ -10,7 +10,7 @@ from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, GeographyError, TallyveilError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms, read_spine
 
 
@@ -108,6 +108,36 @@ def test_a_programme_whose_files_agree_can_be_planned(tmp_path):
 def test_unknown_schemas_are_refused_before_anything_is_written(tmp_path, schema, hint):
     with pytest.raises(ConfigError, match=hint):
         write_country(tmp_path / "new", blocks=3, schema=schema)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "<b>", "\u202ex", "x" * 200, ".toml", "-"])
+def test_a_folder_of_any_name_has_release_files_that_can_be_read(tmp_path, name):
+    *_, release = write_country(tmp_path / name, blocks=2, schema="race-age")
+    assert load_plan(release).name
+
+
+@pytest.mark.parametrize(
+    "geocodes",
+    [["440010301001000", "44001"], ["44001030100", "44001030100"], [440010301001000, 440010301001001]],
+)
+@pytest.mark.parametrize("which", ["--like", "--like-geography"])
+def test_geocodes_that_are_not_those_of_blocks_are_refused(tmp_path, geocodes, which):
+    counts = {"voting_age": ["18_plus"] * 2, "race_ethnicity": ["two"] * 2, "count": [3, 4]}
+    levels = {name: ["4", "4"] for name in ("state", "county", "tract", "block_group")}
+    good = ["440010301001000", "440010301001001"]
+    for_counts, for_blocks = (geocodes, good) if which == "--like" else (good, geocodes)
+    pl.DataFrame({"geocode": for_counts, **counts}).write_parquet(tmp_path / "counts.parquet")
+    pl.DataFrame({"geocode": for_blocks, **levels}).write_parquet(tmp_path / "blocks.parquet")
+    with pytest.raises(TallyveilError, match=r"do not have 15 characters|holds Int64, wanted text") as caught:
+        write_country(
+            tmp_path / "new",
+            blocks=None,
+            schema="dhc",
+            like=tmp_path / "counts.parquet",
+            like_geography=tmp_path / "blocks.parquet",
+        )
+    assert isinstance(caught.value, ConfigError if isinstance(geocodes[0], int) else GeographyError)
     assert not (tmp_path / "new").exists()
 
 

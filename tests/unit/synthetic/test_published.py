@@ -49,8 +49,11 @@ def test_bad_blocks_are_refused(blocks: pl.DataFrame, message: str) -> None:
         (COUNTS.drop("count"), SchemaError, "column 'count' is missing"),
         (COUNTS.with_columns(voting_age=pl.lit("17")), SchemaError, "'voting_age' holds an unknown level"),
         (COUNTS.with_columns(geocode=pl.lit("z")), GeographyError, "not among the published blocks"),
-        (COUNTS.with_columns(pl.lit(-1).alias("count")), SchemaError, "null or negative"),
-        (COUNTS.with_columns(pl.lit(None, pl.Int64).alias("count")), SchemaError, "null or negative"),
+        (COUNTS.with_columns(pl.lit(-1).alias("count")), SchemaError, "null, negative"),
+        (COUNTS.with_columns(pl.lit(None, pl.Int64).alias("count")), SchemaError, "null, negative"),
+        (COUNTS.with_columns(pl.col("count") + 0.5), SchemaError, "no whole number"),
+        (COUNTS.with_columns(pl.lit("3 or 4").alias("count")), SchemaError, "no whole number"),
+        (COUNTS.with_columns(pl.lit(2**40).alias("count")), SchemaError, "more people than any block"),
     ],
 )
 def test_bad_counts_are_refused(counts: pl.DataFrame, error: type[Exception], message: str) -> None:

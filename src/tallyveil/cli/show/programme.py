@@ -59,7 +59,7 @@ def _show_summary(made: "Programme", out: Path) -> None:
     for part in _parts(made.guarantee):
         table.add_row("guarantee", part["statement"])
     for one in made.content["between"]:
-        table.add_row("between them", one["statement"])
+        table.add_row("between them", f"{one['check']}: {one['statement']}")
     table.add_row("report", str(out / "report.html"))
     console.print(table)
 

@@ -12,7 +12,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import ConstraintError, GeographyError, StoreError, TallyveilError
 from tallyveil.execution.programme.told import Prefixed
-from tallyveil.execution.topdown.before_spend import refuse_folder
+from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
 from tallyveil.execution.topdown.preparation import Prepared, prepare, read_inputs
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Levels, Residents
@@ -21,6 +21,7 @@ from tallyveil.plans.programme import PlannedRelease
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, sizes_of_spine
 from tallyveil.postprocess.passes.promised_residents import geounits_without_part, geounits_without_people
+from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
@@ -51,7 +52,7 @@ class CheckedRelease:
 
 
 def check_inputs(
-    releases: Sequence[PlannedRelease], out: Path, observer: Observer
+    releases: Sequence[PlannedRelease], out: Path, observer: Observer, *, protected: bool
 ) -> dict[str, CheckedRelease]:
     """Read and check what releases will read, as far as it is there; nothing is written.
 
@@ -62,6 +63,7 @@ def check_inputs(
         releases: Those that are not finished.
         out: Folder of the programme.
         observer: Told of progress.
+        protected: Whether the releases shall protect people: no test key was given.
     Returns:
         What was found, by the name of the release.
     Raises:
@@ -72,7 +74,9 @@ def check_inputs(
         asked = [item for one in releases for item in _later_residents(one) if item.name == release.name]
         told = Prefixed(observer, f"check {release.name}: ", set())
         try:
-            found[release.name] = _checked(release, asked, found, out, told)
+            found[release.name] = _checked(
+                release, asked, found, out / release.name, told, protected=protected
+            )
         except TallyveilError as error:
             raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
     _refuse_other_geounits(releases, found)
@@ -91,14 +95,19 @@ def _checked(
     earlier: Mapping[str, CheckedRelease],
     out: Path,
     observer: Prefixed,
+    *,
+    protected: bool,
 ) -> CheckedRelease:
     """What was found of a release, of whose people later ones ask and which may ask of earlier ones."""
     plan, watch = release.alone, Stopwatch(observer)
-    refuse_folder(plan, out / release.name)
+    refuse_folder(plan, out)
     inputs = read_inputs(plan, observer, watch)
     promised = [item for item in release.plan.agreement if item not in plan.agreement]
     people = _later_residents(release)
-    prepared, spine = prepare(plan, inputs, watch, [*promised, *people]), inputs.hierarchies.spine
+    prepared = prepare(plan, inputs, watch, [*promised, *people], protected=protected)
+    spine = inputs.hierarchies.spine
+    if folder_state(out) is FolderState.ABSENT:
+        refuse_many_people(plan, spine, out, inputs.histograms[0].total)
     order = spine.geocodes[-1].text.arg_sort().to_numpy()
     if people and not promised:
         _refuse_people_without_units(people, earlier, plan, prepared, spine, order)

@@ -19,6 +19,7 @@ from tallyveil.postprocess.agreement import promised_counts, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.interval_model import plan_model
 from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.other_release import refuse_unprotected
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.residents import read_residents
@@ -98,6 +99,8 @@ def prepare(
     inputs: Inputs,
     watch: Stopwatch,
     promised: Sequence[Agreement | Residents] = (),
+    *,
+    protected: bool,
 ) -> Prepared:
     """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
 
@@ -107,6 +110,7 @@ def prepare(
         watch: Times the stage.
         promised: Agreements and residents that the plan does not have, of releases that will be made before this one.
             What outer passes begin with is then not known, only whether these counts and the others will be enough.
+        protected: Whether the release shall protect people, so that it cannot read one that does not.
     Raises:
         TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
             or the records; or something could not be computed with them.
@@ -115,6 +119,9 @@ def prepare(
     with watch.stage("compile constraints"):
         agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
         residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
+        if protected:
+            for release in (*(one.release for one in agreed), *(one.release for one in residents)):
+                refuse_unprotected(release)
         kept = Kept(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
         constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept.agreed)
         # Refuses structural zeros that intervals could not take into account.

@@ -65,7 +65,7 @@ def run_release(
         TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
-    product = TopDown(plan, workers or usable_cores())
+    product = TopDown(plan, workers or usable_cores(), protected=test_key is None)
     last = PlannedIntervals(plan.intervals, None, observer, workers)
     return run_product(product, out, test_key=test_key, observer=observer, last=last)
 
@@ -99,7 +99,7 @@ def measure_release(
             'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    product = TopDown(plan, workers or usable_cores(), measuring_alone=True)
+    product = TopDown(plan, workers or usable_cores(), protected=test_key is None, measuring_alone=True)
     outcome = run_product(product, out, test_key=test_key, observer=observer)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
     return outcome
@@ -112,11 +112,13 @@ class TopDown:
     Attributes:
         plan: Plan of the release.
         workers: Number of threads; the counts do not depend on it.
+        protected: Whether the release shall protect people: no test key was given.
         measuring_alone: Whether the run stops after the measurements.
     """
 
     plan: ReleasePlan
     workers: int
+    protected: bool
     measuring_alone: bool = False
 
     @property
@@ -130,7 +132,7 @@ class TopDown:
 
     def read(self, out: Path, observer: Observer) -> Work:
         """Read and check every input, and whether the folder can hold the release; nothing is written."""
-        work = _Release.with_inputs(self.plan, observer, self.workers, measuring_alone=self.measuring_alone)
+        work = _Release.with_inputs(self, observer)
         if folder_state(out) is FolderState.ABSENT:
             refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
         return work
@@ -160,13 +162,11 @@ class _Release:
     estimation: Estimation | None = None  # once the measurements are drawn
 
     @classmethod
-    def with_inputs(
-        cls, plan: ReleasePlan, observer: Observer, workers: int, *, measuring_alone: bool
-    ) -> "_Release":
+    def with_inputs(cls, product: TopDown, observer: Observer) -> "_Release":
         """Read and check every input; nothing is written."""
-        watch = Stopwatch(observer)
+        plan, watch = product.plan, Stopwatch(observer)
         inputs = read_inputs(plan, observer, watch)
-        prepared = prepare(plan, inputs, watch)
+        prepared = prepare(plan, inputs, watch, protected=product.protected)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
             if plan.outer:
@@ -184,12 +184,12 @@ class _Release:
             prepared.kept,
             prepared.taken,
             prepared.groups,
-            workers,
+            product.workers,
             prepared.subspace,
             geography_digest=inputs.hierarchies.spine.digest(),
             privacy=inputs.privacy,
             tree=prepared.tree,
-            measuring_alone=measuring_alone,
+            measuring_alone=product.measuring_alone,
             records_digest=inputs.records_digest,
         )
 

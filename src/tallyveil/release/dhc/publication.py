@@ -61,12 +61,19 @@ def publish_dhc(
         StoreError: a release is not finished or damaged; `out` is taken, an input or in one, written by another
             process, or cannot be written to.
         SchemaError: a release has another schema, or a table is unknown.
-        ConfigError: two releases are of the same records, or a table is of records that no release has.
+        ConfigError: two releases are of the same records, a table is of records that no release has, or nothing
+            is asked for.
         GeographyError: the releases have different geographies, or no block codes.
         BudgetError: the releases are stated under different neighbours.
         SolverError: a check of the written files failed.
     Privacy: nothing is spent: everything follows from what is published.
     """
+    if tables is not None and not (tables or microdata):
+        raise ConfigError(
+            "no table is named, and no microdata are asked for. Name tables by their numbers, such as P12 and H4, or "
+            "leave --named out for all tables.",
+            code="publish-table",
+        )
     refuse_inputs(out, releases)
     for root in releases:
         refuse_output_inside(out, root)

@@ -109,6 +109,8 @@ def test_what_is_refused(tmp_path, persons, units):
         publish_dhc([units], tmp_path / "a", tables=["P12", "H4"])
     with pytest.raises(ConfigError, match="are both of persons"):
         publish_dhc([persons, persons], tmp_path / "b")
+    with pytest.raises(ConfigError, match="no table is named"):
+        publish_dhc([units], tmp_path / "nothing", tables=[])
     with pytest.raises(SchemaError, match="no table 'H99'"):
         publish_dhc([units], tmp_path / "c", tables=["H99"])
     other = make_release(tmp_path / "race", load_preset("race-age"), [(0, (1, 2), 3)])
