@@ -40,6 +40,9 @@ from tallyveil.kernels.rounding.network_simplex import (
 _STEPS = np.concatenate([-(2 ** np.arange(41)[::-1]), [0], 2 ** np.arange(41)])
 """Distances from the target, rounded down, at which the cost is exact."""
 
+MOST_DECISIVE = 4
+"""Columns that may decide whether leaves are merged; 2 to this power sets of them are looked at."""
+
 _FINEST_UNIT = 2.0**20
 """Whole units of cost in one squared standard deviation, where the costs stay small enough."""
 
@@ -136,39 +139,63 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
 def merged_leaves(leaves: Leaves, n_columns: int) -> Leaves:
     """Leaves of which some are merged, so that exactly the same sums of a child's counts are possible.
 
-    Leaves of one child are merged where the same column can take everything (its capacity is at least the upper limit)
-    and where all other columns together can take no more than the lower limit, or no more than the upper limit if the
-    lower limit is 0. Then counts of the other columns can be split among the leaves in any way, and those of the column
-    fill what is left (docs/proofs/agreement.md). In most blocks nearly all householders can be of one cell.
+    What a leaf can take from a set of columns is the smaller one of its upper limit and of its capacities in these
+    columns. Leaves are merged if, for every set of columns, the smaller one is the same for all of them, and likewise
+    with the lower limit (docs/proofs/agreement.md). In most blocks, nearly all householders can be of few cells.
 
     Args:
         leaves: The leaves.
         n_columns: Number of columns.
     """
-    n_leaves = leaves.child.size
-    everything = np.bincount(leaves.leaf, leaves.capacity, n_leaves).astype(np.int64)
-    most = np.zeros(n_leaves, dtype=np.int64)
-    np.maximum.at(most, leaves.leaf, leaves.capacity)
-    column = np.zeros(n_leaves, dtype=np.int64)
-    is_most = np.flatnonzero(leaves.capacity == most[leaves.leaf])
-    column[leaves.leaf[is_most]] = leaves.column[is_most]
-    others = everything - most
-    low = (leaves.lower == 0) & (others <= leaves.upper)
-    free = (most >= leaves.upper) & (low | (others <= leaves.lower))
-    # A merged leaf for each child, column and kind; every other leaf by itself. Children stay in order.
-    own = 2 * n_columns + np.arange(n_leaves)
-    key = leaves.child * (2 * n_columns + n_leaves) + np.where(free, 2 * column + low, own)
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    kinds = _kinds(leaves)
+    _, first, place = np.unique(
+        np.column_stack([leaves.child, kinds]), axis=0, return_index=True, return_inverse=True
+    )
+    place = place.reshape(-1)
     lower, upper = np.zeros((2, first.size), dtype=np.int64)
     np.add.at(lower, place, leaves.lower)
     np.add.at(upper, place, leaves.upper)
-    capacity = np.minimum(
-        leaves.capacity, np.where(free, leaves.upper, leaves.capacity.max(initial=0))[leaves.leaf]
-    )
     entry, where = np.unique(place[leaves.leaf] * n_columns + leaves.column, return_inverse=True)
-    total = np.zeros(entry.size, dtype=np.int64)
-    np.add.at(total, where, capacity)
-    return Leaves(leaves.child[first], lower, upper, entry // n_columns, entry % n_columns, total)
+    capacity = np.zeros(entry.size, dtype=np.int64)
+    np.add.at(capacity, where, leaves.capacity)
+    return Leaves(leaves.child[first], lower, upper, entry // n_columns, entry % n_columns, capacity)
+
+
+def _kinds(leaves: Leaves) -> Integers:
+    """What leaves must have in common to be merged, a row for each.
+
+    A row has the numbers of the few columns that decide whether the capacities of a set of columns reach a limit, and
+    which sets of these do. As few columns as possible are tried. A leaf with which this fails has a row of its own.
+    """
+    n_leaves = leaves.child.size
+    order = np.lexsort((-leaves.capacity, leaves.leaf))
+    rank = np.arange(order.size) - np.searchsorted(leaves.leaf, leaves.leaf)
+    column = np.full((n_leaves, MOST_DECISIVE), -1, dtype=np.int64)
+    largest = np.zeros((n_leaves, MOST_DECISIVE), dtype=np.int64)
+    inside = rank < MOST_DECISIVE
+    own, chosen = leaves.leaf[inside], order[inside]
+    column[own, rank[inside]], largest[own, rank[inside]] = leaves.column[chosen], leaves.capacity[chosen]
+    others = np.bincount(leaves.leaf, leaves.capacity, n_leaves).astype(np.int64)
+    kinds = np.full((n_leaves, MOST_DECISIVE + 2), -1, dtype=np.int64)
+    kinds[:, 0], left = np.arange(n_leaves) - n_leaves - 1, np.ones(n_leaves, dtype=np.bool_)
+    for n_decisive in range(MOST_DECISIVE + 1):
+        by_column = np.argsort(column[:, :n_decisive], axis=1)
+        names, sizes = (np.take_along_axis(one[:, :n_decisive], by_column, 1) for one in (column, largest))
+        sets = np.arange(2**n_decisive)
+        sums = sizes @ (sets >> np.arange(n_decisive)[:, None] & 1)
+        rest = others - sizes.sum(axis=1)
+        reached = [sums >= limit[:, None] for limit in (leaves.lower, leaves.upper)]
+        decided = [
+            (full | (sums + rest[:, None] <= limit[:, None])).all(axis=1)
+            for full, limit in zip(reached, (leaves.lower, leaves.upper), strict=True)
+        ]
+        new = left & decided[0] & decided[1]
+        kinds[new] = -1
+        kinds[new, :n_decisive] = names[new]
+        for place, full in enumerate(reached):
+            kinds[new, MOST_DECISIVE + place] = full[new] @ (1 << sets)
+        left &= ~new
+    return kinds
 
 
 @dataclass(frozen=True, slots=True)
