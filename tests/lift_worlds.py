@@ -158,3 +158,102 @@ def write_homes(folder: Path, more: int = 0) -> None:
     pl.DataFrame(rows, schema=["geocode", "status", "count"], orient="row").write_parquet(
         folder / "homes.parquet"
     )
+
+
+RESIDENTS = """
+[[residents]]
+name = "coarse"
+people = { home = ["house"] }
+adults = { grown = ["adult"] }
+
+[[estimation.outer]]
+cells = "status"
+part = "lived_in"
+residents = "coarse"
+"""
+
+PARTNERS = """
+[[schema.recodes]]
+name = "partners"
+attribute = "relation"
+groups = { partner = ["partner"] }
+[[schema.recodes]]
+name = "with_others"
+attribute = "relation"
+groups = { head = ["head"] }
+[[schema.recodes]]
+name = "living"
+attribute = "relation"
+groups = { alone = ["alone"], head = ["head"], other = ["partner", "other"], prison = ["prison"] }
+"""
+
+
+HOUSING_BOUNDS = """
+[[bounds]]
+name = "housing"
+query = "home"
+geolevel = "Block"
+path = "housing.parquet"
+missing = "zero"
+"""
+WITH_PARTNERS = {
+    'path = "coarse"\n': "",
+    'path = "homes"\n': "",
+    '"alone", "head", "other", "prison"]': '"alone", "head", "partner", "other", "prison"]',
+    '"alone", "head", "other"]': '"alone", "head", "partner", "other"]',
+    'other = ["other"]': 'other = ["partner", "other"]',
+    'cells = "relation*grown"': 'cells = "living*grown"',
+    '[[estimation.outer]]\ncells = "detailed"': """[[estimation.outer]]
+cells = "relation*grown"
+part = "partners"
+at_most = "with_others"
+[[estimation.outer]]
+cells = "detailed\"""",
+    PRIVACY: PARTNERS + PRIVACY,
+}
+"""Changes of the persons for a programme."""
+
+
+def write_programme(folder: Path) -> Path:
+    """A programme of coarse persons, homes for them, and persons with as many heads as homes, and with partners.
+
+    Of ten blocks, one has no homes, one has empty homes, and the others have people.
+    """
+    paths = write_world(folder)
+    text = LIFTED
+    for old, new in WITH_PARTNERS.items():
+        assert old in text
+        text = text.replace(old, new)
+    homes = HOMES.replace('query = "status"', 'query = "total"').replace("[outputs]", RESIDENTS + "[outputs]")
+    for path, own in zip(paths, (COARSE_PERSONS + HOUSING_BOUNDS, homes, text), strict=True):
+        path.write_text(own)
+    people = pl.read_parquet(folder / "persons.parquet")
+    is_partner = (pl.col("relation") == "other") & (pl.col("age") == "3")
+    relation = pl.when(is_partner).then(pl.lit("partner")).otherwise("relation")
+    people.with_columns(relation=relation).write_parquet(folder / "persons.parquet")
+    _write_housing(folder, people)
+    programme = folder / "programme.toml"
+    releases = "".join(f'[[releases]]\nname = "{one.stem}"\nfile = "{one.name}"\n' for one in paths)
+    programme.write_text(f'[programme]\nname = "agreeing"\n{releases}')
+    return programme
+
+
+def _write_housing(folder: Path, people: pl.DataFrame) -> None:
+    """Records of the homes, and where the coarse persons may live."""
+    heads = (
+        people.filter(pl.col("relation").is_in(["alone", "head"]))
+        .group_by("geocode")
+        .agg(pl.col("count").sum())
+    )
+    occupied, units, rows = dict(heads.iter_rows()), [], []
+    for number, code in enumerate(blocks()):
+        vacant = 0 if number % 10 == 3 else 3
+        units += [(code, "occupied", occupied.get(code, 0)), (code, "vacant", vacant)]
+        rows += [(code, "house", 0, None)] if vacant else []
+        rows += [(code, "quarters", 0, None)] if number % 4 == 1 else []
+    schema = ["geocode", "status", "count"]
+    pl.DataFrame(units, schema=schema, orient="row").filter(pl.col("count") > 0).write_parquet(
+        folder / "homes.parquet"
+    )
+    bounds = {"geocode": pl.String, "home": pl.String, "lower": pl.Int64, "upper": pl.Int64}
+    pl.DataFrame(rows, schema=bounds, orient="row").write_parquet(folder / "housing.parquet")

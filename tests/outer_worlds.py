@@ -169,9 +169,21 @@ name = "housing"
 attribute = "tenure"
 groups = { housing = ["owned", "rented", "free", "for_rent", "other_vacant"] }
 [[schema.recodes]]
+name = "rent"
+attribute = "tenure"
+groups = { owned = ["owned"], rented = ["rented"], free = ["free"] }
+[[schema.recodes]]
 name = "ten2"
 attribute = "tenure"
 groups = { owned = ["owned"], not_owned = ["rented", "free"] }
+[[schema.recodes]]
+name = "ten2_or_not"
+attribute = "tenure"
+[schema.recodes.groups]
+owned = ["owned"]
+not_owned = ["rented", "free"]
+vacant = ["for_rent", "other_vacant"]
+prison = ["prison"]
 [[schema.recodes]]
 name = "sex"
 attribute = "holder"

@@ -50,6 +50,9 @@ AGES: Mapping[str, tuple[int, ...]] = {
 }
 """First age of each group."""
 
+HOUSEHOLDER_AGES = (15, 25, 35, 45, 55, 60, 65, 75, 85)
+"""First age of each group of householders, as in the file of the units. Younger people are in none."""
+
 Levels = Iterable[int]
 ZEROS: Mapping[str, tuple[Levels, Levels]] = {
     "householders_spouses_partners_15_plus": (range(6), range(15, N_AGES)),
@@ -88,6 +91,16 @@ TITLES = {
     "relship_and_eight_level_GQ": "relationship to householder or major type of group quarters",
     "gqlevels": "household or type of group quarters",
     "cenrace_7lev": "race in seven published groups",
+    "hhage": "age of householders in nine groups",
+    "householders": "householders",
+    "living": "householders by whether they live alone",
+    "living_alone": "householders who live alone",
+    "householders_with_others": "householders who live with others",
+    "other_members": "household members except the householder",
+    "partners": "spouses and unmarried partners of householders",
+    "roles": "householder, other household member or type of group quarters",
+    "living_roles": "the same, with householders by whether they live alone",
+    "partner_roles": "the same, with partners by themselves",
 }
 
 
@@ -107,6 +120,7 @@ def persons_preset() -> dict[str, Any]:
         ],
         "recodes": [
             *(_recode(name, "age", _age_groups(starts)) for name, starts in AGES.items()),
+            _recode("hhage", "age", _age_groups(HOUSEHOLDER_AGES)),
             *(_recode(name, "relgq", groups) for name, groups in _relgq_groups().items()),
             _recode(races.name, "cenrace", dict(races.groups)),
         ],
@@ -146,6 +160,7 @@ def _relgq_groups() -> dict[str, dict[str, list[str]]]:
     household = {"household": range(18)}
     one_each = {label: (code,) for code, label in enumerate(RELATIONSHIPS)}
     first, last = len(RELATIONSHIPS), len(RELGQ)
+    types = {RELGQ[code]: (code,) for code in range(first, last)}
     classes = {label: tuple(first + place for place in places) for label, places in MAJOR_TYPES.items()}
     groups: dict[str, Mapping[str, Levels]] = {
         "relgq_4_groups": {
@@ -165,9 +180,26 @@ def _relgq_groups() -> dict[str, dict[str, list[str]]]:
         "popSehsdTargetsRelship": {**one_each, "group_quarters": range(first, last)},
         "hhgq8lev": {**household, **classes},
         "relship_and_eight_level_GQ": {**one_each, **classes},
-        "gqlevels": {**household, **{RELGQ[code]: (code,) for code in range(first, last)}},
+        "gqlevels": {**household, **types},
+        **_agreeing_groups(types),
     }
     return {
         name: {label: [RELGQ[code] for code in codes] for label, codes in parts.items()}
         for name, parts in groups.items()
+    }
+
+
+def _agreeing_groups(types: Mapping[str, Levels]) -> dict[str, Mapping[str, Levels]]:
+    """Groups of relationships that files of persons and of units can agree about."""
+    living: Mapping[str, Levels] = {"alone": (0,), "with_others": (1,)}
+    return {
+        "householders": {"householder": range(2)},
+        "living": living,
+        "living_alone": {"alone": (0,)},
+        "householders_with_others": {"with_others": (1,)},
+        "other_members": {"other_member": range(2, 18)},
+        "partners": {"partner": range(2, 6)},
+        "roles": {"householder": range(2), "other_member": range(2, 18), **types},
+        "living_roles": {**living, "other_member": range(2, 18), **types},
+        "partner_roles": {**living, "partner": range(2, 6), "other_member": range(6, 18), **types},
     }

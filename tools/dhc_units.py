@@ -62,6 +62,8 @@ TITLES = {
     "occupancy": "occupied or vacant",
     "housing_units": "housing units",
     "gqtypes": "type of group quarters",
+    "occupancy_and_gqtypes": "occupied, vacant or type of group quarters",
+    "ten3_and_gqtypes": "owned with mortgage, owned clear, not owned, vacant or type of group quarters",
     "sex": "sex of householder",
     "hhage": "age of householder",
     "hisp": "Hispanic origin of householder",
@@ -77,11 +79,18 @@ TITLES = {
     "DetailedCoupleTypeDetOwnChildSize": "couple, ages of own children and size",
     "family_nonfamily_size": "family or not, and size",
     "hhsize_all": "household size",
+    "living": "householder living alone or with others",
+    "coupled": "households with a spouse or an unmarried partner",
+    "living_and_couple": "householder living alone, with a partner or with others, or none",
+    "DetailedCoupleTypeMultGenDetOwnChildSize_or_none": (
+        "couple, generations, ages of own children and size, or none"
+    ),
 }
 
 
 def units_preset() -> dict[str, Any]:
     """The keys of a preset."""
+    types = _recodes_of_types()
     return {
         "name": "dhc-units",
         "unit": "housing unit or facility",
@@ -90,20 +99,23 @@ def units_preset() -> dict[str, Any]:
             {"name": "tenvacgq", "levels": TENVACGQ},
             *({"name": name, "levels": (*levels, NONE)} for name, _, levels in HOUSEHOLD),
         ],
-        "recodes": [*_recodes_of_units(), *_recodes_without_none(), *_recodes_of_types()],
+        "recodes": [*_recodes_of_units(), *_recodes_without_none(), *types, *_agreeing_recodes(types)],
         "structural_zeros": [*_zeros_of_none(), *_zeros_of_households()],
         "titles": TITLES,
     }
 
 
 def _recodes_of_units() -> list[dict[str, Any]]:
-    groups = {
+    groups: dict[str, dict[str, Sequence[str]]] = {
         "ten2": {"owned": TENURES[:2], "not_owned": TENURES[2:]},
         "ten3": {**{one: (one,) for one in TENURES[:2]}, "not_owned": TENURES[2:]},
         "occupancy": {"vacant": VACANCIES, "occupied": TENURES},  # the order of the redistricting data
         "housing_units": {"housing_unit": (*TENURES, *VACANCIES)},
         "gqtypes": {one: (one,) for one in GROUP_QUARTERS},
     }
+    types, vacant = groups["gqtypes"], {"vacant": VACANCIES}
+    groups["occupancy_and_gqtypes"] = {**vacant, "occupied": TENURES, **types}
+    groups["ten3_and_gqtypes"] = {**groups["ten3"], **vacant, **types}
     return [{"name": name, "attribute": "tenvacgq", "groups": parts} for name, parts in groups.items()]
 
 
@@ -182,6 +194,30 @@ def _recodes_of_types() -> list[dict[str, Any]]:
         {"name": name, "attribute": "household", "groups": _grouped(key, label)}
         for name, (key, label) in recodes.items()
     ]
+
+
+def _agreeing_recodes(types: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Recodes for files of persons and of units that agree. The labels of `living` and `coupled` are those of persons.
+
+    Args:
+        types: The other recodes of household types.
+    """
+    detailed = next(one for one in types if one["name"] == "DetailedCoupleTypeMultGenDetOwnChildSize")
+    alone = _types(lambda one: one.size == 1)
+    coupled = _types(lambda one: one.couple is not Couple.NO_PARTNER)
+    others = _types(lambda one: one.size > 1 and one.couple is Couple.NO_PARTNER)
+    recodes: dict[str, dict[str, list[str]]] = {
+        "living": {"alone": alone, "with_others": _types(lambda one: one.size > 1)},
+        "coupled": {"partner": coupled},
+        "living_and_couple": {
+            "alone": alone,
+            "with_partner": coupled,
+            "without_partner": others,
+            NONE: [NONE],
+        },
+        f"{detailed['name']}_or_none": {**detailed["groups"], NONE: [NONE]},
+    }
+    return [{"name": name, "attribute": "household", "groups": groups} for name, groups in recodes.items()]
 
 
 def _words(one: HouseholdType, *words: str) -> str:

@@ -61,7 +61,12 @@ def test_every_query_has_production_s_rho(preset: str, production: str, total: i
 
 @pytest.mark.parametrize(
     ("preset", "production"),
-    [("dhc-persons-us-from-state", "dhcp_us"), ("dhc-units-us-from-state", "dhch_us")],
+    [
+        ("dhc-persons-us-from-state", "dhcp_us"),
+        ("dhc-persons-us-from-state-agree", "dhcp_us"),
+        ("dhc-units-us-from-state", "dhch_us"),
+        ("dhc-units-us-from-state-agree", "dhch_us"),
+    ],
 )
 def test_five_geolevels_have_the_rho_of_eight(preset: str, production: str):
     wanted = rho_of_production(production)

@@ -17,6 +17,8 @@ SIZES = {
         "votingage": 2, "age_18_64_116": 3, "age_10_groups": 10, "agePyramid23groups": 23, "age_38_groups": 38,
         "age_40_groups": 40, "relgq_4_groups": 4, "gq_constr_groups": 6, "popSehsdTargetsRelship": 19, "hhgq8lev": 8,
         "relship_and_eight_level_GQ": 25, "gqlevels": 25, "cenrace_7lev": 7,
+        "hhage": 9, "householders": 1, "living": 2, "living_alone": 1, "householders_with_others": 1,
+        "other_members": 1, "partners": 1, "roles": 26, "living_roles": 27, "partner_roles": 28,
     },
     "dhc-units": {
         "ten2": 2, "ten3": 3, "occupancy": 2, "housing_units": 1, "gqtypes": 24, "sex": 2, "hhage": 9, "hisp": 2,
@@ -24,6 +26,8 @@ SIZES = {
         "partner_type_detailed_own_child_status": 12, "DetailedCoupleTypeMultGenDetOwnChildSize": 183,
         "DetailedCoupleTypeMultGenOwnChildSize": 99, "DetailedCoupleTypeDetOwnChildSize": 104,
         "family_nonfamily_size": 13, "hhsize_all": 7,
+        "occupancy_and_gqtypes": 26, "ten3_and_gqtypes": 28, "living": 2, "coupled": 1, "living_and_couple": 4,
+        "DetailedCoupleTypeMultGenDetOwnChildSize_or_none": 184,
     },
 }  # fmt: skip
 # The columns of the tables of household types that have another name there.

@@ -1,4 +1,4 @@
-"""Errors of SafeTab's tables over 200 runs on one small country: coverage, bias, mean squared error, suppression."""
+"""Errors of SafeTab's tables over 100 runs on one small country: coverage, bias, mean squared error, suppression."""
 
 import importlib.util
 import sys
@@ -15,7 +15,7 @@ from tallyveil.safetab.tables import SetTables
 
 pytestmark = pytest.mark.long
 
-RUNS = 200
+RUNS = 100
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tallyveil.evaluation import Evaluation
 
-from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet
+from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet, split_names
 from tallyveil.cli.show.parameters import show_parameters
 
 
@@ -22,6 +22,14 @@ def evaluate(
     truth: Annotated[
         Path, typer.Option("--truth", help="File of the true records that the release was made from.")
     ],
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="QUERY,...",
+            help="Queries. Default: those of the release's tables, and all that it measured.",
+        ),
+    ] = None,
     not_private: NotPrivate = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -45,10 +53,17 @@ def evaluate(
     from tallyveil.report import write_evaluation_report, write_report
 
     if require_evaluation(release, EVALUATE) is ReleaseKind.SUBSPACE:
+        if tables is not None:
+            raise ConfigError(
+                f"{release} holds a table that was drawn as a whole, whose only counts are those of its cells; "
+                "--tables names queries of a release by geolevel. Leave out --tables. Nothing was read.",
+                code="bad-flag",
+            )
         _evaluate_table(release, truth, quiet, as_json)
         return
     write_report(release)  # a release whose report cannot be made is refused before its ledger gets an entry
-    evaluation = evaluate_release(release, truth)
+    queries = None if tables is None else split_names(tables)
+    evaluation = evaluate_release(release, truth, queries)
     path = write_evaluation_report(release, evaluation)
     write_report(release)  # its ledger now shows the declassification
     if as_json:

@@ -30,7 +30,7 @@ def optimise(release_file: Path, aims_file: Path, out: Path | None, *, quiet: bo
     with nullcontext() if out is None else new_file(out, inputs):
         found = optimal_shares(loaded, aims)
         if out is not None:
-            write_text(out, strategy_tables(found.strategy, loaded.to_mapping()["estimation"]) + "\n")
+            write_text(out, strategy_tables(found.strategy, loaded.to_mapping()) + "\n")
     if as_json:
         say(json.dumps(optimal_record(found), indent=2))
     if as_json or quiet:

@@ -22,6 +22,8 @@ RELEASE_FILE = "release.toml"
 DHC = "dhc"
 DHC_RELEASES = ("redistricting", "h1", "dhc-persons", "dhc-units")
 """Releases of the programme that the people and units of schema "dhc" come with."""
+AGREEING = ("h1", "dhc-persons", "dhc-units")
+"""Those of them that have another release file if the files shall agree."""
 PROGRAMME_FILE = "programme.toml"
 LONGEST_TITLE = 60
 BLOCK_LENGTH = 15
@@ -73,6 +75,13 @@ def synth(
             "Default: the table *_blocks beside *_counts if there is one, else only the blocks of --like.",
         ),
     ] = None,
+    agree: Annotated[
+        bool,
+        typer.Option(
+            "--agree",
+            help="With --schema dhc and one state: a programme whose files of persons and of units agree.",
+        ),
+    ] = False,
     safetab: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +101,13 @@ def synth(
     No person in it is real, so it needs no protection. Use it for trials, tests and benchmarks.
     """
     if safetab is not None:
-        given = (states is not None, like is not None, like_geography is not None, schema != DEFAULT_SCHEMA)
+        given = (
+            states is not None,
+            like is not None,
+            like_geography is not None,
+            schema != DEFAULT_SCHEMA,
+            agree,
+        )
         paths = _write_safetab(out, safetab, blocks, people, seed, foreign=any(given))
     else:
         paths = write_country(
@@ -104,6 +119,7 @@ def synth(
             like=like,
             like_geography=like_geography,
             seed=seed,
+            agree=agree,
         )
     give_files(paths, quiet=quiet, as_json=as_json)
 
@@ -148,15 +164,18 @@ def write_country(
     seed: int = 1,
     name: str | None = None,
     intervals: str | None = None,
+    agree: bool = False,
 ) -> list[Path]:
     """Write a made-up population and its release file, or its programme; return the paths of the files.
 
-    If `intervals` is given, the release file asks for intervals with that coverage beside every count.
+    If `intervals` is given, the release file asks for intervals with that coverage beside every count. If `agree` is
+    given, the files of the programme agree.
 
     Raises:
-        ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, or
-            the schema is not a known preset.
+        ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, the
+            schema is not a known preset, or `agree` is given without a programme of one state.
     """
+    from tallyveil.errors import ConfigError
     from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
     from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
@@ -164,11 +183,17 @@ def write_country(
 
     _check_country(blocks, like, schema)
     dhc, title = schema == DHC, name or _title_of(out)
-    files = _dhc_toml_files() if dhc else {RELEASE_FILE: schema}
+    if agree and (not dhc or (states or 1) > 1):
+        raise ConfigError(
+            f"--agree needs --schema {DHC} and one state: its strategies have no geolevel above State.",
+            code="bad-flag",
+        )
+    files = _dhc_toml_files(agree=agree) if dhc else {RELEASE_FILE: schema}
     with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), *files]):
         published = _published(like, like_geography) if like is not None else None
         if dhc:
-            paths = write_dhc_states(settled_states(blocks, seed, published, people, states), seed, out)
+            n_states = 1 if agree else states
+            paths = write_dhc_states(settled_states(blocks, seed, published, people, n_states), seed, out)
         else:
             paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
         # the last table of every release file is [outputs]
@@ -197,10 +222,14 @@ def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:
         )
 
 
-def _dhc_toml_files() -> dict[str, str]:
+def _dhc_toml_files(*, agree: bool) -> dict[str, str]:
     """The files of the programme, with their templates."""
-    releases = {f"{one}.toml": one if one.startswith(DHC) else f"{DHC}-{one}" for one in DHC_RELEASES}
-    return {**releases, PROGRAMME_FILE: f"{DHC}-programme"}
+    releases = {one: one if one.startswith(DHC) else f"{DHC}-{one}" for one in DHC_RELEASES}
+    files = {
+        f"{one}.toml": f"{template}-agree" if agree and one in AGREEING else template
+        for one, template in releases.items()
+    }
+    return {**files, PROGRAMME_FILE: f"{DHC}-programme{'-agree' if agree else ''}"}
 
 
 def _title_of(out: Path) -> str:

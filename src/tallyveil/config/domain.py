@@ -23,10 +23,11 @@ from tallyveil.config.models import (
     SubspaceTable,
 )
 from tallyveil.config.outer import (
-    agreement_of,
+    agreements_of,
     estimation_in_passes,
     outer_of,
     refuse_full_measurements,
+    residents_of,
 )
 from tallyveil.config.schema import require_few_layers, require_size, schema_of
 from tallyveil.config.spine import spine_of, whole_geolevel
@@ -62,8 +63,9 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
     require_size(schema, strategy)
     require_few_layers(schema, strategy)
-    agreement = tuple(agreement_of(item, schema, folder) for item in file.agreement)
-    outer = outer_of(file.estimation, schema, preset, agreement, drawn=bool(file.subspace))
+    agreement = agreements_of(file.agreement, schema, folder)
+    residents = tuple(residents_of(item, folder) for item in file.residents)
+    outer = outer_of(file.estimation, schema, preset, agreement, residents, drawn=bool(file.subspace))
     if outer:
         refuse_full_measurements(strategy, schema, file.outputs.measurements)
         estimation = estimation_in_passes(outer, strategy, schema)
@@ -93,6 +95,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         subspace=_subspace(file.subspace, strategy, schema, geography.geolevels, geolevels),
         outer=outer,
         agreement=agreement,
+        residents=residents,
     )
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
     return plan
@@ -289,11 +292,13 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
             "standard errors to a finished release with any noise.",
             code="interval-noise",
         )
-    if table.measurements != "full" or not table.tables:
-        lacking = "tables" if not table.tables else f'measurements = "full", not "{table.measurements}"'
+    if table.measurements not in ("full", "small") or not table.tables:
+        lacking = (
+            "tables" if not table.tables else f'measurements = "full" or "small", not "{table.measurements}"'
+        )
         raise ConfigError(
             f"[outputs] intervals needs {lacking}: intervals are written beside published tables and are computed "
-            "from all noisy answers. Add it, or leave intervals out.",
+            "from all noisy answers, or from those of small queries. Add it, or leave intervals out.",
             code="interval-tables",
         )
     return level

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.config.outer_tables import OuterPassTable, ResidentsTable
 from tallyveil.config.spine_tables import SpineTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.estimation.problem import RoundingTarget
@@ -213,32 +213,6 @@ class StrategyTable(Table):
         return self
 
 
-class OuterPassTable(Table):
-    """[[estimation.outer]]: a pass over the whole spine, which is finished before the next one begins."""
-
-    cells: Name = Field(description="The query whose answers the pass counts.")
-    rounding: list[Name] = Field(
-        default_factory=list,
-        description="Queries of the rounding chain, coarse to fine. Each adds up answers of the next one.",
-    )
-    part: Name | None = Field(
-        default=None,
-        description="The query of one answer that counts a part of the records, such as householders. The pass then "
-        "finds how many records of each group belong to the part.",
-    )
-    total: Name | None = Field(
-        default=None, description="The agreement that fixes the total of the part in every finest geounit."
-    )
-    company: Name | None = Field(
-        default=None,
-        description="The query of one answer that counts the records of which each record beside the part needs one.",
-    )
-
-    def as_pass(self) -> OuterPass:
-        """The pass as the plan has it."""
-        return OuterPass(self.cells, tuple(self.rounding), self.part, self.total, self.company)
-
-
 class EstimationTable(Table):
     """[estimation]: ordered passes and rounding stages. The keys are geolevels, or "*" for all other geolevels."""
 
@@ -308,10 +282,16 @@ class BoundsTable(Table):
 class AgreementTable(Table):
     """[[agreement]]: published counts of a finished release that the counts of this one keep exactly."""
 
-    name: PlainName = Field(description="Name in messages and manifests, and of the release in a programme.")
+    name: PlainName = Field(
+        description="Name in messages and manifests. No other agreement of the file has it."
+    )
     path: Name | None = Field(
         default=None,
         description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
+    )
+    release: PlainName | None = Field(
+        default=None,
+        description="Name of the other release in a programme. If left out, it is the name of the agreement.",
     )
     query: Name = Field(description="The query whose answers are kept, at every geolevel.")
     theirs: Name = Field(description="The query of the other release with the same labels, factor by factor.")
@@ -340,16 +320,17 @@ class OutputsTable(Table):
         default_factory=list,
         description="Families of [spine]. The tables are also published for the entities of these families.",
     )
-    measurements: Literal["full", "support", "none"] = Field(
+    measurements: Literal["full", "small", "support", "none"] = Field(
         default="full",
-        description="Noisy answers to write. full: all. support: only those on the support of the parent's published "
-        "counts. none: no noisy answer.",
+        description="Noisy answers to write. full: all. small: all of every query with at most 8,192 answers, and of "
+        "larger ones at geolevels where they are at most 134,217,728 numbers. support: only those on the support of "
+        "the parent's published counts. none: no noisy answer.",
     )
     microdata: bool = Field(default=True, description="Write microdata: one row for each published record.")
     intervals: Exact | None = Field(
         default=None,
         description="Coverage (such as 0.95) of the interval that is put beside every published count when the "
-        "release is finished. Default: no intervals. Needs all measurements and discrete Gaussian noise.",
+        "release is finished. Default: no intervals. Needs measurements full or small, and discrete Gaussian noise.",
     )
 
 
@@ -367,5 +348,6 @@ class ReleaseFile(Table):
     invariants: list[InvariantTable] = Field(default_factory=list)
     bounds: list[BoundsTable] = Field(default_factory=list)
     agreement: list[AgreementTable] = Field(default_factory=list)
+    residents: list[ResidentsTable] = Field(default_factory=list)
     subspace: list[SubspaceTable] = Field(default_factory=list)
     outputs: OutputsTable = Field(default_factory=OutputsTable)

@@ -10,8 +10,9 @@ from tallyveil.budget.presets import StrategyPreset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import known_query, partition_query
 from tallyveil.config.models import AgreementTable, EstimationTable
+from tallyveil.config.outer_tables import ResidentsTable
 from tallyveil.errors import ConfigError
-from tallyveil.plans.constraints import Agreement
+from tallyveil.plans.constraints import Agreement, Residents, levels_of
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
@@ -26,6 +27,7 @@ def outer_of(
     schema: Schema,
     preset: StrategyPreset | None,
     agreement: Sequence[Agreement] = (),
+    residents: Sequence[Residents] = (),
     *,
     drawn: bool,
 ) -> tuple[OuterPass, ...]:
@@ -36,6 +38,7 @@ def outer_of(
         schema: The universe.
         preset: The strategy's preset, if it has one.
         agreement: The agreements that the file states.
+        residents: The residents that it states.
         drawn: Whether counts are drawn on a lattice.
     Raises:
         ConfigError: the passes do not fit the schema or each other, the file also states passes of geolevels, or counts
@@ -45,6 +48,12 @@ def outer_of(
     own = tuple(one.as_pass() for one in table.outer)
     outer = own or (preset.outer if preset else ())
     if not outer:
+        if residents:
+            raise ConfigError(
+                f"[[residents]] '{residents[0].name}' has no effect without [[estimation.outer]]. Add a pass with a "
+                "part and these residents, or leave the table out.",
+                code="outer-pass",
+            )
         return ()
     _refuse_other_settings(table, preset if not own else None)
     if drawn:
@@ -57,7 +66,7 @@ def outer_of(
         for name in one.queries:
             known_query(schema, name, f"estimation.outer[{number}]")
     refuse_outer(schema, outer)
-    refuse_lifts(schema, outer, agreement)
+    refuse_lifts(schema, outer, agreement, residents)
     return outer
 
 
@@ -97,26 +106,45 @@ def refuse_full_measurements(strategy: Strategy, schema: Schema, measurements: M
             raise ConfigError(
                 f'[outputs] measurements is "full", and each {geolevel} has {answers:,} measured answers. All of them '
                 "would be drawn and written for every geounit, although nearly all are noise around zero. At most "
-                f'{MOST_ANSWERS_IN_FULL:,} answers are written in full. Write measurements = "support" for the answers '
-                'in which the parent\'s published counts lie, or "none".',
+                f'{MOST_ANSWERS_IN_FULL:,} answers are written in full. Write measurements = "small" for all answers '
+                'of the small queries, "support" for the answers in which the parent\'s published counts lie, or '
+                '"none".',
                 code="many-answers",
             )
 
 
-def agreement_of(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
-    """An agreement with a finished release.
+def agreements_of(items: Sequence[AgreementTable], schema: Schema, folder: Path) -> tuple[Agreement, ...]:
+    """The agreements with finished releases.
 
     Raises:
-        ConfigError: groups of the query overlap.
+        ConfigError: two have the same name, or groups of a query overlap.
         SchemaError: the schema has no such query.
     """
+    names = [item.name for item in items]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"[[agreement]] '{twice}' is there more than once. Give each agreement a name of its own. 'release' names "
+            "the other release in a programme, so several agreements can be with one release."
+        )
+    return tuple(_agreement(item, schema, folder) for item in items)
+
+
+def _agreement(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
     where = f"agreement '{item.name}'"
     return Agreement(
         name=item.name,
         path=None if item.path is None else folder / item.path,
         query=partition_query(schema, item.query, where),
         theirs=item.theirs,
+        release=item.release,
     )
+
+
+def residents_of(item: ResidentsTable, folder: Path) -> Residents:
+    """The residents of a release file."""
+    path = None if item.path is None else folder / item.path
+    return Residents(item.name, path, levels_of(item.people), levels_of(item.adults))
 
 
 def _refuse_other_settings(table: EstimationTable, preset: StrategyPreset | None) -> None:

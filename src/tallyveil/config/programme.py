@@ -4,19 +4,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
 from tallyveil.config.load import load_plan, parse_file
 from tallyveil.config.tables import Name, PlainName, Table
 from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.agreement import same_answers, their_query
+from tallyveil.postprocess.residents import resident_levels
 from tallyveil.release.finished import PRIVATE
 from tallyveil.storage.paths import file_name, inside
 
+Item = TypeVar("Item", Agreement, Residents)
 MOST_RELEASES: Final = 100
 """Largest number of releases in a programme."""
 _OF_WINDOWS: Final = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
@@ -102,36 +105,52 @@ def load_programme(path: Path, out: Path | None = None) -> ProgrammePlan:
 
 
 def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Path]) -> PlannedRelease:
-    """A release whose agreements with earlier releases of the programme have their folders; raises ConfigError."""
-    reads = [item.name for item in plan.agreement if item.path is None]
-    unknown = [one for one in reads if one not in earlier]
+    """A release whose agreements and residents of earlier releases have their folders; raises ConfigError."""
+    tables = [("agreement", item.name, item.release_name) for item in plan.agreement if item.path is None]
+    tables += [("residents", item.name, item.release_name) for item in plan.residents if item.path is None]
+    unknown = [one for one in tables if one[2] not in earlier]
     if unknown:
         known = ", ".join(earlier) or "none, for this release is the first"
+        table, wrong, release = unknown[0]
         raise ConfigError(
-            f"[[agreement]] '{unknown[0]}' has no path, and the programme has no earlier release of this name. Earlier "
-            f"releases: {known}. Correct the name, change the order of the releases, or give the path of a finished "
-            "release.",
+            f"[[{table}]] '{wrong}' has no path, and the programme has no earlier release '{release}'. Earlier "
+            f"releases: {known}. Correct the name (or 'release'), change the order of the releases, or give the path "
+            "of a finished release.",
             code="unknown-release",
         )
-    agreement = tuple(
-        replace(item, path=earlier[item.name].absolute()) if item.path is None else item
-        for item in plan.agreement
+    whole = replace(
+        plan,
+        agreement=tuple(_found(item, earlier) for item in plan.agreement),
+        residents=tuple(_found(item, earlier) for item in plan.residents),
     )
-    alone = replace(plan, agreement=tuple(item for item in plan.agreement if item.path is not None))
-    return PlannedRelease(name, file, replace(plan, agreement=agreement), alone, tuple(dict.fromkeys(reads)))
+    alone = replace(
+        plan,
+        agreement=tuple(item for item in plan.agreement if item.path is not None),
+        residents=tuple(item for item in plan.residents if item.path is not None),
+    )
+    reads = tuple(dict.fromkeys(read for *_, read in tables))
+    return PlannedRelease(name, file, whole, alone, reads)
+
+
+def _found(item: Item, earlier: Mapping[str, Path]) -> Item:
+    """What a release reads, with the folder of an earlier release where it names no path."""
+    return replace(item, path=earlier[item.release_name].absolute()) if item.path is None else item
 
 
 def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
-    """Refuse an agreement with an earlier release whose query has other labels; raises ConstraintError, SchemaError."""
+    """Refuse what is read of an earlier release that has other labels; raises ConstraintError, SchemaError."""
     schemas = {one.name: one.plan.schema for one in releases}
     for release in releases:
-        for item in release.plan.agreement:
-            if item not in release.alone.agreement:
-                query = release.plan.schema.query(item.query)
-                try:
-                    same_answers(item, query, their_query(item, schemas[item.name]))
-                except TallyveilError as error:
-                    raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
+        agreement = [item for item in release.plan.agreement if item not in release.alone.agreement]
+        residents = [item for item in release.plan.residents if item not in release.alone.residents]
+        try:
+            for item in agreement:
+                theirs = their_query(item, schemas[item.release_name])
+                same_answers(item, release.plan.schema.query(item.query), theirs)
+            for people in residents:
+                resident_levels(people, schemas[people.release_name])
+        except TallyveilError as error:
+            raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
 
 
 def _together(path: Path, wrong: list[tuple[str, TallyveilError]]) -> TallyveilError:

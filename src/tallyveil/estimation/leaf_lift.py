@@ -15,14 +15,15 @@ node (child, c) at a cost, go on to the leaves of the child, and leave there. Th
 y(c). All numbers are whole, so there is a whole optimum, and whoever splits the child next has a solution.
 
 The cost of a child's y(c) is its squared distance from a target, over the variance of the target. It is exact at the
-distances 0, 1, 2, 4, 8, ... from the target rounded down, and linear in between, which keeps it convex.
+distances 0, 1, 2, 4, 8, ... from the target rounded down, and linear in between, which keeps it convex. The sum of a
+child's y may have a target, too. What leaves the leaves of the child then passes one more node, at such a cost.
 
 Sources: docs/proofs/agreement.md; the flow is solved by `tallyveil.kernels.rounding.network_simplex`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,6 +66,19 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """Targets of the sums of the children's counts.
+
+    Attributes:
+        target: Shape (C,).
+        variance: Variance of each, above zero; shape (C,).
+    """
+
+    target: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class LiftedSplit:
     """A parent's counts, to be split among C children on s columns.
 
@@ -74,6 +88,7 @@ class LiftedSplit:
         target: What the children's counts should be near, shape (C, s).
         variance: Variance of each target, above zero, shape (C, s).
         leaves: What the finest geounits can take.
+        totals: What the sum of each child's counts should be near, if something is known of it.
     """
 
     where: str
@@ -81,6 +96,7 @@ class LiftedSplit:
     target: Floats
     variance: Floats
     leaves: Leaves
+    totals: Totals | None = None
 
 
 def split_with_lift(problem: LiftedSplit) -> Integers:
@@ -94,6 +110,7 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
         ConstraintError: the leaves cannot take the parent's counts.
         SolverError: the flow could not be proved optimal.
     """
+    problem = replace(problem, leaves=merged_leaves(problem.leaves, problem.target.shape[1]))
     nodes = _Nodes.of(problem)
     costed, pair = _costed_arcs(problem, nodes)
     net = _network(problem, nodes, costed)
@@ -116,12 +133,51 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
     return counts.reshape(problem.target.shape)
 
 
+def merged_leaves(leaves: Leaves, n_columns: int) -> Leaves:
+    """Leaves of which some are merged, so that exactly the same sums of a child's counts are possible.
+
+    Leaves of one child are merged where the same column can take everything (its capacity is at least the upper limit)
+    and where all other columns together can take no more than the lower limit, or no more than the upper limit if the
+    lower limit is 0. Then counts of the other columns can be split among the leaves in any way, and those of the column
+    fill what is left (docs/proofs/agreement.md). In most blocks nearly all householders can be of one cell.
+
+    Args:
+        leaves: The leaves.
+        n_columns: Number of columns.
+    """
+    n_leaves = leaves.child.size
+    everything = np.bincount(leaves.leaf, leaves.capacity, n_leaves).astype(np.int64)
+    most = np.zeros(n_leaves, dtype=np.int64)
+    np.maximum.at(most, leaves.leaf, leaves.capacity)
+    column = np.zeros(n_leaves, dtype=np.int64)
+    is_most = np.flatnonzero(leaves.capacity == most[leaves.leaf])
+    column[leaves.leaf[is_most]] = leaves.column[is_most]
+    others = everything - most
+    low = (leaves.lower == 0) & (others <= leaves.upper)
+    free = (most >= leaves.upper) & (low | (others <= leaves.lower))
+    # A merged leaf for each child, column and kind; every other leaf by itself. Children stay in order.
+    own = 2 * n_columns + np.arange(n_leaves)
+    key = leaves.child * (2 * n_columns + n_leaves) + np.where(free, 2 * column + low, own)
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    lower, upper = np.zeros((2, first.size), dtype=np.int64)
+    np.add.at(lower, place, leaves.lower)
+    np.add.at(upper, place, leaves.upper)
+    capacity = np.minimum(
+        leaves.capacity, np.where(free, leaves.upper, leaves.capacity.max(initial=0))[leaves.leaf]
+    )
+    entry, where = np.unique(place[leaves.leaf] * n_columns + leaves.column, return_inverse=True)
+    total = np.zeros(entry.size, dtype=np.int64)
+    np.add.at(total, where, capacity)
+    return Leaves(leaves.child[first], lower, upper, entry // n_columns, entry % n_columns, total)
+
+
 @dataclass(frozen=True, slots=True)
 class _Nodes:
     """How the nodes are numbered.
 
     Node 0 takes in what leaves the leaves. Then come the leaves; a node for each pair of a child and a column that
-    some leaf of the child has; the columns; and, at a root, the source of everything.
+    some leaf of the child has; the columns; at a root, the source of everything; and, if the sums of the children have
+    targets, the children.
 
     Attributes:
         place: Of each entry of the leaves, the pair of its child and column, child * s + column.
@@ -129,6 +185,8 @@ class _Nodes:
         pairs: Those that may be above zero.
         pair_node: Node of each pair; 0 where the count must be zero.
         first_column: Node of column 0.
+        source: Node of the source, at a root.
+        child: Node that takes in what leaves the leaves of each child, shape (C,).
         size: Number of nodes.
     """
 
@@ -137,6 +195,8 @@ class _Nodes:
     pairs: Integers
     pair_node: Integers
     first_column: int
+    source: int
+    child: Integers
     size: int
 
     @classmethod
@@ -152,14 +212,12 @@ class _Nodes:
         pair_node = np.zeros(most.size, dtype=np.int64)
         pair_node[pairs] = 1 + leaves.child.size + np.arange(pairs.size)
         first_column = 1 + leaves.child.size + pairs.size
-        return cls(
-            place,
-            most,
-            pairs,
-            pair_node,
-            first_column,
-            first_column + n_columns + (problem.parent_counts is None),
-        )
+        source = first_column + n_columns
+        size = source + (problem.parent_counts is None)
+        child = np.zeros(n_children, dtype=np.int64)
+        if problem.totals is not None:
+            child, size = size + np.arange(n_children), size + n_children
+        return cls(place, most, pairs, pair_node, first_column, source, child, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +236,7 @@ def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
     used = np.flatnonzero((nodes.most[nodes.place] > 0) & (leaves.capacity > 0))
     own = 1 + np.arange(n_leaves)
     into = _free(nodes.pair_node[nodes.place[used]], 1 + leaves.leaf[used], leaves.capacity[used])
-    out = _free(own, np.zeros(n_leaves, dtype=np.int64), leaves.upper - leaves.lower)
+    out = _free(own, nodes.child[leaves.child], leaves.upper - leaves.lower)
     parts = [costed, into, out]
     supply = np.zeros(nodes.size, dtype=np.int64)
     supply[own] = -leaves.lower
@@ -186,7 +244,7 @@ def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
     if problem.parent_counts is not None:
         supply[columns] = problem.parent_counts
     else:
-        source, total = np.array([nodes.size - 1]), int(leaves.upper.sum())
+        source, total = np.array([nodes.source]), int(leaves.upper.sum())
         supply[source] = total
         # What the leaves do not take goes from the source to node 0 by an arc of its own.
         parts.append(_free(source, source * 0, np.array([total - int(leaves.lower.sum())])))
@@ -211,18 +269,34 @@ def _free(tail: Integers, head: Integers, capacity: Integers) -> _Arcs:
 
 
 def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_Arcs, Integers]:
-    """The arcs from columns to pairs, one for each linear piece of a pair's cost; and the pair of each arc."""
+    """The arcs that cost something, one for each linear piece of a cost: first those of pairs. And the pair of each."""
     target, variance = (array.reshape(-1)[nodes.pairs] for array in (problem.target, problem.variance))
-    most = nodes.most[nodes.pairs]
+    pair, into_pair = _pieces(target, variance, nodes.most[nodes.pairs])
+    column = nodes.first_column + nodes.pairs[pair] % problem.target.shape[1]
+    ends = [(column, nodes.pair_node[nodes.pairs[pair]])]
+    pieces = [into_pair]
+    if problem.totals is not None:
+        leaves = problem.leaves
+        least, most = np.zeros((2, len(nodes.child)), dtype=np.int64)
+        np.add.at(least, leaves.child, leaves.lower)
+        np.add.at(most, leaves.child, leaves.upper)
+        # What every leaf takes anyway does not pass the node of its child.
+        child, out = _pieces(problem.totals.target - least, problem.totals.variance, most - least)
+        ends.append((nodes.child[child], child * 0))
+        pieces.append(out)
+    tail, head = (np.concatenate(side) for side in zip(*ends, strict=True))
+    capacity, slope = (np.concatenate(part) for part in zip(*pieces, strict=True))
+    return _Arcs(tail, head, capacity, _whole(slope, nodes.size)), pair
+
+
+def _pieces(target: Floats, variance: Floats, most: Integers) -> tuple[Integers, tuple[Integers, Floats]]:
+    """The linear pieces of the costs of some counts: which count each belongs to, and its length and slope."""
     nearest = np.clip(np.floor(target), 0, most).astype(np.int64)
     ends = np.clip(nearest[:, None] + _STEPS, 0, most[:, None])
     ends[:, 0], ends[:, -1] = 0, most
-    pair, piece = np.nonzero(ends[:, 1:] > ends[:, :-1])
-    begin, end = ends[pair, piece], ends[pair, piece + 1]
-    slope = (begin + end - 2 * target[pair]) / variance[pair]
-    column = nodes.first_column + nodes.pairs[pair] % problem.target.shape[1]
-    cost = _whole(slope, nodes.size)
-    return _Arcs(column, nodes.pair_node[nodes.pairs[pair]], end - begin, cost), pair
+    number, piece = np.nonzero(ends[:, 1:] > ends[:, :-1])
+    begin, end = ends[number, piece], ends[number, piece + 1]
+    return number, (end - begin, (begin + end - 2 * target[number]) / variance[number])
 
 
 def _whole(slope: Floats, n_nodes: int) -> Integers:

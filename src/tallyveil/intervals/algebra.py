@@ -101,17 +101,20 @@ def derive_algebra(
         SchemaError: the queries alone need larger blocks.
         ConstraintError: the zeros need larger blocks.
     """
-    labels = _zero_labels(schema, zeros)
-    axes = tuple(
-        derive_axis(size, [group.factors[axis] for group in groups], labels[axis])
-        for axis, size in enumerate(schema.shape)
-    )
+    axes = _axes(schema, groups, _zero_labels(schema, zeros))
     if math.prod(axis.sizes[DENSE] for axis in axes) > largest_block:
         _refuse(schema, groups, axes, largest_block)
     classes = sorted(
         product(*(range(len(axis.sizes)) for axis in axes)), key=lambda one: (_dim(axes, one), one)
     )
     return BlockAlgebra(schema, axes, tuple(classes), _basis(schema.shape, axes, classes))
+
+
+def _axes(schema: Schema, groups: Sequence[QueryGroup], labels: Sequence[Integers]) -> tuple[Axis, ...]:
+    return tuple(
+        derive_axis(size, [group.factors[axis] for group in groups], labels[axis])
+        for axis, size in enumerate(schema.shape)
+    )
 
 
 def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Integers]:
@@ -128,8 +131,8 @@ def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Intege
 
 def _refuse(schema: Schema, groups: Sequence[QueryGroup], axes: Sequence[Axis], largest: int) -> None:
     needed = _dense_sizes(schema, axes)
-    bare = derive_algebra(schema, groups, None, largest_block=2**31) if groups else None
-    alone = math.prod(axis.sizes[DENSE] for axis in bare.axes) if bare else 1
+    bare = _axes(schema, groups, _zero_labels(schema, None)) if groups else ()
+    alone = math.prod(axis.sizes[DENSE] for axis in bare)
     if alone > largest:
         raise SchemaError(
             f"schema '{schema.name}': the queries divide the levels into {needed}, so that covariances have blocks "

@@ -10,7 +10,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
 from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.storage.toml_text import toml_key, toml_table
+from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
 from tallyveil.universe.presets import schema_from_mapping
 
 
@@ -43,7 +43,7 @@ def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         "standard_deviation_factor": saving.deviation,
         "sentences": _sentences(saving, strategy.budget_unit),
         "better": None if better is None else _shares(better),
-        "toml": None if better is None else strategy_tables(better, plan["estimation"]),
+        "toml": None if better is None else strategy_tables(better, plan),
     }
 
 
@@ -160,14 +160,14 @@ def _shares(strategy: Strategy) -> dict[str, Any]:
     }
 
 
-def strategy_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
-    """The complete tables [strategy] and [estimation] of a release file, so that they can replace a preset."""
-    shares, first = _shares(strategy), estimation[strategy.geolevels[0]]
-    passes = {
-        level: [left for names in estimation[level]["passes"] if (left := _measured(strategy, level, names))]
-        for level in strategy.geolevels
-    }
-    rounding = {level: estimation[level]["rounding"] for level in strategy.geolevels}
+def strategy_tables(strategy: Strategy, plan: Mapping[str, Any]) -> str:
+    """The complete tables [strategy] and [estimation] of a release file, so that they can replace a preset.
+
+    Args:
+        strategy: The strategy.
+        plan: The plan that it belongs to, as in `plan.json`.
+    """
+    shares = _shares(strategy)
     budget: dict[str, str] = {strategy.budget_unit: str(strategy.total)}
     return "\n\n".join(
         [
@@ -179,18 +179,36 @@ def strategy_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> str:
                 toml_table(f"strategy.queries.{toml_key(level)}", own)
                 for level, own in shares["queries"].items()
             ),
-            toml_table(
-                "estimation",
-                {
-                    "slack": first["slack"],
-                    "rounding_target": first["rounding_target"],
-                    "values": first.get("values", "own"),
-                },
-            ),
-            toml_table("estimation.passes", passes),
-            toml_table("estimation.rounding", rounding),
+            *(_outer_tables(plan) if "outer" in plan else _estimation_tables(strategy, plan["estimation"])),
         ]
     )
+
+
+def _outer_tables(plan: Mapping[str, Any]) -> list[str]:
+    """A table for each outer pass, which is all that [estimation] has."""
+    return ["\n".join(["[[estimation.outer]]", *toml_lines(item)]) for item in plan["outer"]]
+
+
+def _estimation_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> list[str]:
+    first = estimation[strategy.geolevels[0]]
+    passes = {
+        level: [left for names in estimation[level]["passes"] if (left := _measured(strategy, level, names))]
+        for level in strategy.geolevels
+    }
+    return [
+        toml_table(
+            "estimation",
+            {
+                "slack": first["slack"],
+                "rounding_target": first["rounding_target"],
+                "values": first.get("values", "own"),
+            },
+        ),
+        toml_table("estimation.passes", passes),
+        toml_table(
+            "estimation.rounding", {level: estimation[level]["rounding"] for level in strategy.geolevels}
+        ),
+    ]
 
 
 def _measured(strategy: Strategy, geolevel: str, names: Sequence[str]) -> list[str]:

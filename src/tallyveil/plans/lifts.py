@@ -12,7 +12,8 @@ import numpy as np
 from tallyveil.arrays import Integers
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
-from tallyveil.plans.constraints import Agreement
+from tallyveil.plans.constraints import Agreement, Residents
+from tallyveil.plans.outer import sources_of_groups
 from tallyveil.universe.nested_queries import common_groups, determines, representative_cells
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -63,8 +64,13 @@ def possible_cells(schema: Schema, cells: QueryGroup) -> Integers:
     return np.sort(representative_cells(cells, schema.possible_answers(cells)))
 
 
-def refuse_lifts(schema: Schema, outer: Sequence[OuterPass], agreement: Sequence[Agreement]) -> None:
-    """Refuse lift passes that do not fit the other passes or the agreements.
+def refuse_lifts(
+    schema: Schema,
+    outer: Sequence[OuterPass],
+    agreement: Sequence[Agreement],
+    residents: Sequence[Residents] = (),
+) -> None:
+    """Refuse lift passes that do not fit the other passes, the agreements or the residents.
 
     What the groups of the first pass are is known later; `PartCells` refuses what does not fit them.
 
@@ -72,38 +78,59 @@ def refuse_lifts(schema: Schema, outer: Sequence[OuterPass], agreement: Sequence
         schema: The universe.
         outer: The passes, first to last; `refuse_outer` has passed them.
         agreement: The agreements of the release.
+        residents: Its residents.
     Raises:
         ConfigError: a lift pass lacks something, has too much, or its queries do not fit.
         SchemaError: the schema has no such query.
     """
+    sources = sources_of_groups([schema.query(one.cells) for one in outer])
     for number, one in enumerate(outer, start=1):
         where = f"[[estimation.outer]] pass {number}"
+        _refuse_keys(one, number, where)
         if one.part is None:
-            if one.total is not None or one.company is not None:
-                raise _misfit(
-                    where, "has 'total' or 'company' and no 'part'. Name the part, or leave them out."
-                )
             continue
-        if (one.total is None) == (one.company is None) or one.rounding:
-            raise _misfit(
-                where,
-                "has a part. Such a pass has either the 'total' of the part or the 'company' of the rest, and no "
-                "'rounding'.",
-            )
-        if (one.total is None) == (number == 1):
-            raise _misfit(
-                where,
-                "has a part. The part of the first pass has a 'total', since only what is fixed before the spend can "
-                "be held to an agreement before the spend. Parts of later passes have 'company'.",
-            )
-        cells, part = schema.query(one.cells), schema.query(one.part)
-        _refuse_part(one.part, part, cells, where)
+        cells = schema.query(one.cells)
+        _refuse_part(one.part, schema.query(one.part), cells, where)
         if one.total is not None:
             _refuse_total(one, agreement, where)
-        if one.company is not None:
-            before = schema.query(outer[number - 2].cells)
-            _refuse_part(one.company, schema.query(one.company), before, where)
-            _refuse_company(schema, one, schema.query(one.company), before, where)
+        if one.residents is not None:
+            _refuse_residents(one, residents, where)
+        beside = one.company or one.at_most
+        if beside is not None:
+            before = schema.query(outer[sources[number - 1]].cells)
+            _refuse_part(beside, schema.query(beside), before, where)
+            if one.company is not None:
+                _refuse_company(schema, one, schema.query(one.company), before, where)
+    unused = [one.name for one in residents if one.name not in {item.residents for item in outer}]
+    if unused:
+        raise _misfit(
+            f"[[residents]] '{unused[0]}'",
+            "has no effect: no pass of [[estimation.outer]] names it. Name it in the pass whose part counts occupied "
+            "units, or leave it out.",
+        )
+
+
+def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
+    """Refuse keys that do not go together; raises ConfigError."""
+    if one.part is None:
+        if one.limits or one.prior != "shares":
+            raise _misfit(
+                where,
+                f"has '{next(iter(one.limits), 'prior')}' and no 'part'. Name the part, or leave the key out.",
+            )
+        return
+    if len(one.limits) != 1 or one.rounding:
+        raise _misfit(
+            where,
+            "has a part. Such a pass has one of 'total' and 'residents', if it is the first, or one of 'company' and "
+            "'at_most', if it is a later one. It has no 'rounding'.",
+        )
+    if (one.total is None and one.residents is None) == (number == 1):
+        raise _misfit(
+            where,
+            "has a part. The part of the first pass has a 'total' or 'residents', since only what is fixed before the "
+            "spend can be held to other releases before the spend. Parts of later passes have 'company' or 'at_most'.",
+        )
 
 
 def _refuse_part(name: str, group: QueryGroup, cells: QueryGroup, where: str) -> None:
@@ -123,6 +150,15 @@ def _refuse_total(one: OuterPass, agreement: Sequence[Agreement], where: str) ->
             where,
             f"takes the total of '{one.part}' from the agreement '{one.total}'. There must be an [[agreement]] of this "
             f"name whose query is '{one.part}'.",
+        )
+
+
+def _refuse_residents(one: OuterPass, residents: Sequence[Residents], where: str) -> None:
+    if one.residents not in {item.name for item in residents}:
+        known = ", ".join(f"'{item.name}'" for item in residents) or "none"
+        raise _misfit(
+            where,
+            f"names the residents '{one.residents}'. There must be a [[residents]] of this name; there are: {known}.",
         )
 
 

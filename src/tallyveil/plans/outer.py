@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
-from tallyveil.universe.nested_queries import counts_all_of, determines, first_levels
+from tallyveil.universe.nested_queries import (
+    common_groups,
+    counts_all_of,
+    determined_answers,
+    determines,
+    first_levels,
+)
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.single_cells import only_cell
@@ -25,7 +31,8 @@ def measured_by_pass(
 ) -> tuple[tuple[str, ...], ...]:
     """The measured queries of each outer pass: a query is in the first pass whose cells determine it.
 
-    Lift passes have none: they take the answers that tell most about their part (`postprocess.passes.part_answers`).
+    Lift passes take the answers that tell most about their part (`postprocess.passes.part_answers`), whichever pass has
+    them. So a lift pass has only queries that no other pass determines.
 
     Args:
         schema: The universe.
@@ -37,11 +44,11 @@ def measured_by_pass(
         ConfigError: no pass determines one of the queries.
     """
     cells, zeros = [schema.query(one.cells) for one in outer], schema.barred_levels()
-    fitted = [number for number, one in enumerate(outer) if one.part is None]
+    lifts_last = sorted(range(len(outer)), key=lambda number: outer[number].part is not None)
     found: list[list[str]] = [[] for _ in outer]
     for name in measured:
         group = schema.query(name)
-        number = next((k for k in fitted if determines(cells[k], group, zeros)), None)
+        number = next((k for k in lifts_last if determines(cells[k], group, zeros)), None)
         if number is None:
             raise ConfigError(
                 f"[[estimation.outer]]: no outer pass determines the measured query '{name}'. A pass determines it if "
@@ -51,6 +58,22 @@ def measured_by_pass(
             )
         found[number].append(name)
     return tuple(map(tuple, found))
+
+
+def early_answers(
+    schema: Schema, outer: Sequence[OuterPass], number: int, measured: Sequence[str]
+) -> tuple[QueryGroup, ...]:
+    """The measured answers of later passes that a pass is fitted to as well: queries without their other answers.
+
+    Args:
+        schema: The universe.
+        outer: The passes, first to last.
+        number: Number of the pass, from 0.
+        measured: Names of the queries that are measured at a geolevel.
+    """
+    cells, zeros = schema.query(outer[number].cells), schema.barred_levels()
+    names = [name for name in outer[number].also if name in measured]
+    return tuple(determined_answers(cells, schema.query(name), zeros) for name in names)
 
 
 def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
@@ -63,6 +86,7 @@ def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
     """
     for number, one in enumerate(outer, start=1):
         _refuse_chain(schema, one, f"[[estimation.outer]] pass {number}")
+        _refuse_early(schema, outer, number)
     cells = [schema.query(one.cells) for one in outer]
     _refuse_left_out(schema, cells[0])
     for number, (above, own) in enumerate(pairwise(cells), start=2):
@@ -74,8 +98,39 @@ def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
                 code="outer-pass",
             )
     _refuse_open_cells(schema, cells)
+    _refuse_lost_counts(cells)
     for number, own in enumerate(cells[:-1]):
         finished_cells(schema, own, cells[number + 1])
+
+
+def sources_of_groups(cells: Sequence[QueryGroup]) -> list[int]:
+    """For each pass, the earlier pass whose counts are fixed in it; 0 for the first pass.
+
+    It is the earlier pass with which it has most groups in common; of several, the latest.
+
+    Args:
+        cells: The cells of each pass.
+    """
+    found = [0]
+    for number in range(1, len(cells)):
+        sizes = [common_groups(cells[number], earlier).size for earlier in cells[:number]]
+        found.append(max(range(number), key=lambda k: (sizes[k], k)))
+    return found
+
+
+def _refuse_lost_counts(cells: Sequence[QueryGroup]) -> None:
+    """Refuse a pass that could not keep the counts of all earlier passes."""
+    for number, source in enumerate(sources_of_groups(cells)):
+        fixed = common_groups(cells[number], cells[source]) if number else cells[0]
+        for earlier in cells[:number]:
+            if not determines(fixed, common_groups(cells[number], earlier)):
+                raise ConfigError(
+                    f"[[estimation.outer]] pass {number + 1} counts '{cells[number].name}' within the counts of "
+                    f"'{cells[source].name}', and these do not say what an earlier pass found about "
+                    f"'{earlier.name}'. Let the cells of every pass be finer than those of the pass before, except "
+                    "for what only one pass counts.",
+                    code="outer-pass",
+                )
 
 
 def open_pass(passes: Sequence[QueryGroup]) -> int | None:
@@ -103,9 +158,8 @@ def finished_cells(
     if counts_all_of(after, group):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     answers, cells = [], []
-    for answer in schema.possible_answers(group).tolist():
-        if _is_counted(group, answer, after):
-            continue
+    possible = schema.possible_answers(group)
+    for answer in possible[~_are_counted(group, possible, after)].tolist():
         cell = only_cell(schema, group, answer)
         if cell is None:
             raise ConfigError(
@@ -149,6 +203,29 @@ def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
                 f"sums of answers of '{fine.name}'. Leave one of the two out.",
                 code="outer-pass",
             )
+
+
+def _refuse_early(schema: Schema, outer: Sequence[OuterPass], number: int) -> None:
+    """Refuse answers of later passes that a pass would use anyway, or cannot use."""
+    one, zeros = outer[number - 1], schema.barred_levels()
+    for name in one.also:
+        query = schema.query(name)
+        later = next((k for k, own in enumerate(outer) if _fits(schema, own, query, zeros)), -1)
+        kept = () if query.overlaps else determined_answers(schema.query(one.cells), query, zeros).factors
+        if one.part is not None or later < number or not all((factor.codes >= 0).any() for factor in kept):
+            raise ConfigError(
+                f"[[estimation.outer]] pass {number} has '{name}' in 'also', which has no effect there. Name measured "
+                "queries of later passes some of whose answers are sums of this pass's counts, and whose groups do "
+                "not overlap. A pass with a part has none.",
+                code="outer-pass",
+            )
+
+
+def _fits(
+    schema: Schema, one: OuterPass, query: QueryGroup, zeros: Sequence[Mapping[int, NDArray[np.bool_]]]
+) -> bool:
+    """Whether a pass without a part determines a query."""
+    return one.part is None and determines(schema.query(one.cells), query, zeros)
 
 
 def _refuse_open_cells(schema: Schema, cells: Sequence[QueryGroup]) -> None:
@@ -223,13 +300,15 @@ def _adds(last: QueryGroup, own: QueryGroup) -> bool:
     return True
 
 
-def _is_counted(group: QueryGroup, answer: int, after: QueryGroup) -> bool:
-    """Whether the query of the next pass counts cells of an answer of this one."""
-    numbers = np.unravel_index(answer, group.shape)
-    return all(
-        bool((later.codes[own.codes == number] >= 0).any())
-        for own, later, number in zip(group.factors, after.factors, numbers, strict=True)
-    )
+def _are_counted(group: QueryGroup, answers: NDArray[np.int64], after: QueryGroup) -> NDArray[np.bool_]:
+    """Whether the query of the next pass counts cells of each answer of this one."""
+    counted = np.ones(len(answers), dtype=np.bool_)
+    numbers = np.unravel_index(answers, group.shape)
+    for own, later, number in zip(group.factors, after.factors, numbers, strict=True):
+        meets = np.zeros(own.size, dtype=np.bool_)
+        meets[own.codes[(own.codes >= 0) & (later.codes >= 0)]] = True
+        counted &= meets[number]
+    return counted
 
 
 def _label(group: QueryGroup, answer: int) -> str:

@@ -25,7 +25,7 @@ class PlannedRelease:
         name: Its name in the programme, and of its folder.
         file: Its release file.
         plan: Its plan.
-        alone: The same plan without its agreements with releases of the programme.
+        alone: The same plan without its agreements with releases of the programme, and without residents of these.
         reads: Names of earlier releases of the programme whose published files it reads.
     """
 

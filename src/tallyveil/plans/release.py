@@ -11,7 +11,7 @@ from tallyveil.budget.sensitivity import require_sensitivities
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography.optimise import geolevels_after
-from tallyveil.plans.constraints import Agreement, Bounds, Invariant
+from tallyveil.plans.constraints import Agreement, Bounds, Invariant, Residents
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.inputs import GeographyInput, RecordsInput, SpineInput
 from tallyveil.plans.subspace_query import SubspaceQuery
@@ -42,8 +42,9 @@ class ReleasePlan:
         bounds: Public bounds.
         estimation: Passes and rounding of each geolevel.
         tables: Queries published for every geounit.
-        measurements: Which noisy answers are written: all ("full"), only those on the support of each parent's
-            published counts ("support"), or none ("none"). The values are the same in each case.
+        measurements: Which noisy answers are written: all ("full"), all of the queries with few answers ("small"),
+            only those on the support of each parent's published counts ("support"), or none ("none"). The values are
+            the same in each case.
         microdata: Whether one row for each person is written.
         spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
         entities: Families of entities that tables are published for.
@@ -53,6 +54,7 @@ class ReleasePlan:
         citation: How the release is to be cited; None if it is not stated.
         outer: Outer passes over the whole spine, first to last; none where each geolevel is finished before the next.
         agreement: Counts of finished releases that the counts of this one keep.
+        residents: People of finished releases who live in the units that this release counts.
     """
 
     name: str
@@ -76,6 +78,7 @@ class ReleasePlan:
     citation: str | None = None
     outer: tuple[OuterPass, ...] = ()
     agreement: tuple[Agreement, ...] = ()
+    residents: tuple[Residents, ...] = ()
 
     def __post_init__(self) -> None:
         require_sensitivities(self.strategy, self.schema)
@@ -172,6 +175,7 @@ class ReleasePlan:
             **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
             **({"outer": [one.to_mapping() for one in self.outer]} if self.outer else {}),
             **({"agreement": [item.to_mapping() for item in self.agreement]} if self.agreement else {}),
+            **({"residents": [item.to_mapping() for item in self.residents]} if self.residents else {}),
             **({} if self.intervals is None else {"intervals": str(self.intervals)}),
             **({} if self.licence is None else {"licence": self.licence}),
             **({} if self.citation is None else {"citation": self.citation}),

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.outer_pass import Prior
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.plans.constraints import Agreement, Bounds, Invariant
+from tallyveil.plans.constraints import Agreement, Bounds, Invariant, Residents
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, strategy_of_plan
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.lifts import refuse_lifts
@@ -31,7 +32,7 @@ from tallyveil.universe.schema import Schema
 _MEND: Final = "Restore the folder from a copy."
 _WORDS: Final = {
     "mechanism": ("discrete_gaussian", "discrete_laplace"),
-    "measurements": ("full", "support", "none"),
+    "measurements": ("full", "small", "support", "none"),
     "neighbours": ("bounded", "unbounded"),
 }
 _GROUPS: Final = Each([str])
@@ -77,12 +78,17 @@ _PERHAPS: Final = {
         {
             "cells": str,
             "rounding": [str],
+            "also": Perhaps([str]),
             "part": Perhaps(str),
             "total": Perhaps(str),
             "company": Perhaps(str),
+            "residents": Perhaps(str),
+            "at_most": Perhaps(str),
+            "prior": Perhaps(str),
         }
     ],
-    "agreement": [{"name": str, "query": str, "theirs": str}],
+    "agreement": [{"name": str, "query": str, "theirs": str, "release": Perhaps(str)}],
+    "residents": [{"name": str, "people": Each([str]), "adults": Each([str])}],
     "intervals": str,
     "licence": str,
     "citation": str,
@@ -208,9 +214,8 @@ def _read(plan: JsonObject) -> ReleasePlan:
         licence=plan.get("licence"),
         citation=plan.get("citation"),
         outer=outer_items(plan),
-        agreement=tuple(
-            Agreement(item["name"], None, item["query"], item["theirs"]) for item in plan.get("agreement", ())
-        ),
+        agreement=tuple(map(Agreement.from_mapping, plan.get("agreement", ()))),
+        residents=tuple(map(Residents.from_mapping, plan.get("residents", ()))),
     )
 
 
@@ -262,9 +267,11 @@ def _fits(read: ReleasePlan, plan: JsonObject) -> Iterator[tuple[str, bool]]:
     yield "tables", _are_queries(schema, read.tables) and len(set(read.tables)) == len(read.tables)
     entities = plan.get("entities", [])
     yield "entities", len(set(entities)) == len(entities)
+    yield "outer", all(one.prior in get_args(Prior) for one in read.outer)
     yield "outer", _passes_fit(read)
     yield "agreement", _are_partitions(schema, (item.query for item in read.agreement))
     yield "agreement", all(check_name(item.name, "agreement") for item in read.agreement)
+    yield "residents", all(check_name(item.name, "residents") for item in read.residents)
     for level, item in read.estimation:
         yield f"estimation.{level}", _can_be_done(item, read.strategy, schema, level)
         tree = level != geolevels[-1] and not read.subspace and not read.outer
@@ -301,7 +308,7 @@ def _passes_fit(read: ReleasePlan) -> bool:
     if not read.outer:
         return True
     refuse_outer(read.schema, read.outer)
-    refuse_lifts(read.schema, read.outer, read.agreement)
+    refuse_lifts(read.schema, read.outer, read.agreement, read.residents)
     return all(
         item.passes
         == tuple(
@@ -316,6 +323,6 @@ def _has_intervals(read: ReleasePlan, level: Fraction) -> bool:
         Fraction(1, 2) <= level
         and float(level) < 1
         and read.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-        and read.measurements == "full"
+        and read.measurements in ("full", "small")
         and bool(read.tables)
     )

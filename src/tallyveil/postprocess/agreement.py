@@ -4,35 +4,23 @@ Only published files are read. The counts stay sparse: a block has few of the th
 """
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
 
 import numpy as np
-import polars as pl
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConstraintError, SchemaError, StoreError
+from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Agreement
 from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.release.geography import read_geography
-from tallyveil.release.histograms import histogram_path, read_histogram
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest, require_unchanged
+from tallyveil.postprocess.other_release import NamedRelease, open_finished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, row_ranges, sum_families
-from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits
+from tallyveil.universe.limits import narrow_limits
 from tallyveil.universe.nested_queries import representative_cells
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
-
-_LARGEST_SUM: Final = 2 * LARGEST_COUNT
-"""No release publishes more records: its noise adds less than the largest number of records."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,12 +65,12 @@ class Agreed:
     Attributes:
         counts: The counts.
         record: What the manifest says of them.
-        protected: Whether the release that published them protects anybody.
+        release: The release that published them.
     """
 
     counts: AgreedCounts
     record: JsonObject
-    protected: bool
+    release: NamedRelease
 
 
 def agreement_name(name: str) -> str:
@@ -102,20 +90,12 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
         StoreError: the folder holds no finished release of counts, or a file in it is damaged.
         SchemaError: the other release has no such query.
     """
-    if item.path is None:
-        raise ConstraintError(
-            f"[[agreement]] '{item.name}' names no path. Name the folder of the finished release, or run the file as "
-            "part of a programme of releases, which knows the folder.",
-            code="agreement-path",
-        )
-    manifest = read_manifest(item.path, ReleaseKind.TOPDOWN)
-    theirs = schema_from_mapping(manifest.body["plan"]["schema"])
-    other = their_query(item, theirs)
+    theirs = open_finished(f"[[agreement]] '{item.name}'", item.path)
+    other = their_query(item, theirs.schema)
     query = schema.query(item.query)
     answers = same_answers(item, query, other)
-    spine, made = hierarchies.spine, read_geography(item.path)
-    rows = _same_geounits(item, spine, made)
-    found = _finest_counts(item.path, manifest, theirs, made)
+    spine, rows = hierarchies.spine, theirs.same_geounits(hierarchies.spine)
+    found = theirs.finest_counts()
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
     for start, stop in row_ranges(found.offsets):
         own, cells, persons = found.rows(start, stop)
@@ -125,24 +105,7 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
         total.add(rows[start + own[inside]], named, persons[inside])
     finest = PublicCounts(spine.geolevels[-1], *total.finish())
     counts = AgreedCounts(agreement_name(item.name), query, summed_to_root(finest, spine, schema.size))
-    record = {**item.to_mapping(), "run": manifest.run, "plan_digest": manifest.plan_digest}
-    return Agreed(counts, record, manifest.protected)
-
-
-def refuse_unprotected(agreed: Sequence[Agreed]) -> None:
-    """Refuse counts of releases that were made with an insecure test key, for a release that shall protect people.
-
-    Raises:
-        ConstraintError: there are such counts.
-    """
-    for one in agreed:
-        if not one.protected:
-            raise ConstraintError(
-                f"[[agreement]] '{one.record['name']}': the release that it names was made with an insecure test key "
-                "and protects nobody. A release that keeps its counts would protect nobody either. Name a release that "
-                "was made without a test key, or give --insecure-test-key for a trial. Nothing was spent.",
-                code="agreement-unprotected",
-            )
+    return Agreed(counts, {**item.to_mapping(), **theirs.release.named}, theirs.release)
 
 
 def promised_counts(item: Agreement, schema: Schema, spine: Spine) -> AgreedCounts:
@@ -182,7 +145,7 @@ def their_query(item: Agreement, schema: Schema) -> QueryGroup:
 
 
 def same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integers:
-    """The answer of `query` that has the labels of each answer of `other`.
+    """The answer of `query` that has the labels of each answer of `other`; of two queries of one answer, this answer.
 
     Args:
         item: The agreement, for messages.
@@ -191,6 +154,8 @@ def same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integ
     Raises:
         ConstraintError: the labels of the two differ.
     """
+    if query.size == 1 and other.size == 1 and not other.overlaps:
+        return np.zeros(1, dtype=np.int64)
     ours, theirs = _named_in_order(query, item.query), _named_in_order(other, item.theirs)
     places: list[tuple[int, Integers]] = []
     fit = len(ours) == len(theirs) and not other.overlaps
@@ -228,36 +193,3 @@ def _shown(query: QueryGroup) -> str:
             labels = ", ".join(factor.labels[:4]) + (", ..." if factor.size > 4 else "")
             parts.append(f"{factor.name} with {factor.size} ({labels})")
     return "; ".join(parts) or "the total"
-
-
-def _same_geounits(item: Agreement, spine: Spine, made: Spine) -> Integers:
-    """Our finest geounit of each of theirs; raises ConstraintError if the two sets differ."""
-    theirs = made.geocodes[made.finest].text
-    rows = spine.locate(spine.finest, theirs)
-    ours = spine.n_geounits(spine.finest)
-    if len(theirs) == ours and bool((rows >= 0).all()):
-        return rows
-    missing = theirs.filter(pl.Series(rows < 0))
-    example = f", such as '{missing[0]}', which only the other has" if len(missing) else ""
-    raise ConstraintError(
-        f"[[agreement]] '{item.name}': the release in {item.path} has {len(theirs):,} {made.geolevels[-1]} geounits "
-        f"and this one has {ours:,} {spine.geolevels[-1]} geounits, and they are not the same{example}. Both releases "
-        "must have the same finest geounits. Make both from one geography table.",
-        code="agreement-geography",
-    )
-
-
-def _finest_counts(root: Path, manifest: Manifest, schema: Schema, spine: Spine) -> PublicCounts:
-    geolevel = spine.geolevels[-1]
-    path = histogram_path(root, geolevel)
-    counts = read_histogram(root, geolevel, schema, spine)
-    require_unchanged(root, manifest, path)
-    numbers = counts.counts
-    # With the largest number below 2**33, the sum of all numbers fits int64.
-    if len(numbers) and (numbers.min() < 0 or numbers.max() > _LARGEST_SUM or numbers.sum() > _LARGEST_SUM):
-        raise StoreError(
-            f"{path} holds a count below 0, or counts larger than any release has. It was changed after it was "
-            "written; restore it from a copy of the release.",
-            code="release-damaged",
-        )
-    return counts

@@ -122,7 +122,7 @@ class Estimate:
             watch=watch,
             workers=self.workers,
             tree=prepared_sweep(self.plan, measured.hierarchies, measured.constraints),
-            agreed=measured.agreed if self.plan.outer else (),
+            kept=measured.kept,
             groups=self._groups(),
             writing="copy measurements of",
         )
@@ -133,7 +133,7 @@ class Estimate:
         if not self.plan.outer:
             return None
         measured = self.measured
-        return first_groups(self.plan, measured.constraints, measured.agreed, measured.hierarchies.spine)
+        return first_groups(self.plan, measured.constraints, measured.kept, measured.hierarchies.spine)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,7 +169,7 @@ class _Estimate:
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         measured = self.measured
-        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.agreed)
+        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.kept)
         self._write_drawn(run)
         estimation.write_measurements(run)
         estimated = estimation.release(run)
@@ -179,7 +179,11 @@ class _Estimate:
             "plan": self.stated,
             "inputs": body["inputs"],
             "estimated_from": self.measured.estimated_from,
-            **{name: body[name] for name in ("spine", "drawn", "agreement", "imported") if name in body},
+            **{
+                name: body[name]
+                for name in ("spine", "drawn", "agreement", "residents", "imported")
+                if name in body
+            },
             "sizes": estimated.sizes,
             "solver": estimated.solver,
         }

@@ -21,13 +21,14 @@ from tallyveil.measurements.store import (
     write_support_measurements,
 )
 from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
-from tallyveil.postprocess.agreement import AgreedCounts
 from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.implied_bounds import with_implied_bounds
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.level import LevelOutcome, estimate_level, n_families
 from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
@@ -95,7 +96,7 @@ class Estimation:
         watch: Times the stages.
         workers: Number of threads.
         tree: The sweep up the spine, if the plan asks for it.
-        agreed: Counts of finished releases that are kept.
+        kept: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
         writing: Verb of the stages that write measurements.
         records: What each finished stage contributes to the manifest, by its name.
@@ -110,7 +111,7 @@ class Estimation:
     watch: Stopwatch
     workers: int
     tree: TreeSweep | None = None
-    agreed: tuple[AgreedCounts, ...] = ()
+    kept: Kept = field(default_factory=Kept)
     groups: FixedGroups | None = None
     writing: str = "measure"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -129,12 +130,13 @@ class Estimation:
         return self.hierarchies.spine
 
     def write_measurements(self, run: Run) -> None:
-        """Write the noisy answers that the plan publishes in full, and the names of all answers."""
+        """Write the queries that the plan publishes with all their noisy answers, and the names of all answers."""
         if self.plan.measurements == "none":
             return
-        # The support of a root's families is every cell, so all answers of the root are written.
-        for level in range(self.spine.n_levels if self.plan.measurements == "full" else 1):
-            self._write_level(run, level)
+        for level, geolevel in enumerate(self.spine.geolevels):
+            written = self.plan.written(geolevel, self.spine.n_geounits(level))
+            if written:
+                self._write_level(run, level, written)
         write_labels(run, self.plan, self.spine)
 
     def release(self, run: Run) -> Estimated:
@@ -168,7 +170,7 @@ class Estimation:
             allocation=self.allocation,
             source=self.source,
             groups=self.groups,
-            agreed=self.agreed,
+            kept=self.kept,
             observer=self.observer,
             watch=self.watch,
             workers=self.workers,
@@ -190,10 +192,10 @@ class Estimation:
         names = [*before, *stages_of(self.spine, self.writing, tree=tree, passes=passes)]
         return [performance[name] for name in names if name in performance]
 
-    def _write_level(self, run: Run, level: int) -> None:
+    def _write_level(self, run: Run, level: int, queries: Sequence[str]) -> None:
         """Write a geolevel, one query at a time. A finished query is kept if the run is interrupted."""
         geolevel = self.spine.geolevels[level]
-        groups = [self.plan.query(query) for query in self.plan.strategy.queries(geolevel)]
+        groups = [self.plan.query(query) for query in queries]
         total = sum(group.size for group in groups) * self.spine.n_geounits(level)
         with self.watch.stage(f"{self.writing} {geolevel}", total):
             for group in groups:
@@ -312,8 +314,16 @@ class Estimation:
                     for table in self.constraints
                 ],
                 microdata=self.plan.microdata,
-                agreed=[Agreeing(one.name, one.query, one.counts) for one in self.agreed],
+                agreed=self._agreeing(),
                 areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
             )
+            if self.groups is not None:
+                finest = read_histogram(run.path, self.spine.geolevels[-1], self.plan.schema, self.spine)
+                checks += check_parts(self.plan, self.groups, self.kept, finest)
             self.observer.advanced(self.spine.n_levels)
         return checks
+
+    def _agreeing(self) -> list[Agreeing]:
+        """The counts that outer passes keep; without outer passes they are constraints like the others."""
+        kept = self.kept.agreed if self.plan.outer else ()
+        return [Agreeing(one.name, one.query, one.counts) for one in kept]

@@ -12,12 +12,13 @@ from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.stated import StatedPlan, stated_plan
 from tallyveil.plans.terms import PrivacyTerms
-from tallyveil.postprocess.agreement import AgreedCounts
 from tallyveil.postprocess.agreement_files import AGREEMENT
 from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import INVARIANTS
-from tallyveil.postprocess.public_inputs import read_agreed, read_constraints
+from tallyveil.postprocess.kept import Kept, read_kept
+from tallyveil.postprocess.public_inputs import read_constraints
+from tallyveil.postprocess.residents import RESIDENTS
 from tallyveil.release.finished import LEDGER, MANIFEST, ledger_bytes, record_of
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.kinds import ReleaseKind
@@ -28,7 +29,7 @@ from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
 
-READ = (FOLDER, BOUNDS, INVARIANTS, AGREEMENT, GEOGRAPHY, NAMES)
+READ = (FOLDER, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS, GEOGRAPHY, NAMES)
 """Files and folders that the estimation reads."""
 
 
@@ -44,7 +45,7 @@ class Measured:
         hierarchies: The spine and the areas off the spine.
         allocation: The share of the budget of each geounit.
         constraints: Invariants, public bounds, agreements (without outer passes), and counts drawn on a lattice.
-        agreed: Counts of finished releases that are kept.
+        kept: What is taken over from finished releases.
         source: The noisy answers.
         declaration: The budget that its ledger declares.
         spend: The ledger's entry of the one spend.
@@ -58,7 +59,7 @@ class Measured:
     hierarchies: Hierarchies
     allocation: Allocation
     constraints: tuple[ConstraintTable, ...]
-    agreed: tuple[AgreedCounts, ...]
+    kept: Kept
     source: StoredMeasurements
     declaration: Declaration
     spend: LedgerEntry
@@ -137,7 +138,7 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
         hierarchies=hierarchies,
         allocation=allocation,
         constraints=read_constraints(root, manifest.body["plan"], plan.estimating.schema, hierarchies),
-        agreed=read_agreed(root, manifest.body["plan"], plan.estimating.schema, spine),
+        kept=read_kept(root, manifest.body["plan"], plan.estimating.schema, spine),
         source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,

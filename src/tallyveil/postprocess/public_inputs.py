@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.subspace_query import drawn_items
-from tallyveil.postprocess.agreement import AgreedCounts
-from tallyveil.postprocess.agreement_files import AGREEMENT, read_agreed_counts, write_agreement
+from tallyveil.postprocess.agreement_files import AGREEMENT
 from tallyveil.postprocess.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.invariant_files import (
@@ -18,13 +17,16 @@ from tallyveil.postprocess.invariant_files import (
     stated_invariant,
     write_invariant,
 )
+from tallyveil.postprocess.kept import Kept, read_kept
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
+from tallyveil.postprocess.residents import RESIDENTS
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
 from tallyveil.runs.folder import PLAN
 from tallyveil.runs.product import Run
 from tallyveil.storage.write import write_json
 from tallyveil.universe.schema import Schema
 
+NOTHING: Final = Kept()
 PUBLIC_CHECK = "the geography and the constraints are read back as they were written"
 
 
@@ -33,7 +35,7 @@ def write_public_inputs(
     plan: Mapping[str, Any],
     hierarchies: Hierarchies,
     constraints: Sequence[ConstraintTable],
-    agreed: Sequence[AgreedCounts] = (),
+    kept: Kept = NOTHING,
 ) -> None:
     """Write the files that are needed, together with the measurements, to estimate the counts.
 
@@ -42,7 +44,7 @@ def write_public_inputs(
         plan: Content of `plan.json`.
         hierarchies: The spine and the areas off the spine.
         constraints: The plan's invariants, then its bounds, each in the order of the plan. Further ones are ignored.
-        agreed: Counts of finished releases that are kept, in the order of the plan.
+        kept: What is taken over from finished releases.
     Raises:
         StoreError: a file cannot be written.
     """
@@ -59,18 +61,9 @@ def write_public_inputs(
         for number, (item, table) in enumerate(zip(plan["bounds"], bounds, strict=True)):
             write_bounds(root, number, item, table, stated_bounds(hierarchies, item), tags)
 
-        for number, kept in enumerate(agreed):
-            write_agreement(root, number, kept, hierarchies.spine, tags)
+        kept.write(root, hierarchies.spine, tags)
 
-    run.make([PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT], write)
-
-
-def read_agreed(
-    root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine
-) -> tuple[AgreedCounts, ...]:
-    """Read the counts of other releases that a release keeps from its folder; takes what `read_constraints` does."""
-    items = enumerate(plan.get("agreement", ()))
-    return tuple(read_agreed_counts(root, number, item, schema, spine) for number, item in items)
+    run.make([PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS], write)
 
 
 def read_constraints(
@@ -92,7 +85,7 @@ def read_constraints(
     return (
         *(read_invariant(root, number, item, schema, hierarchies) for number, item in invariants),
         *(read_bounds(root, number, item, schema, hierarchies) for number, item in bounds),
-        *(() if "outer" in plan else (one.table() for one in read_agreed(root, plan, schema, spine))),
+        *(() if "outer" in plan else (one.table() for one in read_kept(root, plan, schema, spine).agreed)),
         *(
             drawn_constraint(item, schema, spine, read_drawn(root, item, schema, spine))
             for item in drawn_items(plan)
@@ -106,7 +99,7 @@ def check_public_inputs(
     schema: Schema,
     spine: Spine,
     constraints: Sequence[ConstraintTable],
-    agreed: Sequence[AgreedCounts] = (),
+    kept: Kept = NOTHING,
 ) -> str:
     """Read geography and constraints back and compare them with what was written.
 
@@ -118,11 +111,9 @@ def check_public_inputs(
     """
     found = read_hierarchies(root)
     same = found.spine.digest() == spine.digest()
-    for read, made in (
-        (read_constraints(root, plan, schema, found), constraints),
-        (read_agreed(root, plan, schema, found.spine), agreed),
-    ):
-        same = same and [one.digest() for one in read] == [one.digest() for one in made]
+    read = [one.digest() for one in read_constraints(root, plan, schema, found)]
+    same = same and read == [one.digest() for one in constraints]
+    same = same and read_kept(root, plan, schema, found.spine).digests() == kept.digests()
     if not same:
         raise SolverError(
             f"final check failed: {PUBLIC_CHECK}. Nothing must be published; please report this.",

@@ -1,218 +1,193 @@
-"""Whether published persons and published housing units contradict each other, in every finest geounit.
+"""Whether published files of people and of units contradict each other, in every finest geounit.
 
-Both files are of the 2020 Demographic and Housing Characteristics (presets `dhc-persons` and `dhc-units`). They are
-made from different measurements. If nothing ties them together, a block may have people and no occupied unit, or other
-householders in one file than in the other. This module counts such blocks from the published counts alone.
+The files are made from different measurements. If nothing ties them together, a block may have people and no occupied
+unit, or other householders in one file than in the other. This module counts such blocks from the published counts
+alone. In some kinds of contradictions, releases can be made to agree. In others they cannot, and the numbers only tell
+how far the files are apart.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Integers
-from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
-from tallyveil.universe.household_types import LARGEST_SIZE, Couple, household_types
-from tallyveil.universe.schema import Schema
-
-HOUSEHOLDERS: Final = (0, 1)
-"""Codes of `relgq`: a householder who lives alone, and one who lives with others."""
-
-PARTNERS: Final = (2, 4, 3, 5)
-"""The code of `relgq` of the householder's spouse or partner, by `Couple`."""
-
-HOUSEHOLD_MEMBERS: Final = 18
-"""Codes of `relgq` below this are of people in households."""
-
-TENURES: Final = 4
-"""Codes of `tenvacgq` below this are of occupied units."""
-
-HOUSEHOLDER_AGES: Final = np.array([25, 35, 45, 55, 60, 65, 75, 85])
-"""First age of each age group of householders but the first."""
-
-TWO_OR_MORE_RACES: Final = 6
-"""Race of a householder for every combination of races; smaller codes of `cenrace` are of one race."""
+from tallyveil.arrays import Integers
+from tallyveil.release.household_totals import (
+    KINDS,
+    OLDER,
+    HouseholdPeople,
+    Households,
+    RedistrictingPeople,
+    Units,
+)
+from tallyveil.universe.counts import PublicCounts, sum_triplets
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """One way in which the two files can contradict each other, and how often they do.
+    """One way in which two files can contradict each other, and how often they do.
 
     Attributes:
         name: A short name.
-        meaning: What is compared, as a sentence.
+        meaning: What is true of files without such a contradiction, as a sentence.
+        can_agree: Whether releases can be made to agree in this.
         n_geounits: Finest geounits that contradict.
         n_records: By how many records they differ, summed over these geounits.
     """
 
     name: str
     meaning: str
+    can_agree: bool
     n_geounits: int
     n_records: int
 
 
-def contradictions(
-    persons: tuple[Schema, PublicCounts], units: tuple[Schema, PublicCounts]
+def between_people(earlier: RedistrictingPeople, persons: HouseholdPeople) -> tuple[Contradiction, ...]:
+    """Compare two files of people."""
+    gaps = np.abs(earlier.members - persons.members)
+    return (_found(gaps, "people in households", "Both files have as many people in households."),)
+
+
+def between_units(earlier: Units, homes: Households) -> tuple[Contradiction, ...]:
+    """Compare two files of units."""
+    return (
+        _found(
+            np.abs(earlier.occupied - homes.occupied),
+            "occupied units",
+            "Both files have as many occupied units.",
+        ),
+        _found(
+            np.abs(earlier.vacant - homes.vacant), "vacant units", "Both files have as many vacant units."
+        ),
+    )
+
+
+def people_and_units(
+    people: RedistrictingPeople | HouseholdPeople, homes: Units | Households
 ) -> tuple[Contradiction, ...]:
-    """Compare published persons with published housing units.
+    """Compare a file of people with a file of units. Every comparison is returned, also those without a contradiction.
 
     Args:
-        persons: Schema `dhc-persons`, and the counts of the finest geolevel.
-        units: Schema `dhc-units`, and the counts of the finest geolevel, in the same order of geounits.
-    Returns:
-        Every comparison, also those without a contradiction.
+        people: What the first file says of people in households.
+        homes: What the second one says of units, in the same order of geounits.
     """
-    people, homes = _people(*persons), _homes(*units)
-    members = people.members
-    occupied, others = homes.occupied, members - people.householders
-    couples = np.abs(people.partners - homes.couples).sum(axis=1)
-    short = np.maximum(homes.least_members - members, 0)
-    # The largest size is open, so only geounits without such households can have people too many.
-    too_many = np.where(homes.open_ended == 0, np.maximum(members - homes.least_members, 0), 0)
-    return (
-        _where(
+    members, occupied = people.members, homes.occupied
+    found = [
+        _found(
             members * (occupied == 0),
             "people without a unit",
-            "People live in households, and no unit is occupied.",
+            "Where people live in households, a unit is occupied.",
         ),
-        _where(
-            occupied * (members == 0),
+        _found(
+            np.maximum(occupied - members, 0),
             "units without people",
-            "Units are occupied, and nobody lives in a household.",
+            "There are at least as many people in households as occupied units.",
         ),
-        _where(
-            np.abs(people.householders - occupied),
-            "householders",
-            "There are as many householders as occupied units.",
-        ),
-        _where(
-            _householder_differences(persons, units),
+    ]
+    if isinstance(people, HouseholdPeople):
+        found.append(
+            _found(
+                np.abs(people.householders - occupied),
+                "householders",
+                "There are as many householders as occupied units.",
+            )
+        )
+        if isinstance(homes, Households):
+            found += [*_households(people, homes), *_never_made_to_agree(people, homes)]
+    return tuple(found)
+
+
+def _households(people: HouseholdPeople, homes: Households) -> list[Contradiction]:
+    """Comparisons of persons and households in which releases can be made to agree."""
+    return [
+        _found(
+            _differences(people.kinds, homes.kinds),
             "kinds of householders",
-            "Householders by sex, age group, Hispanic origin and race are those of the occupied units.",
+            "Householders who live alone, and those who live with others, are as many in both files by sex, age "
+            "group, Hispanic origin and race.",
         ),
-        _where(
+        _found(
             np.abs(people.alone - homes.alone),
             "living alone",
-            "As many people live alone as there are units of size 1.",
+            "As many people live alone as there are households of size 1.",
         ),
-        _where(
-            np.maximum(occupied - homes.alone - others, 0),
+        _found(
+            np.maximum(homes.occupied - homes.alone - (people.members - people.householders), 0),
             "households with others",
             "There are enough other people for every household of two or more.",
         ),
-        _where(
-            couples, "partners", "There are as many spouses and partners of each kind as coupled households."
+        _found(
+            np.abs(people.partners.sum(axis=1) - homes.coupled.sum(axis=1)),
+            "partners",
+            "There are as many spouses and unmarried partners as coupled households.",
         ),
-        _where(short + too_many, "sizes", "The sizes of the households add up to the people in households."),
+    ]
+
+
+def _never_made_to_agree(people: HouseholdPeople, homes: Households) -> list[Contradiction]:
+    """Comparisons of persons and households in which no release is made to agree."""
+    short = np.maximum(homes.least_members - people.members, 0)
+    # The largest size is open, so only geounits without such households can have people too many.
+    too_many = np.where(homes.open_ended == 0, np.maximum(people.members - homes.least_members, 0), 0)
+    older = sum(
+        _misplaced(homes.older[:, k], homes.older[:, k], people.older[:, k]) for k in range(len(OLDER))
     )
+    generations = np.minimum(people.children, people.generations)
+    return [
+        _told(
+            np.abs(people.partners - homes.coupled).sum(axis=1),
+            "kinds of partners",
+            "Spouses and unmarried partners, of the same and of the opposite sex, are as many as households of their "
+            "kind.",
+        ),
+        _told(short + too_many, "sizes", "The sizes of the households add up to the people in households."),
+        _told(
+            _misplaced(homes.with_minors, homes.with_minors, people.minors),
+            "minors",
+            "People under 18 live in households with somebody under 18, and there are enough of them.",
+        ),
+        _told(
+            _misplaced(homes.with_own, homes.least_own, people.own_minors),
+            "own children",
+            "Own children under 18 live in households with own children under 18, and there are enough of them.",
+        ),
+        _told(
+            np.asarray(older),
+            "older people",
+            "People of 60, 65 and 75 or more live in households whose oldest person is as old, and there are enough "
+            "of them.",
+        ),
+        _told(
+            np.maximum(homes.multigenerational - generations, 0),
+            "generations",
+            "There are enough children, and enough parents, parents-in-law or grandchildren, for every household of "
+            "three generations.",
+        ),
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class _People:
-    """People in households by geounit: all, householders, householders alone, and partners by `Couple`."""
-
-    members: Integers
-    householders: Integers
-    alone: Integers
-    partners: Integers
+def _misplaced(homes: Integers, needed: Integers, people: Integers) -> Integers:
+    """People that households of some kind lack; where there is no such household, all people of this kind."""
+    missing: Integers = np.maximum(needed - people, 0)
+    return missing + np.where(homes == 0, people, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Homes:
-    """Occupied units by geounit: all, of size 1, by `Couple`, of the open size, and the least people they hold."""
-
-    occupied: Integers
-    alone: Integers
-    couples: Integers
-    open_ended: Integers
-    least_members: Integers
-
-
-def _people(schema: Schema, counts: PublicCounts) -> _People:
-    table = np.zeros((counts.n_geounits, HOUSEHOLD_MEMBERS), dtype=np.int64)
-    for rows, codes, records in _entries(schema, counts):
-        role = codes[:, _axis(schema, "relgq")]
-        inside = role < HOUSEHOLD_MEMBERS
-        np.add.at(table, (rows[inside], role[inside]), records[inside])
-    return _People(
-        table.sum(axis=1),
-        table[:, list(HOUSEHOLDERS)].sum(axis=1),
-        table[:, HOUSEHOLDERS[0]].copy(),
-        table[:, list(PARTNERS)],
+def _differences(one: PublicCounts, other: PublicCounts) -> Integers:
+    """By geounit, how many householders of each kind two files have too many or too few, in all."""
+    rows = [np.repeat(np.arange(counts.n_geounits), np.diff(counts.offsets)) for counts in (one, other)]
+    geounits, _, gaps = sum_triplets(
+        np.concatenate(rows),
+        np.concatenate([one.cells, other.cells]),
+        np.concatenate([one.counts.astype(np.int64), -other.counts.astype(np.int64)]),
+        KINDS,
     )
-
-
-def _homes(schema: Schema, counts: PublicCounts) -> _Homes:
-    size = np.array([one.size for one in household_types()])
-    couple = np.array([one.couple for one in household_types()])
-    by_size = np.zeros((counts.n_geounits, LARGEST_SIZE + 1), dtype=np.int64)
-    by_couple = np.zeros((counts.n_geounits, len(Couple)), dtype=np.int64)
-    for rows, codes, records in _entries(schema, counts):
-        occupied = codes[:, _axis(schema, "tenvacgq")] < TENURES
-        kind = codes[occupied, _axis(schema, "household")]
-        np.add.at(by_size, (rows[occupied], size[kind]), records[occupied])
-        np.add.at(by_couple, (rows[occupied], couple[kind]), records[occupied])
-    return _Homes(
-        by_size.sum(axis=1),
-        by_size[:, 1].copy(),
-        by_couple[:, : Couple.NO_PARTNER],
-        by_size[:, LARGEST_SIZE].copy(),
-        by_size @ np.arange(LARGEST_SIZE + 1),
-    )
-
-
-def _householder_differences(
-    persons: tuple[Schema, PublicCounts], units: tuple[Schema, PublicCounts]
-) -> Integers:
-    """By geounit, how many householders of each kind the two files have too many or too few, in all."""
-    n_geounits = persons[1].n_geounits
-    width = 2 * (HOUSEHOLDER_AGES.size + 1) * 2 * (TWO_OR_MORE_RACES + 1)
-    total = TripletSum(n_geounits, width)
-    for sign, (kinds, (schema, counts)) in (
-        (1, (_kinds_of_persons, persons)),
-        (-1, (_kinds_of_units, units)),
-    ):
-        for rows, codes, records in _entries(schema, counts):
-            inside, kind = kinds(schema, codes)
-            total.add(rows[inside], kind, sign * records[inside])
-    offsets, _, gaps = total.finish()
-    found = np.zeros(n_geounits, dtype=np.int64)
-    np.add.at(found, np.repeat(np.arange(n_geounits), np.diff(offsets)), np.abs(gaps.astype(np.int64)))
+    found = np.zeros(one.n_geounits, dtype=np.int64)
+    np.add.at(found, geounits, np.abs(gaps))
     return found
 
 
-def _kinds_of_persons(schema: Schema, codes: Integers) -> tuple[Bools, Integers]:
-    inside = np.isin(codes[:, _axis(schema, "relgq")], HOUSEHOLDERS)
-    sex, age, origin, race = (
-        codes[inside, _axis(schema, name)] for name in ("sex", "age", "hispanic", "cenrace")
-    )
-    return inside, _kind(
-        sex, np.searchsorted(HOUSEHOLDER_AGES, age, "right"), origin, np.minimum(race, TWO_OR_MORE_RACES)
-    )
+def _found(gaps: Integers, name: str, meaning: str) -> Contradiction:
+    return Contradiction(name, meaning, True, int(np.count_nonzero(gaps)), int(gaps.sum()))
 
 
-def _kinds_of_units(schema: Schema, codes: Integers) -> tuple[Bools, Integers]:
-    inside = codes[:, _axis(schema, "tenvacgq")] < TENURES
-    names = ("householder_sex", "householder_age", "householder_hispanic", "householder_race")
-    return inside, _kind(*(codes[inside, _axis(schema, name)] for name in names))
-
-
-def _kind(sex: Integers, age: Integers, origin: Integers, race: Integers) -> Integers:
-    """The number of a kind of householder."""
-    return ((sex * (HOUSEHOLDER_AGES.size + 1) + age) * 2 + origin) * (TWO_OR_MORE_RACES + 1) + race
-
-
-def _entries(schema: Schema, counts: PublicCounts) -> Iterator[tuple[Integers, Integers, Integers]]:
-    """Geounits, level codes and counts of some entries at a time."""
-    for start, stop in row_ranges(counts.offsets):
-        rows, cells, records = counts.rows(start, stop)
-        yield start + rows, schema.decode(cells), records
-
-
-def _axis(schema: Schema, name: str) -> int:
-    return schema.attribute_names.index(name)
-
-
-def _where(gaps: Integers, name: str, meaning: str) -> Contradiction:
-    return Contradiction(name, meaning, int(np.count_nonzero(gaps)), int(gaps.sum()))
+def _told(gaps: Integers, name: str, meaning: str) -> Contradiction:
+    return Contradiction(name, meaning, False, int(np.count_nonzero(gaps)), int(gaps.sum()))

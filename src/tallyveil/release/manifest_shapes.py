@@ -133,7 +133,21 @@ TOPDOWN_BODY: Final = {
     "inputs": Each(str),
     "spine": Perhaps(_SPINE),
     "drawn": Perhaps([_DRAWN]),
-    "agreement": Perhaps([{"name": str, "query": str, "theirs": str, "run": str, "plan_digest": str}]),
+    "agreement": Perhaps(
+        [
+            {
+                "name": str,
+                "query": str,
+                "theirs": str,
+                "release": Perhaps(str),
+                "run": str,
+                "plan_digest": str,
+            }
+        ]
+    ),
+    "residents": Perhaps(
+        [{"name": str, "people": Each([str]), "adults": Each([str]), "run": str, "plan_digest": str}]
+    ),
     "imported": Perhaps(_IMPORTED),
     "sizes": {
         "records": int,
@@ -142,7 +156,8 @@ TOPDOWN_BODY: Final = {
     "solver": Each(_SOLVER),
 }
 MEASUREMENTS_BODY: Final = {
-    name: TOPDOWN_BODY[name] for name in ("name", "plan", "inputs", "spine", "drawn", "agreement", "imported")
+    name: TOPDOWN_BODY[name]
+    for name in ("name", "plan", "inputs", "spine", "drawn", "agreement", "residents", "imported")
 }
 ESTIMATED_FROM: Final = {"run": str, "ledger": {"lines": int, "sha256": str}, "statement": str}
 """Of a body's `estimated_from`, which only a release estimated from the measurements of another run has."""
@@ -323,7 +338,16 @@ PROGRAMME_SHAPE: Final = {
         }
     ],
     "guarantee": {"by_unit": [_TOGETHER], "together": {"statement": str}},
-    "between": [{"check": str, "agrees": bool, "statement": str}],
+    "between": [
+        {
+            "check": str,
+            "agrees": bool,
+            "statement": str,
+            "kinds": Perhaps(
+                [{"kind": str, "meaning": str, "can_agree": bool, "geounits": int, "records": int}]
+            ),
+        }
+    ],
     "digest": str,
 }
 """The shape of `programme.json`."""

@@ -101,9 +101,11 @@ def _require_read(root: Path, parts: Sequence[Part]) -> None:
     """Refuse releases that agree with another run than the one in the same programme; raises StoreError."""
     runs = {part.name: part.manifest.run for part in parts}
     for part in parts:
-        for item in part.manifest.body.get("agreement", ()):
-            if item["name"] in part.reads and runs.get(item["name"]) != item["run"]:
-                raise _another(root / item["name"], str(runs.get(item["name"])), item["run"])
+        body = part.manifest.body
+        for item in (*body.get("agreement", ()), *body.get("residents", ())):
+            name = item.get("release", item["name"])
+            if name in part.reads and runs.get(name) != item["run"]:
+                raise _another(root / name, str(runs.get(name)), item["run"])
 
 
 def _another(folder: Path, found: str, wanted: str) -> StoreError:

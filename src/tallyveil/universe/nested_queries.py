@@ -28,11 +28,26 @@ def determines(fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int
         coarse: A query of the same schema. Its groups may overlap.
         zeros: Structural zeros, as `Schema.barred_levels` gives them.
     """
-    counted = [_in_any_group(factor) for factor in coarse.factors]
+    barred = _barred(coarse, zeros)
     return all(
-        _determines(own, other, _barred(axis, counted, zeros))
-        for axis, (own, other) in enumerate(zip(fine.factors, coarse.factors, strict=True))
+        _determines(own, other, levels)
+        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
     )
+
+
+def determined_answers(
+    fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int, Bools]] = ()
+) -> QueryGroup:
+    """The query `coarse` without the groups whose counts cannot be added up from the answers of `fine`.
+
+    Its answers have the numbers that they have in `coarse`. The arguments are those of `determines`; no groups overlap.
+    """
+    barred = _barred(coarse, zeros)
+    factors = (
+        _determined(own, other, levels)
+        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
+    )
+    return QueryGroup(coarse.name, tuple(factors))
 
 
 def _in_any_group(factor: Factor) -> Bools:
@@ -41,21 +56,26 @@ def _in_any_group(factor: Factor) -> Bools:
     return found
 
 
-def _barred(axis: int, counted: Sequence[Bools], zeros: Sequence[Mapping[int, Bools]]) -> Bools:
-    """Levels of one attribute with which no cell that a query counts is possible.
+def _barred(group: QueryGroup, zeros: Sequence[Mapping[int, Bools]]) -> list[Bools]:
+    """For each attribute, the levels with which no cell that a query counts is possible.
+
+    One level may be barred because another one is. Example: the query counts couples. Vacant units have none, so
+    "vacant" is barred. Occupied units have a householder, so the householder's sex "none" is barred then.
 
     Args:
-        axis: Position of the attribute.
-        counted: For each attribute, the levels that the query counts.
+        group: The query.
         zeros: Structural zeros.
     """
-    found = np.zeros(len(counted[axis]), dtype=np.bool_)
-    for zero in zeros:
-        if axis in zero and all(
-            levels[counted[other]].all() for other, levels in zero.items() if other != axis
-        ):
-            found |= zero[axis]
-    return found
+    counted = [_in_any_group(factor) for factor in group.factors]
+    left = [levels.copy() for levels in counted]
+    while True:
+        before = sum(int(levels.sum()) for levels in left)
+        for zero in zeros:
+            for axis, levels in zero.items():
+                if all(own[left[other]].all() for other, own in zero.items() if other != axis):
+                    left[axis] &= ~levels
+        if sum(int(levels.sum()) for levels in left) == before:
+            return [own & ~levels for own, levels in zip(counted, left, strict=True)]
 
 
 def counts_all_of(one: QueryGroup, other: QueryGroup) -> bool:
@@ -98,6 +118,20 @@ def meet(one: QueryGroup, other: QueryGroup) -> QueryGroup:
     return QueryGroup(f"{one.name} by {other.name}", tuple(factors))
 
 
+def only_answers(group: QueryGroup, answers: Integers) -> QueryGroup:
+    """The query that counts no other cells than those of some answers, and few more where it cannot.
+
+    It keeps every group of a factor that one of the answers has. So it counts all combinations of these groups.
+
+    Args:
+        group: A query whose groups do not overlap.
+        answers: Some answer numbers of the query.
+    """
+    numbers = np.unravel_index(np.asarray(answers, dtype=np.int64), group.shape)
+    factors = (_only(factor, np.unique(own)) for factor, own in zip(group.factors, numbers, strict=True))
+    return QueryGroup(group.name, tuple(factors))
+
+
 def representative_cells(group: QueryGroup, answers: Integers) -> Integers:
     """One cell of each of some answers: the first level of each of its groups, whether or not a record may lie there.
 
@@ -136,6 +170,21 @@ def _determines(fine: Factor, coarse: Factor, barred: Bools) -> bool:
     )
 
 
+def _determined(fine: Factor, coarse: Factor, barred: Bools) -> Factor:
+    """A factor without the groups that share a group of `fine` with other levels, or have levels that it leaves out."""
+    codes, own = fine.codes, coarse.codes
+    counted = codes >= 0
+    first = first_levels(fine)
+    same = np.zeros(fine.n_levels, dtype=np.bool_)
+    same[counted] = own[counted] == own[first[codes[counted]]]
+    mixed = np.unique(codes[counted & ~same])
+    bad = (counted & np.isin(codes, mixed)) | (~counted & ~barred)
+    lost = np.unique(own[bad & (own >= 0)])
+    kept = np.where(np.isin(own, lost), -1, own).astype(np.int32)
+    kept.setflags(write=False)
+    return Factor(coarse.attribute, coarse.name, (kept,), coarse.labels)
+
+
 def _common(fine: Factor, other: Factor) -> Factor:
     """Groups of levels that are joined by either factor, among the levels that `fine` counts."""
     counted = fine.codes >= 0
@@ -165,6 +214,17 @@ def _met(one: Factor, other: Factor) -> Factor:
         f"{one.labels[pair // other.size]} {other.labels[pair % other.size]}" for pair in groups.tolist()
     )
     return Factor(one.attribute, one.name or other.name, (codes,), labels)
+
+
+def _only(factor: Factor, groups: Integers) -> Factor:
+    """A factor without some of its groups."""
+    number = np.full(factor.size + 1, -1, dtype=np.int32)
+    number[groups] = np.arange(len(groups))
+    codes = number[factor.codes]  # levels in no group have the last number, which is -1
+    codes.setflags(write=False)
+    return Factor(
+        factor.attribute, factor.name, (codes,), tuple(factor.labels[one] for one in groups.tolist())
+    )
 
 
 def _joined(home: Integers, codes: NDArray[np.int32], counted: NDArray[np.bool_]) -> Integers:

@@ -75,17 +75,29 @@ class Recode:
             SchemaError: the attribute is another one, or it lacks a level of the recode.
         """
         place = self._place_of_levels(attribute)
+        layers = self._overlapping_layers(place) if self.overlapping else self._one_layer(place)
+        for layer in layers:
+            layer.flags.writeable = False
+        return tuple(layers)
+
+    def _one_layer(self, place: dict[str, int]) -> list[NDArray[np.int32]]:
+        """The layer of groups that do not overlap, all at once; none if there are no groups."""
+        home = np.full(len(place), -1, dtype=np.int32)
+        own = [place[level] for _, levels in self.groups for level in levels]
+        home[own] = np.repeat(np.arange(self.size), [len(levels) for _, levels in self.groups])
+        return [home] * min(self.size, 1)
+
+    def _overlapping_layers(self, place: dict[str, int]) -> list[NDArray[np.int32]]:
+        """The layers of groups that overlap, group by group."""
         layers: list[NDArray[np.int32]] = []
         for group, (_, levels) in enumerate(self.groups):
             own = [place[level] for level in levels]
             home = next((layer for layer in layers if (layer[own] < 0).all()), None)
             if home is None:
-                home = np.full(attribute.size, -1, dtype=np.int32)
+                home = np.full(len(place), -1, dtype=np.int32)
                 layers.append(home)
             home[own] = group
-        for layer in layers:
-            layer.flags.writeable = False
-        return tuple(layers)
+        return layers
 
     def _place_of_levels(self, attribute: Attribute) -> dict[str, int]:
         """The code of each level of the attribute; raises SchemaError if the recode does not fit the attribute."""

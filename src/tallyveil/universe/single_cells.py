@@ -26,7 +26,7 @@ def only_cell(schema: Schema, group: QueryGroup, answer: int) -> int | None:
     """
     numbers = np.unravel_index(answer, group.shape)
     box = [factor.codes == number for factor, number in zip(group.factors, numbers, strict=True)]
-    zeros = [_box_of(schema, dict(zero.levels)) for zero in schema.structural_zeros]
+    zeros = [_box_of(schema, barred) for barred in schema.barred_levels()]
     while True:
         dropped = sum(_drop_levels(box, zero) for zero in zeros)
         if not dropped:
@@ -37,14 +37,10 @@ def only_cell(schema: Schema, group: QueryGroup, answer: int) -> int | None:
     return int(cell[0]) if bool(schema.possible(cell)[0]) else None
 
 
-def _box_of(schema: Schema, levels: dict[str, tuple[str, ...]]) -> Box:
-    """The cells that a structural zero bars."""
-    box = []
-    for attribute in schema.attributes:
-        barred = np.full(attribute.size, attribute.name not in levels)
-        barred[[attribute.code(level) for level in levels.get(attribute.name, ())]] = True
-        box.append(barred)
-    return box
+def _box_of(schema: Schema, barred: dict[int, NDArray[np.bool_]]) -> Box:
+    """The cells that a structural zero bars, from the levels that it names (`Schema.barred_levels`)."""
+    every = [np.ones(attribute.size, dtype=np.bool_) for attribute in schema.attributes]
+    return [barred.get(place, levels) for place, levels in enumerate(every)]
 
 
 def _drop_levels(box: Box, zero: Box) -> int:

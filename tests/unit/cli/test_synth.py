@@ -89,6 +89,19 @@ def test_the_programme_of_the_dhc_can_be_planned(tmp_path, states, root):
         assert spine.geolevels == tuple(level for level, _ in one.plan.strategy.geolevel_shares)
 
 
+def test_a_programme_whose_files_agree_can_be_planned(tmp_path):
+    *_, programme = write_country(tmp_path / "new", blocks=60, schema="dhc", agree=True)
+    plan = load_programme(programme, tmp_path / "out")
+    reads = [(), ("redistricting",), ("redistricting", "h1"), ("dhc-persons", "h1")]
+    assert [one.reads for one in plan.releases] == reads
+    lifts = [[pass_.part for pass_ in one.plan.outer if pass_.part] for one in plan.releases]
+    assert lifts == [[], ["occupied"], ["householders", "living_alone", "partners"], ["coupled"]]
+    for flags in ({"schema": "dhc", "states": 3}, {"schema": "pl94-persons"}):
+        with pytest.raises(ConfigError, match="--agree needs --schema dhc and one state"):
+            write_country(tmp_path / "other", blocks=60, agree=True, **flags)
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize(
     ("schema", "hint"), [("dhc-units", "Use --schema dhc,"), ("pl94-person", "Did you mean 'pl94-persons'")]
 )

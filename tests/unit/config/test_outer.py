@@ -10,7 +10,7 @@ from tests.outer_worlds import PERSONS, UNITS
 
 from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.errors import TallyveilError
-from tallyveil.plans.outer import measured_by_pass
+from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
 from tallyveil.plans.stated import stated_plan
 
 
@@ -134,7 +134,7 @@ def test_all_answers_of_a_huge_query_are_not_written(tmp_path, monkeypatch):
     with pytest.raises(TallyveilError) as caught:
         plan_from(tmp_path, text)
     assert caught.value.code == "many-answers"
-    assert 'measurements = "support"' in str(caught.value)
+    assert 'measurements = "small"' in str(caught.value)
 
 
 def test_other_settings_cannot_be_put_in_the_place_of_outer_passes(tmp_path, small_release):
@@ -150,10 +150,63 @@ def test_other_settings_cannot_be_put_in_the_place_of_outer_passes(tmp_path, sma
 
 def test_the_examples_of_the_page_are_a_plan(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "outer-passes.md").read_text()
-    outer, _, agreement = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    outer, beside, *_, agreement = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     text = (resources.files("tallyveil.cli") / "release_files" / "dhc-persons.toml").read_text()
     begin, end = text.index("[[agreement]]"), text.index("[[bounds]]")
     plan = plan_from(tmp_path, text[:begin].replace("@NAME@", "example") + outer + agreement + text[end:])
     assert [one.cells for one in plan.outer] == ["relgq*age_40_groups*hispanic*cenrace*sex", "detailed"]
     assert plan.agreement[0].path == tmp_path / "../releases/redistricting"
     assert plan.estimating.estimation_of("Block").passes[1] == ("detailed",)
+    begin, end = UNITS.index("[[estimation.outer]]"), UNITS.index("[[agreement]]")
+    plan = plan_from(tmp_path, UNITS[:begin] + beside + UNITS[end:])
+    assert plan.outer[0].also == ("tenure",)
+    assert sources_of_groups([plan.query(one.cells) for one in plan.outer]) == [0, 0, 0]
+
+
+def test_a_pass_that_loses_what_an_earlier_one_counts_is_refused(tmp_path):
+    text = PERSONS.replace(
+        "[[agreement]]",
+        '[[estimation.outer]]\ncells = "relation*age"\n[[estimation.outer]]\ncells = "detailed"\n[[agreement]]',
+        1,
+    )
+    text = text.replace('[[estimation.outer]]\ncells = "detailed"\n\n', "", 1)
+    with pytest.raises(TallyveilError, match="pass 3 counts 'detailed' within") as caught:
+        plan_from(tmp_path, text)
+    assert caught.value.code == "outer-pass"
+    assert "'relation*age'" in str(caught.value)
+
+
+def test_a_pass_divides_the_earlier_counts_that_say_most_about_it(tmp_path):
+    schema = plan_from(tmp_path, UNITS).schema
+    passes = [schema.query(one) for one in ("ten2_or_not*holder*size", "tenure", "ten2*sex*persons")]
+    assert sources_of_groups(passes) == [0, 0, 0]
+    assert sources_of_groups([passes[1], schema.query("ten2*sex"), passes[2]]) == [0, 0, 1]
+
+
+EARLY = 'cells = "ten2_or_not*holder*size"\nalso = ["tenure"]\n[[estimation.outer]]\ncells = "tenure"\n'
+
+
+def test_a_pass_may_use_some_answers_of_a_later_query(tmp_path):
+    text = UNITS.replace('cells = "tenure"\n', EARLY).replace(
+        '[[estimation.outer]]\ncells = "ten2*sex"\n', ""
+    )
+    plan = plan_from(tmp_path, text)
+    assert stated_plan(Path("manifest.json"), plan.to_mapping()).estimating.outer == plan.outer
+    measured = ["tenure", "ten2*sex"]
+    assert measured_by_pass(plan.schema, plan.outer, measured) == (("ten2*sex",), ("tenure",), ())
+    (early,) = early_answers(plan.schema, plan.outer, 0, measured)
+    assert early.name == "tenure"
+    # Owned units and prisons are counted by the first pass; others only together with other tenures.
+    assert early.factors[0].codes.tolist() == [0, -1, -1, -1, -1, 5]
+    assert early_answers(plan.schema, plan.outer, 1, measured) == ()
+    assert early_answers(plan.schema, plan.outer, 0, ["ten2*sex"]) == ()
+
+
+@pytest.mark.parametrize("name", ["ten2*sex", "detailed", "holder"])
+def test_answers_that_have_no_effect_are_refused(tmp_path, name):
+    early = EARLY.replace('also = ["tenure"]', f'also = ["{name}"]')
+    text = UNITS.replace('cells = "tenure"\n', early).replace(
+        '[[estimation.outer]]\ncells = "ten2*sex"\n', ""
+    )
+    with pytest.raises(TallyveilError, match=r"pass 1 has .* in 'also'"):
+        plan_from(tmp_path, text)

@@ -138,7 +138,7 @@ def agreeing(folder, **fields):
 
 def test_a_release_reads_earlier_ones_by_name(folder):
     agreeing(folder, name="first", query="age", theirs="age")
-    agreeing(folder, name="first", query="home", theirs="home")
+    agreeing(folder, name="homes", release="first", query="home", theirs="home")
     agreeing(folder, name="before", path="old", query="home", theirs="home")
     plan = load_programme(write(folder, *BOTH), MADE)
     first, second = plan.releases
@@ -152,6 +152,13 @@ def test_a_release_reads_earlier_ones_by_name(folder):
     ) as caught:
         load_programme(write(folder, *reversed(BOTH)), MADE)
     assert caught.value.code == "unknown-release"
+
+
+def test_two_agreements_with_one_name_are_refused(folder):
+    agreeing(folder, name="first", query="age", theirs="age")
+    agreeing(folder, name="first", query="home", theirs="home")
+    with pytest.raises(ConfigError, match="'first' is there more than once"):
+        load_programme(write(folder, *BOTH), MADE)
 
 
 @pytest.mark.parametrize(("theirs", "code"), [("home", "agreement-labels"), ("nothing", "schema")])

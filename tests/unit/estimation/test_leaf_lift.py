@@ -1,6 +1,7 @@
 """Splits that keep room for the leaves, against an independent linear program and against brute force."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from tallyveil.errors import ConstraintError
-from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, split_with_lift
+from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, Totals, merged_leaves, split_with_lift
 
 
 def leaves_of(child, parts, lower, upper):
@@ -62,6 +63,14 @@ def cost_of(problem, counts):
         ends = sorted({min(max(near_here + step, 0), most) for step in steps} | {0, most})
         squares = [(end - problem.target[place]) ** 2 / problem.variance[place] for end in ends]
         total += float(np.interp(counts[place], ends, squares))
+    for c in range(len(counts)) if problem.totals is not None else ():
+        own = problem.leaves.child == c
+        bottom, top = problem.leaves.lower[own].sum(), problem.leaves.upper[own].sum()
+        target, variance = problem.totals.target[c], problem.totals.variance[c]
+        middle = min(max(int(np.floor(target)), bottom), top)
+        ends = sorted({min(max(middle + step, bottom), top) for step in steps} | {bottom, top})
+        squares = [(end - target) ** 2 / variance for end in ends]
+        total += float(np.interp(counts[c].sum(), ends, squares))
     return total
 
 
@@ -113,6 +122,12 @@ def test_a_split_costs_least_of_all_that_fit():
         problem, parts = a_family(np.random.default_rng([7, seed]), loose=seed % 2 == 0)
         if np.prod(problem_most(problem) + 1.0) > 3000:
             continue
+        if seed % 3 == 0:
+            rng = np.random.default_rng([9, seed])
+            totals = Totals(
+                rng.uniform(-2, 12, len(problem.target)), rng.uniform(0.1, 5, len(problem.target))
+            )
+            problem = replace(problem, totals=totals)
         best = min(cost_of(problem, counts) for counts in every_split(problem, parts))
         assert cost_of(problem, split_with_lift(problem)) == pytest.approx(best, rel=1e-4, abs=1e-4)
         compared += 1
@@ -175,6 +190,33 @@ def least_cost(problem):
     return found.fun + constant
 
 
+@given(st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_merged_leaves_can_take_exactly_the_same_counts(seed):
+    """One child: every vector of counts is tried against Gale's condition, before and after."""
+    rng = np.random.default_rng(seed)
+    n_leaves, n_columns = int(rng.integers(2, 7)), int(rng.integers(1, 4))
+    parts = rng.integers(0, 3, (n_leaves, n_columns))
+    parts[np.arange(n_leaves), rng.integers(0, n_columns, n_leaves)] += rng.integers(0, 4, n_leaves)
+    upper = rng.integers(0, 5, n_leaves)
+    upper = np.minimum(upper, parts.sum(axis=1))
+    lower = np.where(rng.random(n_leaves) < 0.4, 0, rng.integers(0, upper + 1))
+    merged = merged_leaves(leaves_of(np.zeros(n_leaves, int), parts, lower, upper), n_columns)
+    own = np.zeros((merged.child.size, n_columns), np.int64)
+    own[merged.leaf, merged.column] = merged.capacity
+    for values in itertools.product(*(range(int(top) + 2) for top in parts.sum(axis=0))):
+        counts = np.array(values)
+        assert fits(counts, parts, lower, upper) == fits(counts, own, merged.lower, merged.upper)
+
+
+def test_blocks_whose_people_can_all_be_of_one_cell_are_one_leaf():
+    parts = np.array([[9, 1, 2], [8, 2, 0], [3, 3, 3]])
+    limits = np.array([4, 3, 5])
+    merged = merged_leaves(leaves_of(np.zeros(3, int), parts, limits, limits), 3)
+    assert merged.lower.tolist() == [7, 5]
+    assert merged.capacity.tolist() == [7, 3, 2, 3, 3, 3]
+
+
 def test_summed_bounds_would_not_be_enough():
     """Two leaves with (1, 1, 0, 0) and (0, 0, 1, 1): of the parent's (1, 1, 0, 0), neither can take both."""
     parts = np.array([[1, 1, 0, 0], [0, 0, 1, 1]])
@@ -207,6 +249,14 @@ def test_a_root_between_two_totals_takes_what_its_targets_say():
         leaves_of(np.zeros(1, int), parts, np.array([3]), np.array([60])),
     )
     assert split_with_lift(root).tolist() == [[12, 4]]
+
+
+def test_a_root_is_drawn_to_its_measured_total():
+    parts = np.array([[50, 40]])
+    leaves = leaves_of(np.zeros(1, int), parts, np.array([3]), np.array([60]))
+    totals = Totals(np.array([26.0]), np.array([0.01]))
+    root = LiftedSplit("a root", None, np.array([[12.0, 4.0]]), np.ones((1, 2)), leaves, totals)
+    assert split_with_lift(root).sum() == 26
 
 
 def test_one_column_is_a_split_between_bounds():

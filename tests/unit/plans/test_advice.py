@@ -137,7 +137,7 @@ def test_every_strategy_preset_names_a_spine_of_its_geolevels():
 
     for name in strategy_preset_names():
         preset = load_strategy_preset(name)
-        if name.startswith("dhc") and name.endswith("from-state"):
+        if name.startswith("dhc") and "from-state" in name:
             assert preset.spine is None  # not a strategy of production
             continue
         assert load_spine_preset(preset.spine).made == preset.strategy.geolevels

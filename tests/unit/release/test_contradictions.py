@@ -2,11 +2,18 @@
 
 import numpy as np
 
-from tallyveil.release.contradictions import contradictions
+from tallyveil.release.contradictions import between_people, between_units, people_and_units
+from tallyveil.release.household_totals import (
+    household_people,
+    households,
+    redistricting_people,
+    units,
+)
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.presets import load_preset
 
 PERSONS, UNITS = load_preset("dhc-persons"), load_preset("dhc-units")
+EARLIER, H1 = load_preset("pl94-persons"), load_preset("pl94-units")
 
 ALONE = "no_partner size_1"
 PAIR = "married_opposite_sex size_2"
@@ -20,15 +27,23 @@ def counts_of(schema, n_geounits, records):
     return PublicCounts("Block", *compress_rows(n_geounits, rows, cells, np.ones(len(rows), np.int64)))
 
 
-def found(persons, units, n_geounits=1):
-    every = contradictions(
-        (PERSONS, counts_of(PERSONS, n_geounits, persons)), (UNITS, counts_of(UNITS, n_geounits, units))
+def compared(persons, homes, n_geounits=1):
+    return people_and_units(
+        household_people(PERSONS, counts_of(PERSONS, n_geounits, persons)),
+        households(UNITS, counts_of(UNITS, n_geounits, homes)),
     )
+
+
+def found(persons, homes, n_geounits=1):
+    return by_name(compared(persons, homes, n_geounits))
+
+
+def by_name(every):
     return {one.name: (one.n_geounits, one.n_records) for one in every if one.n_geounits}
 
 
-def unit(block, sex, age, household, *, race="white", origin="not_hispanic"):
-    oldest = {"65_74": "65_74", "75_84": "75_plus", "85_plus": "75_plus", "60_64": "60_64"}.get(
+def unit(block, sex, age, household, *, race="white", origin="not_hispanic", oldest=None):
+    oldest = oldest or {"65_74": "65_74", "75_84": "75_plus", "85_plus": "75_plus", "60_64": "60_64"}.get(
         age, "under_60"
     )
     return (block, "rented", sex, age, origin, race, oldest, household)
@@ -49,18 +64,25 @@ def test_a_couple_and_a_single_agree():
         person(0, "householder_living_alone", "female", 24, race="white_black", origin="hispanic"),
         person(0, "college_housing", "male", 19),
     ]
-    units = [
-        unit(0, "male", "35_44", PAIR),
+    homes = [
+        unit(0, "male", "35_44", PAIR, oldest="75_plus"),
         unit(0, "female", "15_24", ALONE, race="two_or_more", origin="hispanic"),
         vacant(0),
     ]
-    assert found(persons, units) == {}
+    assert found(persons, homes) == {}
+    homes[0] = unit(0, "male", "35_44", PAIR, oldest="60_64")
+    assert found(persons, homes) == {"older people": (1, 2)}
+    homes[0] = unit(0, "male", "35_44", "married_same_sex size_2", oldest="75_plus")
+    assert found(persons, homes) == {"kinds of partners": (1, 2)}
+    persons[2] = person(0, "householder_with_others", "female", 24, race="white_black", origin="hispanic")
+    homes[0] = unit(0, "male", "35_44", PAIR, oldest="75_plus")
+    assert found(persons, homes) == {"kinds of householders": (1, 2), "living alone": (1, 1)}
 
 
 def test_people_without_units_and_units_without_people():
     persons = [person(0, "householder_living_alone", "female", 30)]
-    units = [unit(1, "female", "25_34", ALONE)]
-    assert found(persons, units, 2) == {
+    homes = [unit(1, "female", "25_34", ALONE)]
+    assert found(persons, homes, 2) == {
         "people without a unit": (1, 1),
         "units without people": (1, 1),
         "householders": (2, 2),
@@ -72,16 +94,17 @@ def test_people_without_units_and_units_without_people():
 
 def test_another_age_group_of_the_householder():
     persons = [person(0, "householder_living_alone", "female", 85)]
-    units = [unit(0, "female", "75_84", ALONE)]
-    assert found(persons, units) == {"kinds of householders": (1, 2)}
+    homes = [unit(0, "female", "75_84", ALONE)]
+    assert found(persons, homes) == {"kinds of householders": (1, 2)}
 
 
 def test_a_household_of_two_without_a_second_person():
     persons = [person(0, "householder_with_others", "male", 50)]
-    units = [unit(0, "male", "45_54", PAIR)]
-    assert found(persons, units) == {
+    homes = [unit(0, "male", "45_54", PAIR)]
+    assert found(persons, homes) == {
         "households with others": (1, 1),
         "partners": (1, 1),
+        "kinds of partners": (1, 1),
         "sizes": (1, 1),
     }
 
@@ -96,7 +119,64 @@ def test_the_open_size_takes_any_number_of_people():
     assert found(persons[:5], [unit(0, "male", "45_54", large)]) == {"sizes": (1, 2)}
 
 
+def test_children_and_generations():
+    family = "no_partner size_4 relatives own_both minors_both multigenerational"
+    persons = [
+        person(0, "householder_with_others", "female", 40),
+        person(0, "biological_child", "male", 3),
+        person(0, "adopted_child", "male", 17),
+        person(0, "parent", "male", 59),
+    ]
+    homes = [unit(0, "female", "35_44", family)]
+    assert found(persons, homes) == {}
+    persons[2] = person(0, "biological_child", "male", 18)
+    assert found(persons, homes) == {"own children": (1, 1)}
+    persons[3] = person(0, "sibling", "male", 59)
+    assert found(persons, homes) == {"own children": (1, 1), "generations": (1, 1)}
+    persons[1] = person(0, "sibling", "male", 19)
+    assert found(persons, homes) == {"minors": (1, 1), "own children": (1, 2), "generations": (1, 1)}
+    grown = [unit(0, "female", "35_44", "no_partner size_4 relatives")]
+    persons[1] = person(0, "stepchild", "male", 17)
+    assert found(persons, grown) == {"minors": (1, 1), "own children": (1, 1)}
+
+
+def test_earlier_files():
+    persons = [
+        person(0, "householder_with_others", "female", 40),
+        person(0, "nursing_facilities", "male", 80),
+    ]
+    people = household_people(PERSONS, counts_of(PERSONS, 1, persons))
+    homes = households(UNITS, counts_of(UNITS, 1, [unit(0, "female", "35_44", ALONE), vacant(0)]))
+    earlier = [
+        (0, "household", "18_plus", "hispanic", "white"),
+        (0, "nursing", "18_plus", "hispanic", "white"),
+    ]
+    before = redistricting_people(EARLIER, counts_of(EARLIER, 1, earlier))
+    h1 = units(H1, counts_of(H1, 1, [(0, "occupied"), (0, "vacant")]))
+    empty = units(H1, counts_of(H1, 1, [(0, "vacant"), (0, "vacant")]))
+    full = units(H1, counts_of(H1, 1, [(0, "occupied"), (0, "occupied")]))
+    assert by_name(between_people(before, people)) == {}
+    assert by_name(between_people(redistricting_people(EARLIER, counts_of(EARLIER, 1, [])), people)) == {
+        "people in households": (1, 1)
+    }
+    assert by_name(between_units(h1, homes)) == {}
+    assert by_name(between_units(empty, homes)) == {"occupied units": (1, 1), "vacant units": (1, 1)}
+    assert by_name(people_and_units(before, h1)) == by_name(people_and_units(people, h1)) == {}
+    assert by_name(people_and_units(before, homes)) == {}
+    assert by_name(people_and_units(before, empty)) == {"people without a unit": (1, 1)}
+    assert by_name(people_and_units(before, full)) == {"units without people": (1, 1)}
+    assert by_name(people_and_units(people, full)) == {"units without people": (1, 1), "householders": (1, 1)}
+
+
 def test_every_comparison_has_its_sentence():
-    nothing = contradictions((PERSONS, counts_of(PERSONS, 1, [])), (UNITS, counts_of(UNITS, 1, [])))
-    assert len({one.name for one in nothing}) == 8
+    nothing = compared([], [])
+    assert len({one.name for one in nothing}) == 13
     assert all(one.meaning.endswith(".") for one in nothing)
+    assert [one.name for one in nothing if not one.can_agree] == [
+        "kinds of partners",
+        "sizes",
+        "minors",
+        "own children",
+        "older people",
+        "generations",
+    ]

@@ -10,7 +10,9 @@ from tallyveil.universe import Attribute, Recode, Schema
 from tallyveil.universe.nested_queries import (
     common_groups,
     counts_all_of,
+    determined_answers,
     determines,
+    only_answers,
     representative_cells,
 )
 from tallyveil.universe.query_group import Factor, QueryGroup
@@ -93,6 +95,34 @@ def test_units_with_a_householder_are_counted_by_the_householders_sex(fine, coar
     assert not determines(schema.query(fine), schema.query(coarse))
 
 
+def test_a_zero_may_bar_levels_because_another_zero_bars_others():
+    # Vacant units have no size, so units of a size are occupied; and occupied units have a householder.
+    schema = Schema(
+        "units",
+        tuple(
+            Attribute(*one)
+            for one in (
+                ("status", ("occupied", "vacant")),
+                ("holder", ("male", "female", "none")),
+                ("size", ("1", "2", "none")),
+            )
+        ),
+        (
+            Recode("tenure", "status", (("occupied", ("occupied",)),)),
+            Recode("sex", "holder", (("male", ("male",)), ("female", ("female",)))),
+            Recode("persons", "size", (("1", ("1",)), ("2", ("2",)))),
+        ),
+        (
+            StructuralZero("occupied", (("status", ("occupied",)), ("holder", ("none",)))),
+            StructuralZero("vacant", (("status", ("vacant",)), ("size", ("1", "2")))),
+        ),
+    )
+    fine, sizes, holders = (schema.query(name) for name in ("tenure*sex*persons", "persons", "sex"))
+    assert determines(fine, sizes, schema.barred_levels())
+    assert not determines(fine, sizes, schema.barred_levels()[1:])
+    assert not determines(fine, holders, schema.barred_levels())
+
+
 @given(queries(), queries())
 def test_common_groups_are_the_connected_parts(fine, other):
     mine, theirs = fine.answers_of(CELLS), other.answers_of(CELLS)
@@ -145,3 +175,64 @@ def test_structural_zeros_leave_one_cell():
     assert only_cell(schema, status, 2) is None
     assert only_cell(schema, schema.query("empty"), 0) is None
     assert only_cell(schema, schema.query("detailed"), int(schema.encode([[2, 2, 2]])[0])) is None
+
+
+@given(queries(), st.data())
+def test_only_some_answers(group, data):
+    answers = data.draw(st.lists(st.integers(0, group.size - 1), min_size=1))
+    found = only_answers(group, np.array(answers)).answers_of(CELLS) >= 0
+    numbers = np.stack(np.unravel_index(np.array(answers), group.shape))
+    mine = group.answers_of(CELLS)
+    own = np.stack(np.unravel_index(np.maximum(mine, 0), group.shape))
+    wanted = np.all([np.isin(one, some) for one, some in zip(own, numbers, strict=True)], axis=0)
+    assert np.array_equal(found, wanted & (mine >= 0))
+
+
+@given(
+    queries(),
+    queries(),
+    st.lists(st.tuples(*(st.sets(st.integers(0, n - 1), min_size=1) for n in SIZES)), max_size=2),
+)
+def test_answers_that_are_kept_are_sums(fine, coarse, rectangles):
+    zeros = [
+        {axis: np.isin(np.arange(SIZES[axis]), list(one)) for axis, one in enumerate(row)}
+        for row in rectangles
+    ]
+    possible = np.ones(SIZES, dtype=bool)
+    for zero in zeros:
+        possible &= ~np.outer(zero[0], zero[1])
+    cells = CELLS[possible.reshape(-1)]
+    mine, theirs = fine.answers_of(cells), coarse.answers_of(cells)
+    kept = determined_answers(fine, coarse, zeros).answers_of(cells)
+    assert np.array_equal(kept[kept >= 0], theirs[kept >= 0])
+    for answer in set(kept.tolist()) - {-1}:
+        assert ((kept == answer) == (theirs == answer)).all()
+        inside = mine[kept == answer]
+        assert (inside >= 0).all()
+        assert (kept[np.isin(mine, inside)] == answer).all()
+    if determines(fine, coarse, zeros):
+        assert np.array_equal(kept, theirs)
+
+
+def test_a_level_may_be_barred_because_another_one_is():
+    schema = Schema(
+        "units",
+        (
+            Attribute("status", ("occupied", "vacant")),
+            Attribute("holder", ("male", "female", "none")),
+            Attribute("couple", ("yes", "no", "none")),
+        ),
+        (
+            Recode("home", "status", (("occupied", ("occupied",)),)),
+            Recode("sex", "holder", (("male", ("male",)), ("female", ("female",)))),
+            Recode("coupled", "couple", (("yes", ("yes",)),)),
+        ),
+        (
+            StructuralZero("vacant", (("status", ("vacant",)), ("couple", ("yes", "no")))),
+            StructuralZero("occupied", (("status", ("occupied",)), ("holder", ("none",)))),
+        ),
+    )
+    zeros = schema.barred_levels()
+    measured = schema.query("home*sex*coupled")
+    assert determines(measured, schema.query("status*holder*coupled"), zeros)
+    assert not determines(measured, schema.query("status*holder"), zeros)

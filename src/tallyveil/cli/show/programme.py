@@ -59,7 +59,7 @@ def _show_summary(made: "Programme", out: Path) -> None:
     for part in _parts(made.guarantee):
         table.add_row("guarantee", part["statement"])
     for one in made.content["between"]:
-        table.add_row("between them", one["statement"])
+        table.add_row("between them", f"{one['check']}: {one['statement']}")
     table.add_row("report", str(out / "report.html"))
     console.print(table)
 
@@ -135,7 +135,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
     from rich.table import Table
 
     from tallyveil.accounting.decimals import at_most
-    from tallyveil.plans.resources import in_gib
+    from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -158,7 +158,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
 
 def _show_needed(added: dict[str, Any]) -> None:
     from tallyveil.cli.terminal import Screen
-    from tallyveil.plans.resources import in_gib
+    from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 
     console = Screen()

@@ -1,20 +1,27 @@
 """The inputs of a programme's releases, read and checked before the first of them spends."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.errors import GeographyError, StoreError, TallyveilError
+from tallyveil.arrays import Bools, Integers
+from tallyveil.errors import ConstraintError, GeographyError, StoreError, TallyveilError
 from tallyveil.execution.programme.told import Prefixed
 from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
-from tallyveil.execution.topdown.preparation import prepare, read_inputs
+from tallyveil.execution.topdown.preparation import Prepared, prepare, read_inputs
 from tallyveil.geography.spine import Spine
+from tallyveil.plans.constraints import Levels, Residents
 from tallyveil.plans.disk import free_disk
 from tallyveil.plans.programme import PlannedRelease
-from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.resources import predict
+from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.postprocess.passes.promised_residents import geounits_without_part, geounits_without_people
 from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer
@@ -32,6 +39,8 @@ class CheckedRelease:
         warnings: What the observer was warned of.
         disk: Predicted size of its folder, in bytes.
         finest: Digest of the geocodes of its finest geounits.
+        empty: For people that a later release takes as residents, where its constraints bar them: whether they do, by
+            finest geounit in the order of geocodes.
         digest: Digest of its records, its geography and its constraints. Confidential.
     """
 
@@ -39,6 +48,7 @@ class CheckedRelease:
     warnings: set[str]
     disk: int
     finest: bytes
+    empty: dict[Levels, Bools]
     digest: bytes = field(repr=False)
 
 
@@ -62,9 +72,12 @@ def check_inputs(
     """
     found: dict[str, CheckedRelease] = {}
     for release in releases:
+        asked = [item for one in releases for item in _later_residents(one) if item.name == release.name]
+        told = Prefixed(observer, f"check {release.name}: ", set())
         try:
-            told = Prefixed(observer, f"check {release.name}: ", set())
-            found[release.name] = _checked(release, out / release.name, told, protected=protected)
+            found[release.name] = _checked(
+                release, asked, found, out / release.name, told, protected=protected
+            )
         except TallyveilError as error:
             raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
     _refuse_other_geounits(releases, found)
@@ -72,24 +85,75 @@ def check_inputs(
     return found
 
 
-def _checked(release: PlannedRelease, out: Path, observer: Prefixed, *, protected: bool) -> CheckedRelease:
+def _later_residents(release: PlannedRelease) -> list[Residents]:
+    """The residents of a release that are people of earlier releases of the programme."""
+    return [item for item in release.plan.residents if item not in release.alone.residents]
+
+
+def _checked(
+    release: PlannedRelease,
+    asked: Sequence[Residents],
+    earlier: Mapping[str, CheckedRelease],
+    out: Path,
+    observer: Prefixed,
+    *,
+    protected: bool,
+) -> CheckedRelease:
+    """What was found of a release, of whose people later ones ask and which may ask of earlier ones."""
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out)
     inputs = read_inputs(plan, observer, watch)
     promised = [item for item in release.plan.agreement if item not in plan.agreement]
-    prepared = prepare(plan, inputs, watch, promised, protected=protected)
+    people = _later_residents(release)
+    prepared = prepare(plan, inputs, watch, [*promised, *people], protected=protected)
     spine = inputs.hierarchies.spine
     if folder_state(out) is FolderState.ABSENT:
         refuse_many_people(plan, spine, out, inputs.histograms[0].total)
+    order = spine.geocodes[-1].text.arg_sort().to_numpy()
+    if people and not promised:
+        _refuse_people_without_units(people, earlier, plan, prepared, spine, order)
     constraints = [table.digest() for table in prepared.constraints]
-    agreed = [one.counts.digest() for one in prepared.agreed]
     return CheckedRelease(
         event=plan.event(inputs.allocation.event()),
         warnings=observer.heard,
         disk=predict(plan, sizes_of_spine(spine)).disk,
         finest=_finest(spine),
-        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *agreed),
+        empty={
+            item.people: geounits_without_people(item, plan.schema, prepared.constraints, spine)[order]
+            for item in asked
+        },
+        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *prepared.kept.digests()),
     )
+
+
+def _refuse_people_without_units(
+    people: Sequence[Residents],
+    earlier: Mapping[str, CheckedRelease],
+    plan: ReleasePlan,
+    prepared: Prepared,
+    spine: Spine,
+    order: Integers,
+) -> None:
+    """Refuse residents whom the bounds of their release do not keep out of geounits without units.
+
+    Raises:
+        ConstraintError: there are such residents.
+    """
+    bare = geounits_without_part(plan.estimating, prepared.constraints, prepared.kept.agreed, spine)[order]
+    for item in people:
+        known = earlier.get(item.name)
+        if known is None or len(known.empty[item.people]) != len(bare):
+            continue  # finished already, or of another geography, which is refused
+        wrong = np.flatnonzero(bare & ~known.empty[item.people])
+        if len(wrong):
+            geocode = spine.geocodes[-1].text[int(order[wrong[0]])]
+            raise ConstraintError(
+                f"[[residents]] '{item.name}': {len(wrong):,} {spine.geolevels[-1]} geounits, such as '{geocode}', "
+                f"have no record that can belong to '{plan.outer[0].part}', and the bounds of release '{item.name}' "
+                "allow people there. Give that release [[bounds]] on these people, with the upper bound 0 in geounits "
+                "without units. Nothing was spent.",
+                code="people-without-units",
+            )
 
 
 def _finest(spine: Spine) -> bytes:

@@ -1,6 +1,6 @@
 """Compare a finished TopDown release with the true counts. This job declassifies records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest, require_unchanged_files
 
 
-def evaluate_release(root: Path, truth: Path) -> Evaluation:
+def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = None) -> Evaluation:
     """Errors of a release against the true counts, by geolevel, query and size class, and its known artefacts.
 
     The geolevels are those of the original geography, as in the tables, and those that the steps of the spine added.
@@ -35,11 +35,12 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     Args:
         root: Folder of a finished release.
         truth: The true records, with the columns that the release was made from.
+        tables: Queries to compare; None for those of the release's tables and all that it measured.
     Returns:
         The tables of `error_metrics` and `find_artefacts`. They are also written to `evaluation` in the release.
     Raises:
         StoreError: the folder holds no finished release, or a file of it was changed.
-        SchemaError, GeographyError, ConfigError: the records do not fit the release.
+        SchemaError, GeographyError, ConfigError: the records do not fit the release, or a query is unknown.
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
@@ -48,6 +49,10 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
     stated = stated_plan(root / MANIFEST, plan).estimating
     parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))
     schema = stated.schema
+    measured = [query for shares in plan["query_shares"].values() for query in shares]
+    queries = list(dict.fromkeys([*plan["tables"], *measured] if tables is None else tables))
+    for query in queries:
+        schema.query(query)
     spine = read_geography(root)
     replaced, families = read_areas(root, spine)
     known = Hierarchies(spine, spine, families, replaced)
@@ -67,8 +72,6 @@ def evaluate_release(root: Path, truth: Path) -> Evaluation:
             reason="true counts compared with the release; the results reveal them",
         )
         mark_declassified(root, ledger.entries)
-    measured = [query for shares in plan["query_shares"].values() for query in shares]
-    queries = list(dict.fromkeys([*plan["tables"], *measured]))
     names = [family.name for family in families]
     pairs = zip(
         tabulated(known, estimates, names, schema.size),

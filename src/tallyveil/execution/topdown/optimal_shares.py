@@ -1,6 +1,6 @@
 """Better shares for a plan: the variances of its geography as functions of the shares, and the choice among shares."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tallyveil.arrays import Floats
@@ -18,8 +18,10 @@ from tallyveil.intervals.by_share.kinds import kinds_of, touched_by
 from tallyveil.intervals.by_share.least_squares import LeastSquares
 from tallyveil.intervals.by_share.live import LiveVariances, live_variances
 from tallyveil.intervals.by_share.measured import measured_queries
+from tallyveil.intervals.by_share.passes import Fitted, PassVariances, pass_variances
 from tallyveil.intervals.by_share.top_down import TopDown, top_down_of
 from tallyveil.intervals.by_share.variances import Asked, VariancesByShare
+from tallyveil.plans.outer import measured_by_pass
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
 from tallyveil.postprocess.interval_model import invariants_by_geolevel
@@ -30,6 +32,9 @@ FACTOR = 10.0
 """Factor on the precision of what is exact, or of what is unknown, to see whether a variance rests on it."""
 MOVED = 2.0
 """A variance that changes by more than this factor rests on it."""
+
+
+Variances = VariancesByShare | LiveVariances | PassVariances
 
 
 def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
@@ -54,7 +59,7 @@ def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
     return (*inputs_of(plan), *(path for path in (aims.entities, aims.live) if path is not None))
 
 
-def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare | LiveVariances:
+def variances_by_share(plan: ReleasePlan, aims: Aims) -> Variances:
     """The variances of everything that aims and targets name, for any shares; raises as `optimal_shares` does."""
     hierarchies = read_hierarchies(plan)
     if hierarchies.shares is not None:
@@ -75,6 +80,8 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare | Live
         exact = _with_sums(exact, spine.geolevels)
     drawn = drawn_queries(plan.schema, plan.strategy, plan.subspace)
     passes = {name: item.passes for name, item in plan.estimation}
+    if plan.outer and by_itself:
+        return _by_outer_passes(plan, aims, exact, asked, _top_down(spine, asked, families))
     if aims.live is not None:
         return live_variances(
             plan.schema,
@@ -101,6 +108,50 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> VariancesByShare | Live
     kinds = kinds_of(spine)
     touched = {one.name: touched_by(spine, kinds, one) for one in families}
     return VariancesByShare(queries, LeastSquares(kinds, touched), asked)
+
+
+def _by_outer_passes(
+    plan: ReleasePlan,
+    aims: Aims,
+    exact: Mapping[str, list[str]],
+    asked: Sequence[Asked],
+    estimator: TopDown,
+) -> PassVariances:
+    """The variances of a plan with outer passes.
+
+    Raises:
+        BudgetError: live sizes are given, a pass is a lift pass, or as `pass_variances`.
+        SchemaError: as `pass_variances`.
+    """
+    if aims.live is not None:
+        raise BudgetError(
+            "live is given, and the release has outer passes, whose model counts all categories. Leave out live.",
+            code="bad-aim",
+        )
+    lifts = [one.cells for one in plan.outer if one.part is not None]
+    if lifts:
+        raise BudgetError(
+            f"the outer pass '{lifts[0]:.80}' is a lift pass. No model of its errors is known, so that better shares "
+            "cannot be found. Optimise the release file without it, and give it the shares that were found.",
+            code="bad-aim",
+        )
+    strategy = plan.strategy
+    queries = dict.fromkeys(query for level in strategy.geolevels for query in strategy.queries(level))
+    measured = measured_by_pass(plan.schema, plan.outer, queries)
+    passes = [
+        Fitted(plan.query(one.cells), frozenset(names))
+        for one, names in zip(plan.outer, measured, strict=True)
+    ]
+    kept = [item.query for item in plan.agreement]
+    return pass_variances(
+        plan.schema,
+        strategy,
+        plan.geolevels,
+        passes=passes,
+        exact={name: list(dict.fromkeys([*exact.get(name, ()), *kept])) for name in plan.geolevels},
+        asked=asked,
+        estimator=estimator,
+    )
 
 
 def _top_down(spine: Spine, asked: Sequence[Asked], families: Sequence[EntityFamily]) -> TopDown:
@@ -178,7 +229,7 @@ def _with_sums(exact: dict[str, list[str]], geolevels: Sequence[str]) -> dict[st
     return found
 
 
-def _refuse_extremes(variances: VariancesByShare | LiveVariances, aims: Aims, shares: Floats) -> None:
+def _refuse_extremes(variances: Variances, aims: Aims, shares: Floats) -> None:
     """Refuse aims that no measurement determines, and aims that are published exactly.
 
     Raises:
@@ -197,7 +248,7 @@ def _refuse_extremes(variances: VariancesByShare | LiveVariances, aims: Aims, sh
             )
         if exact < value / MOVED:
             raise BudgetError(
-                f"'{query}' at {area} is published exactly, by an invariant, so that it has no variance. Leave out the "
-                "aim.",
+                f"'{query}' at {area} is published exactly, by an invariant or an agreement, so that it has no "
+                "variance. Leave out the aim.",
                 code="bad-aim",
             )

@@ -11,18 +11,23 @@ from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.spine_changes import warnings_of
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.plans.constraints import Agreement
+from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
-from tallyveil.postprocess.agreement import Agreed, promised_counts, read_agreement, refuse_unprotected
+from tallyveil.plans.resources import predict, warn_small_machine
+from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.postprocess.agreement import promised_counts, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.interval_model import plan_model
+from tallyveil.postprocess.interval_fits import planned_fits
+from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.other_release import refuse_unprotected
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.residents import read_residents
 from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
 
 if TYPE_CHECKING:
     from tallyveil.plans.lattice_draws import SubspaceDraw
@@ -53,14 +58,16 @@ class Prepared:
 
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
-        agreed: Published counts of finished releases that are kept.
+        kept: What is taken over from finished releases.
+        taken: What the manifest says of these releases, by the kind of what is taken over.
         groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
         subspace: The counts that will be drawn on a lattice.
         tree: The sweep up the spine, if families are fitted to values from the tree.
     """
 
     constraints: tuple[ConstraintTable, ...]
-    agreed: tuple[Agreed, ...]
+    kept: Kept
+    taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     subspace: "tuple[SubspaceDraw, ...]"
     tree: TreeSweep | None
@@ -92,7 +99,7 @@ def prepare(
     plan: ReleasePlan,
     inputs: Inputs,
     watch: Stopwatch,
-    promised: Sequence[Agreement] = (),
+    promised: Sequence[Agreement | Residents] = (),
     *,
     protected: bool,
 ) -> Prepared:
@@ -102,28 +109,35 @@ def prepare(
         plan: The release.
         inputs: What it reads.
         watch: Times the stage.
-        promised: Agreements that the plan does not have, with releases that will be made before this one. What outer
-            passes begin with is then not known, only whether these counts and the others together will be enough.
-        protected: Whether the release shall protect people, so that it cannot agree with one that does not.
+        promised: Agreements and residents that the plan does not have, of releases that will be made before this one.
+            What outer passes begin with is then not known, only whether these counts and the others will be enough.
+        protected: Whether the release shall protect people, so that it cannot read one that does not.
     Raises:
         TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
             or the records; or something could not be computed with them.
     """
     hierarchies = inputs.hierarchies
     with watch.stage("compile constraints"):
-        agreed = tuple(read_agreement(item, plan.schema, hierarchies) for item in plan.agreement)
+        agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
+        residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
         if protected:
-            refuse_unprotected(agreed)
-        kept = tuple(one.counts for one in agreed)
-        constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept)
-        # Refuses structural zeros that intervals could not take into account.
+            for release in (*(one.release for one in agreed), *(one.release for one in residents)):
+                refuse_unprotected(release)
+        kept = Kept(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
+        constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept.agreed)
+        # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
-            plan_model(plan, hierarchies)
+            for _ in planned_fits(plan, hierarchies, [plan.query(name) for name in plan.tables]):
+                pass
         # Refuses constraints that outer passes could not keep.
         groups = None
         if plan.outer and promised:
-            later = [promised_counts(item, plan.schema, hierarchies.spine) for item in promised]
-            covering_counts(plan.estimating, constraints, [*kept, *later], hierarchies.spine)
+            later = (
+                promised_counts(item, plan.schema, hierarchies.spine)
+                for item in promised
+                if isinstance(item, Agreement)
+            )
+            covering_counts(plan.estimating, constraints, [*kept.agreed, *later], hierarchies.spine)
         elif plan.outer:
             groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine)
         subspace: tuple[SubspaceDraw, ...] = ()
@@ -134,4 +148,6 @@ def prepare(
             subspace = prepare_subspace(plan, hierarchies.spine)
         # Refuses public zeros that the sweep up the spine could not take into account.
         tree = prepared_sweep(plan.estimating, hierarchies, constraints)
-    return Prepared(constraints, agreed, groups, subspace, tree)
+    records = {"agreement": [one.record for one in agreed], "residents": [one.record for one in residents]}
+    taken = {key: own for key, own in records.items() if own}
+    return Prepared(constraints, kept, taken, groups, subspace, tree)

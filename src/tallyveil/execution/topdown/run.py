@@ -17,10 +17,10 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.agreement import Agreed
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
@@ -149,7 +149,8 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
-    agreed: tuple[Agreed, ...]
+    kept: Kept
+    taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     workers: int
     subspace: tuple["SubspaceDraw", ...]
@@ -180,7 +181,8 @@ class _Release:
             inputs.allocation,
             inputs.histograms,
             prepared.constraints,
-            prepared.agreed,
+            prepared.kept,
+            prepared.taken,
             prepared.groups,
             product.workers,
             prepared.subspace,
@@ -208,7 +210,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
-                *(one.counts.digest() for one in self.agreed),
+                *self.kept.digests(),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -233,8 +235,9 @@ class _Release:
         """Read the published files back and verify them."""
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
-            agreed = [one.counts for one in self.agreed]
-            checks = [check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, agreed)]
+            checks = [
+                check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, self.kept)
+            ]
         else:
             checks = self.estimation.check(run)
         RunLog(run.path).write("finished", run=run.run_id)
@@ -250,8 +253,7 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        agreed = [one.counts for one in self.agreed]
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, agreed)
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.kept)
         self.constraints += self._draw(run)
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -265,7 +267,7 @@ class _Release:
             watch=self.watch,
             workers=self.workers,
             tree=self.tree,
-            agreed=tuple(one.counts for one in self.agreed) if self.groups is not None else (),
+            kept=self.kept,
             groups=self.groups,
         )
         estimation.write_measurements(run)
@@ -304,7 +306,7 @@ class _Release:
             },
             **({} if spine is None else {"spine": spine}),
             **({"drawn": drawn} if drawn else {}),
-            **({"agreement": [one.record for one in self.agreed]} if self.agreed else {}),
+            **self.taken,
         }
 
 

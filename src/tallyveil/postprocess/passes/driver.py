@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.arrays import Floats
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.outer import measured_by_pass
-from tallyveil.postprocess.agreement import AgreedCounts, summed_to_root
+from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
+from tallyveil.postprocess.agreement import summed_to_root
 from tallyveil.postprocess.chunks import cut
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass
 from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import part_answers
-from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits
+from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits, residents_of
+from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
@@ -32,6 +34,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.nested_queries import meet
 from tallyveil.universe.query_group import QueryGroup
 
 MakeLevel = Callable[[int, PublicCounts | None], PassOutcome]
@@ -47,7 +50,7 @@ class TreePasses:
         allocation: The share of the budget of each geounit.
         source: Source of the noisy answers.
         groups: The groups of the first pass.
-        agreed: Counts of finished releases that are kept.
+        kept: What is taken over from finished releases.
         observer: Receives reports of progress.
         watch: Times the stages.
         workers: Number of threads.
@@ -58,7 +61,7 @@ class TreePasses:
     allocation: Allocation
     source: MeasurementSource
     groups: FixedGroups
-    agreed: tuple[AgreedCounts, ...]
+    kept: Kept
     observer: Observer
     watch: Stopwatch
     workers: int
@@ -127,26 +130,33 @@ class TreePasses:
     def _finest_counts(self, run: Run) -> list[PublicCounts]:
         """Make every pass on the whole spine; returns the counts of each in the finest geounits."""
         groups, finest = self.groups, []
-        counts: list[PublicCounts] = []
+        sources = sources_of_groups(self._cells)
+        every: list[list[PublicCounts]] = []
         for number, cells in enumerate(self._cells):
             if number > 0:
-                groups = groups_of_earlier_pass(cells, self._cells[number - 1], counts)
+                groups = groups_of_earlier_pass(cells, self._cells[sources[number]], every[sources[number]])
             make = (
                 self._estimates(number, groups)
                 if self.plan.outer[number].part is None
                 else self._lifts(number, groups)
             )
-            counts = []
+            counts: list[PublicCounts] = []
             for level in range(self.spine.n_levels):
                 counts.append(
                     self._level(run, number + 1, level, partial(make, level, counts[-1] if counts else None))
                 )
             finest.append(counts[-1])
+            # The counts of a pass are kept for as long as a later pass divides them.
+            every = [
+                own if place in sources[number + 1 :] else [] for place, own in enumerate([*every, counts])
+            ]
         return finest
 
     def _builder(self, number: int, level: int, groups: FixedGroups) -> PassBuilder:
         plan, geolevel = self.plan, self.spine.geolevels[level]
-        measured = measured_by_pass(plan.schema, plan.outer, plan.strategy.queries(geolevel))[number]
+        every = plan.strategy.queries(geolevel)
+        measured = measured_by_pass(plan.schema, plan.outer, every)[number]
+        whole = [layer for name in measured for layer in plan.query(name).layers]
         return PassBuilder(
             schema=plan.schema,
             allocation=self.allocation,
@@ -154,7 +164,7 @@ class TreePasses:
             level=level,
             cells=plan.query(plan.outer[number].cells),
             groups=groups,
-            queries=tuple(layer for name in measured for layer in plan.query(name).layers),
+            queries=(*whole, *early_answers(plan.schema, plan.outer, number, every)),
             chain=tuple(plan.query(name) for name in plan.outer[number].rounding),
         )
 
@@ -171,21 +181,44 @@ class TreePasses:
         """Makes a geolevel of a lift pass."""
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
-        lower, upper = part_limits(schema, one, groups, cells, self.agreed)
-        part_cells = cells.part[part_groups(cells)]
+        lower, upper = part_limits(schema, one, groups, cells, self.kept)
+        columns = part_groups(cells)
+        pairs = cells.part[columns], cells.rest[columns]
+        adults = None if one.residents is None else residents_of(one, self.kept).adults
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
-            geolevel = self.spine.geolevels[level]
-            measured = self.plan.strategy.queries(geolevel)
-            answers = part_answers(
-                schema, self._cells[number], part_cells, geolevel, measured, self.allocation
-            )
             lift = Lift(
-                self.allocation, self.source, level, groups, cells, lower, upper, answers, schema.size
+                spine=self.spine,
+                level=level,
+                groups=groups,
+                cells=cells,
+                lower=lower,
+                upper=upper,
+                targets=self._targets(number, level, *pairs),
+                n_cells=schema.size,
+                adults=None if adults is None else _summed(adults, self.spine.finest_offsets(level)),
             )
             return lift_pass(lift, above, self.observer, Threads(self.workers))
 
         return make
+
+    def _targets(self, number: int, level: int, part_cells: Integers, rest_cells: Integers) -> PartTargets:
+        """What the counts of the part of a lift pass should be near at a geolevel."""
+        one, schema, geolevel = self.plan.outer[number], self.plan.schema, self.spine.geolevels[level]
+        measured = self.plan.strategy.queries(geolevel)
+        part = self.plan.query(str(one.part))
+        cells = meet(self._cells[number], part)
+        answers = part_answers(schema, cells, part_cells, geolevel, measured, self.allocation)
+        rest = None
+        if answers is not None:
+            own = [answers.query]
+            rest = part_answers(schema, self._cells[number], rest_cells, geolevel, own, self.allocation)
+            if rest is not None and not rest.as_few_as(answers):
+                rest = None
+        total = part_answers(schema, part, part_cells[:1], geolevel, measured, self.allocation)
+        if total is not None and answers is not None and total.query == answers.query:
+            total = None  # it would be used twice
+        return PartTargets(self.source, answers, rest, total, one.prior)
 
     def _level(self, run: Run, number: int, level: int, make: Callable[[], PassOutcome]) -> PublicCounts:
         """One pass at one geolevel, unless an earlier process has done it."""
@@ -238,6 +271,13 @@ class TreePasses:
     def _variances(self, queries: Sequence[QueryGroup], geolevel: str, start: int, stop: int) -> Floats:
         each = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]
         return np.array(each, dtype=np.float64).reshape(len(queries), stop - start)
+
+
+def _summed(values: Integers, offsets: Integers) -> Integers:
+    """Sums of consecutive values."""
+    sums = np.concatenate([[0], np.cumsum(values)])
+    total: Integers = sums[offsets[1:]] - sums[offsets[:-1]]
+    return total
 
 
 def _added(counted: Sequence[dict[str, int]]) -> dict[str, int]:

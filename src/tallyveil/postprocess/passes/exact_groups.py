@@ -4,7 +4,7 @@ All of this is checked before anything is spent: whoever may be wrong is named, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.lifts import possible_cells
 from tallyveil.postprocess.agreement import AgreedCounts, agreement_name
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.bounded_groups import divide_groups
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
-from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_large_totals
+from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
 from tallyveil.universe.limits import widen_limits
-from tallyveil.universe.nested_queries import determines, representative_cells
+from tallyveil.universe.nested_queries import determines, only_answers, representative_cells
 from tallyveil.universe.query_group import QueryGroup
 
 
@@ -70,7 +71,7 @@ class _Records:
 def first_groups(
     plan: EstimationPlan,
     constraints: Sequence[ConstraintTable],
-    agreed: Sequence[AgreedCounts],
+    kept: Kept,
     spine: Spine,
 ) -> FixedGroups:
     """The groups of the first pass, after a check that all constraints hold whatever the passes estimate.
@@ -78,7 +79,7 @@ def first_groups(
     Args:
         plan: The release, with outer passes.
         constraints: Its invariants and bounds.
-        agreed: Counts of finished releases that it keeps.
+        kept: What it takes over from finished releases.
         spine: The spine that is measured.
     Raises:
         ConstraintError: the exact counts do not count every record once, contradict each other or the bounds, or a
@@ -86,7 +87,7 @@ def first_groups(
         ConfigError: the first pass is a lift pass, and its cells do not fit the groups.
     """
     lift = plan.outer[0] if plan.outer[0].part is not None else None
-    records, exact, chosen = covering_counts(plan, constraints, agreed, spine)
+    records, exact, chosen = covering_counts(plan, constraints, kept.agreed, spine)
     queries = tuple(one.query for one in chosen)
     groups = FixedGroups(queries, tuple(_joined(chosen, level) for level in range(spine.n_levels)))
     _refuse_unreachable(records, groups)
@@ -102,7 +103,7 @@ def first_groups(
         if not table.is_exact:
             _require_within(records, table, groups)
     if lift is not None:
-        refuse_large_totals(lift, groups, cells_of_part(plan.schema, lift, groups), agreed, spine)
+        refuse_totals(lift, groups, cells_of_part(plan.schema, lift, groups), kept, spine)
     return groups
 
 
@@ -112,7 +113,7 @@ def covering_counts(
     agreed: Sequence[AgreedCounts],
     spine: Spine,
 ) -> tuple["_Records", list[Exact], list[Exact]]:
-    """All exact counts, and those among them that count every record once; the arguments are as for `first_groups`.
+    """All exact counts, and those among them that count every record once.
 
     Only queries and geolevels matter here, and no counts. So releases that do not exist yet may be agreed with.
 
@@ -121,7 +122,8 @@ def covering_counts(
     """
     first = plan.query(plan.outer[0].cells)
     records = _Records(first, possible_cells(plan.schema, first), spine)
-    held = None if plan.outer[0].part is None else agreement_name(str(plan.outer[0].total))
+    total = plan.outer[0].total
+    held = None if total is None else agreement_name(total)
     exact = [Exact(one.name, one.query, one.counts) for one in agreed if one.name != held]
     exact += [_exact(table, spine) for table in constraints if table.is_exact]
     for one in exact:
@@ -171,6 +173,10 @@ def _exact(table: ConstraintTable, spine: Spine) -> Exact:
 def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     """Those exact counts that together count every record once, with the finest groups.
 
+    Of counts that overlap with finer ones, the answers are taken that no finer ones count. Example: one release has
+    published occupied and vacant units, and another one householders by age. Householders are counted by age, and
+    vacant units by the first release.
+
     Raises:
         ConstraintError: there are no such counts, or others are neither sums of theirs nor apart from them.
     """
@@ -179,9 +185,15 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     answers = [one.query.answers_of(records.cells) for one in exact]
     finest_first = sorted(zip(exact, answers, strict=True), key=lambda pair: -len(np.unique(pair[1])))
     for one, own in finest_first:
-        if len(one.counts) == records.spine.n_levels and not (counted & (own >= 0)).any():
-            chosen.append(one)
-            counted |= own >= 0
+        left = np.setdiff1d(own[own >= 0], own[counted])
+        overlaps = bool((counted & (own >= 0)).any())
+        if len(one.counts) < records.spine.n_levels or (overlaps and not len(left)):
+            continue
+        part = replace(one, query=only_answers(one.query, left)) if overlaps else one
+        inside = part.query.answers_of(records.cells) >= 0
+        if not (counted & inside).any():
+            chosen.append(part)
+            counted |= inside
     finest = records.spine.geolevels[-1]
     if not counted.all():
         given = "; ".join(f"{one.name} on '{one.query.name}'" for one in exact)
@@ -213,7 +225,9 @@ def _joined(chosen: Sequence[Exact], level: int) -> GroupCounts:
         counts = one.counts[level]
         for start, stop in row_ranges(counts.offsets):
             rows, cells, persons = counts.rows(start, stop)
-            total.add(start + rows, begin + one.query.answers_of(cells), persons)
+            answers = one.query.answers_of(cells)
+            inside = answers >= 0
+            total.add(start + rows[inside], begin + answers[inside], persons[inside])
         begin += one.query.size
     return GroupCounts(*total.finish())
 

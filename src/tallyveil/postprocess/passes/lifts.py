@@ -1,43 +1,28 @@
 """A lift pass at one geolevel: how many records of each group belong to a part, such as householders.
 
 The part has a total, or limits of its total, in every finest geounit. Each family is one flow that reaches down to its
-finest geounits (`estimation.leaf_lift`), so that all families below it keep a solution.
-
-Step: a child's count y should be near a weighted mean of two numbers. One is the parent's y times the child's share of
-the fixed counts of the group; call it q. Its variance is set to 0.5 + 0.05 q + 0.01 q^2, which is a choice and not an
-estimate: households of neighbouring places are alike, but not equal. The other number is the sum of the noisy answers
-that make up the cell. Noisy answers are left out of a family where none of its cells would give them 4 % of the weight:
-for a block, that would be hundreds of answers for one count, and they would change little. A root has no parent; its q
-are the fixed counts times the share of the part in all of them.
-
-Worked case: a tract has 30 householders among 100 adults, and one of its block groups has 40 of these adults. So q is
-12, and its variance 0.5 + 0.6 + 1.44 = 2.54. A noisy sum of 15 with variance 7.62 gets a quarter of the weight. The
-target is 12.75.
+finest geounits (`estimation.leaf_lift`), so that all families below it keep a solution. What the counts should be near
+is said in `part_targets`.
 """
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from tallyveil.arrays import Floats, Integers
-from tallyveil.budget.allocation import Allocation
 from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, split_with_lift
 from tallyveil.estimation.tiles import TileStatus
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.plans.lifts import PartCells
 from tallyveil.postprocess.chunks import Span, cut
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.level import PassOutcome
-from tallyveil.postprocess.passes.part_answers import PartAnswers
+from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Executor, gathered
 from tallyveil.runs.observer import Observer
 from tallyveil.universe.counts import PublicCounts, TripletSum
-
-SMALLEST_WEIGHT: Final = 0.04
-"""Noisy answers are left out of a family where they would have less weight than this in every cell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,31 +30,26 @@ class Lift:
     """One lift pass at one geolevel.
 
     Attributes:
-        allocation: The share of the budget of each geounit.
-        source: Source of the noisy answers.
+        spine: The spine that is measured.
         level: Number of the children's geolevel, 0 for the root.
         groups: What is fixed in every geounit.
         cells: The cells of each group.
         lower: Smallest total of the part in each finest geounit.
         upper: Largest total.
-        answers: Noisy answers about the part, if there are some at this geolevel.
+        targets: What the counts of the part should be near.
         n_cells: Number of cells of the schema.
+        adults: Of each geounit of the geolevel, if units are divided among residents.
     """
 
-    allocation: Allocation
-    source: MeasurementSource
+    spine: Spine
     level: int
     groups: FixedGroups
     cells: PartCells
     lower: Integers
     upper: Integers
-    answers: PartAnswers | None
+    targets: PartTargets
     n_cells: int
-
-    @property
-    def spine(self) -> Spine:
-        """The spine that is measured."""
-        return self.allocation.spine
+    adults: Integers | None = None
 
     @property
     def geolevel(self) -> str:
@@ -193,14 +173,38 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
         is_settled = True
     else:
         leaves = _leaves(lift, children, columns)
-        target, variance = _targets(lift, children, columns, parent, leaves)
+        if len(columns) == 1:
+            leaves = _one_leaf_each(leaves, n_children)
+        base = _base(lift, children, columns)
+        if parent is None:
+            share = _root_total(lift, children, columns, leaves) / base.sum()
+        else:
+            share = parent / base.sum(axis=0)
+        numbers = np.searchsorted(lift.columns, columns)
+        fixed = _group_counts(lift, children, columns)
+        target, variance = lift.targets.near(base * share, fixed, children, numbers)
         where = f"{lift.geolevel} '{lift.spine.geocodes[lift.level][children.start]}' and its siblings"
-        counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves))
+        totals = None if _are_fixed(leaves) else lift.targets.totals(children, variance)
+        counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves, totals))
         is_settled = False
     row, column = np.nonzero(counts)
     return _Found(
         children.start + row, columns[column], counts[row, column], int(is_settled), int(not is_settled)
     )
+
+
+def _root_total(lift: Lift, root: slice, columns: Integers, leaves: Leaves) -> float:
+    """About how many records of the part a root has: as measured, but within the limits of its finest geounits."""
+    least, most = float(leaves.lower.sum()), float(leaves.upper.sum())
+    if _are_fixed(leaves):
+        return least
+    measured = lift.targets.measured_total(root, np.searchsorted(lift.columns, columns))
+    return (least + most) / 2 if measured is None else min(max(measured, least), most)
+
+
+def _are_fixed(leaves: Leaves) -> bool:
+    """Whether the totals of the part are given."""
+    return np.array_equal(leaves.lower, leaves.upper)
 
 
 def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:
@@ -224,27 +228,27 @@ def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:
     )
 
 
-def _targets(
-    lift: Lift, children: slice, columns: Integers, parent: Integers | None, leaves: Leaves
-) -> tuple[Floats, Floats]:
-    """What the children's counts should be near, and with which variance."""
-    base = _group_counts(lift, children, columns).astype(np.float64)
-    whole = base.sum(axis=0)
-    if parent is None:
-        middle = (int(leaves.lower.sum()) + int(leaves.upper.sum())) / 2
-        share = np.full(len(columns), middle / whole.sum())
-    else:
-        share = parent / whole
-    near = base * share
-    variance = 0.5 + 0.05 * near + 0.01 * near**2
-    if lift.answers is None:
-        return near, variance
-    numbers = np.searchsorted(lift.columns, columns)
-    weight = variance / (variance + lift.answers.variance(children, numbers))
-    if not bool((weight >= SMALLEST_WEIGHT).any()):
-        return near, variance
-    noisy = lift.answers.sums(lift.source, children, numbers)
-    return near + weight * (noisy - near), variance * (1 - weight)
+def _one_leaf_each(leaves: Leaves, n_children: int) -> Leaves:
+    """The same limits with one leaf for each child, which is enough where there is one column."""
+    most = leaves.upper.copy()
+    held = np.zeros_like(most)
+    np.add.at(held, leaves.leaf, leaves.capacity)
+    most = np.minimum(most, held)
+    lower, upper = np.zeros((2, n_children), dtype=np.int64)
+    np.add.at(lower, leaves.child, leaves.lower)
+    np.add.at(upper, leaves.child, most)
+    own = np.arange(n_children)
+    return Leaves(own, lower, upper, own, np.zeros(n_children, dtype=np.int64), upper)
+
+
+def _base(lift: Lift, children: slice, columns: Integers) -> Floats:
+    """What the parent's counts are divided in proportion to, shape (children, columns); above zero in every column."""
+    fixed = _group_counts(lift, children, columns).astype(np.float64)
+    if lift.adults is None:
+        return fixed
+    everything = np.maximum(fixed.sum(axis=1), 1)
+    weighted = fixed * (lift.adults[children] / everything)[:, None]
+    return np.where(weighted.sum(axis=0) > 0, weighted, fixed)
 
 
 def _group_counts(lift: Lift, geounits: slice, columns: Integers) -> Integers:

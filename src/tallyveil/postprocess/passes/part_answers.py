@@ -12,7 +12,7 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.measurements.family_answers import MeasurementSource
-from tallyveil.universe.nested_queries import determines, representative_cells
+from tallyveil.universe.nested_queries import determines, meet, representative_cells
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -36,6 +36,11 @@ class PartAnswers:
     begin: Integers
     answers: Integers
     variances: Floats
+
+    def as_few_as(self, other: "PartAnswers") -> bool:
+        """Whether every column has answers, and on average no more than in another list of answers."""
+        terms = np.diff(self.begin)
+        return bool((terms > 0).all()) and len(self.answers) <= len(other.answers)
 
     def variance(self, geounits: slice, columns: Integers) -> Floats:
         """Variance of the sum of each column in each of some geounits, in squared counts."""
@@ -79,7 +84,7 @@ def part_answers(
 
     Args:
         schema: The universe.
-        cells: Cells of the pass.
+        cells: Cells of the pass that count the part.
         part_cells: The representative cell of each column.
         geolevel: The geolevel.
         measured: Queries that are measured there.
@@ -102,8 +107,9 @@ def _answers_of(
     geolevel: str,
     allocation: Allocation,
 ) -> PartAnswers:
-    answers = schema.possible_answers(query).astype(np.int64)
-    own = cells.answers_of(representative_cells(query, answers))
+    both = meet(query, cells)
+    found = representative_cells(both, schema.possible_answers(both).astype(np.int64))
+    answers, own = query.answers_of(found), cells.answers_of(found)
     wanted = cells.answers_of(part_cells)
     order = np.argsort(wanted, kind="stable")
     place = np.minimum(np.searchsorted(wanted[order], own), len(wanted) - 1)

@@ -1,17 +1,20 @@
 """Limits of the total of a part in every finest geounit, from what is published or fixed before the pass."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.outer_pass import OuterPass
-from tallyveil.errors import ConstraintError
-from tallyveil.estimation.agreeing_limits import alone_limits
+from tallyveil.errors import ConstraintError, SolverError
+from tallyveil.estimation.agreeing_limits import alone_limits, occupied_limits
 from tallyveil.geography.spine import Spine
+from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.lifts import PartCells, possible_cells
-from tallyveil.postprocess.agreement import AgreedCounts, agreement_name
-from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts
+from tallyveil.plans.outer import sources_of_groups
+from tallyveil.postprocess.agreement import agreement_name
+from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of_earlier_pass
+from tallyveil.postprocess.residents import ResidentCounts, residents_name
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.schema import Schema
 
 
@@ -22,57 +25,124 @@ def cells_of_part(schema: Schema, one: OuterPass, groups: FixedGroups) -> PartCe
 
 
 def part_limits(
-    schema: Schema, one: OuterPass, groups: FixedGroups, cells: PartCells, agreed: Sequence[AgreedCounts]
+    schema: Schema, one: OuterPass, groups: FixedGroups, cells: PartCells, kept: Kept
 ) -> tuple[Integers, Integers]:
     """Smallest and largest total of the part in every finest geounit.
 
-    A total is that of the agreement. With company, each record of the part's groups that does not belong to the part
-    needs one of the company, and all of the company must find a place (`alone_limits`).
+    - A total is that of the agreement.
+    - Units that residents occupy have the limits of `occupied_limits`.
+    - With company, each record of the part's groups that does not belong to the part needs one of the company, and all
+      of the company must find a place (`alone_limits`).
+    - With `at_most`, the part has at most as many records.
 
     Args:
         schema: The universe.
         one: The pass.
         groups: What is fixed before it.
         cells: Its cells in each group.
-        agreed: Counts of finished releases that are kept.
+        kept: What is taken over from finished releases.
     """
-    if one.company is None:
-        total = _totals(one, agreed)
-        return total, total
-    finest, company = groups.levels[-1], schema.query(one.company)
+    finest = groups.levels[-1]
     whole = _sums(finest, cells.part >= 0)
-    others = _sums(finest, (cells.rest >= 0) & (company.answers_of(np.maximum(cells.rest, 0)) >= 0))
+    if one.total is not None:
+        total = _totals(one, kept)
+        return total, total
+    if one.residents is not None:
+        residents = residents_of(one, kept)
+        return occupied_limits(residents.people, residents.adults, whole)
+    beside = schema.query(str(one.company or one.at_most))
+    others = _sums(finest, (cells.rest >= 0) & (beside.answers_of(np.maximum(cells.rest, 0)) >= 0))
+    if one.at_most is not None:
+        return np.zeros_like(whole), np.minimum(whole, others)
     lower, upper = alone_limits(whole + others, whole)
     # Where nobody is in the part's groups, published counts may still have people beside them.
     return np.where(whole > 0, lower, 0), np.where(whole > 0, upper, 0)
 
 
-def refuse_large_totals(
-    one: OuterPass, groups: FixedGroups, cells: PartCells, agreed: Sequence[AgreedCounts], spine: Spine
-) -> None:
-    """Refuse totals above the number of records that may belong to the part, in any finest geounit.
+def residents_of(one: OuterPass, kept: Kept) -> ResidentCounts:
+    """The residents that a pass names."""
+    return next(item for item in kept.residents if item.name == one.residents)
 
-    If there is none, every family of the pass has a solution (docs/proofs/agreement.md).
+
+def refuse_totals(one: OuterPass, groups: FixedGroups, cells: PartCells, kept: Kept, spine: Spine) -> None:
+    """Refuse totals above the number of records that may belong to the part, and residents where there is none.
+
+    If there is no such finest geounit, every family of the pass has a solution (docs/proofs/agreement.md).
 
     Raises:
         ConstraintError: there is one.
     """
-    wrong = np.flatnonzero(_totals(one, agreed) > _sums(groups.levels[-1], cells.part >= 0))
+    room = _sums(groups.levels[-1], cells.part >= 0)
+    if one.residents is not None:
+        wrong = np.flatnonzero((residents_of(one, kept).people > 0) & (room == 0))
+        if len(wrong):
+            raise ConstraintError(
+                f"{_place(spine, wrong)}: {residents_name(one.residents)} has people there, and nothing can belong to "
+                f"'{one.part}'; so it is in {len(wrong)} geounit(s). Publish the people with an upper bound of 0 where "
+                "there are no units. Nothing was spent.",
+                code="people-without-units",
+            )
+        return
+    wrong = np.flatnonzero(_totals(one, kept) > room)
     if len(wrong):
         raise ConstraintError(
-            f"{spine.geolevels[-1]} '{spine.geocodes[spine.finest][int(wrong[0])]}': {agreement_name(str(one.total))} "
-            f"has more records of '{one.part}' than the other exact counts allow; so it is in {len(wrong)} geounit(s). "
-            "Make both releases so that they agree: the second one with bounds from the first. Nothing was spent.",
+            f"{_place(spine, wrong)}: {agreement_name(str(one.total))} has more records of '{one.part}' than the other "
+            f"exact counts allow; so it is in {len(wrong)} geounit(s). Make both releases so that they agree: the "
+            "second one with bounds from the first. Nothing was spent.",
             code="constraints-conflict",
         )
 
 
-def _totals(one: OuterPass, agreed: Sequence[AgreedCounts]) -> Integers:
-    found = next(item for item in agreed if item.name == agreement_name(str(one.total)))
+def check_parts(plan: EstimationPlan, groups: FixedGroups, kept: Kept, finest: PublicCounts) -> list[str]:
+    """Hold published counts to the limits of every lift pass.
+
+    Args:
+        plan: The release.
+        groups: The groups of the first pass.
+        kept: What is taken over from finished releases.
+        finest: Published counts of the finest geolevel.
+    Returns:
+        The names of the checks; all have passed.
+    Raises:
+        SolverError: the counts break a limit; the release must not be published.
+    """
+    names = []
+    cells = [plan.query(one.cells) for one in plan.outer]
+    sources = sources_of_groups(cells)
+    for number, one in enumerate(plan.outer):
+        if one.part is None:
+            continue
+        if number:
+            groups = groups_of_earlier_pass(cells[number], cells[sources[number]], [finest])
+        parts = cells_of_part(plan.schema, one, groups)
+        lower, upper = part_limits(plan.schema, one, groups, parts, kept)
+        found = _total_of(finest, plan.query(one.part).answers_of(finest.cells) >= 0)
+        (limit,) = one.limits.items()
+        name = f"'{one.part}' keeps its limits ({' '.join(limit)}) in every {finest.geolevel}"
+        if not bool(((lower <= found) & (found <= upper)).all()):
+            raise SolverError(
+                f"final check failed: {name}. Nothing must be published; please report this.",
+                code="check-failed",
+            )
+        names.append(name)
+    return names
+
+
+def _place(spine: Spine, wrong: Integers) -> str:
+    return f"{spine.geolevels[-1]} '{spine.geocodes[spine.finest][int(wrong[0])]}'"
+
+
+def _totals(one: OuterPass, kept: Kept) -> Integers:
+    found = next(item for item in kept.agreed if item.name == agreement_name(str(one.total)))
     finest = found.counts[-1]
     # All counts are of the part's one answer.
-    sums = np.concatenate([[0], np.cumsum(finest.counts, dtype=np.int64)])
-    total: Integers = sums[finest.offsets[1:]] - sums[finest.offsets[:-1]]
+    return _total_of(finest, np.ones(len(finest.counts), dtype=np.bool_))
+
+
+def _total_of(counts: PublicCounts, wanted: np.ndarray) -> Integers:
+    """Records of each geounit in the wanted entries."""
+    sums = np.concatenate([[0], np.cumsum(np.where(wanted, counts.counts, 0), dtype=np.int64)])
+    total: Integers = sums[counts.offsets[1:]] - sums[counts.offsets[:-1]]
     return total
 
 

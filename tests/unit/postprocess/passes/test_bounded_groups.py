@@ -10,6 +10,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.postprocess.agreement import AgreedCounts, summed_to_root
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.nested_queries import representative_cells
@@ -45,7 +46,7 @@ def groups(plan, people=PEOPLE, lower=LOWER, upper=UPPER):
     agreed = AgreedCounts("agreement", group, summed_to_root(finest, SPINE, plan.schema.size))
     sides = (summed_upward(side, 1, SPINE) for side in (lower, upper))
     table = ConstraintTable("facilities", plan.query("kinds"), *sides)
-    return first_groups(plan, [table], [agreed], SPINE)
+    return first_groups(plan, [table], Kept((agreed,)), SPINE)
 
 
 def test_bounds_hold_and_exact_counts_stay(plan):

@@ -12,6 +12,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.postprocess.agreement import AgreedCounts, summed_to_root
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
+from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.nested_queries import representative_cells
@@ -49,7 +50,7 @@ def bounds(plan, query, lower, upper):
 
 
 def groups(plan, tables, kept):
-    return first_groups(plan, tables, kept, SPINE)
+    return first_groups(plan, tables, Kept(tuple(kept)), SPINE)
 
 
 def test_finest_exact_counts_are_the_groups_and_coarser_ones_are_implied(plan):
@@ -118,3 +119,18 @@ def test_records_in_structural_zeros_are_refused(plan):
     code, words = refused(barred, [prisons], [kept])
     assert code == "constraints-conflict"
     assert "structural zeros" in words
+
+
+def test_of_counts_that_overlap_with_finer_ones_the_rest_is_taken(plan):
+    kept, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
+    tenures = np.stack([OCCUPIED[:, 0] - [1, 0, 2, 5], [1, 0, 2, 0], [0, 0, 0, 5]], axis=1)
+    by_tenure = agreed(plan, "rent", tenures)
+    found = groups(plan, [prisons], [kept, by_tenure])
+    assert [query.name for query in found.queries] == ["rent", "occupancy", "quarters"]
+    finest = found.levels[-1]
+    dense = np.zeros((4, 5), dtype=np.int64)
+    dense[np.repeat(np.arange(4), np.diff(finest.offsets)), finest.groups] = finest.counts
+    assert np.array_equal(dense, np.hstack([tenures, OCCUPIED[:, 1:], PRISONS]))
+    code, words = refused(plan, [prisons], [kept, agreed(plan, "rent", tenures + 1)])
+    assert code == "constraints-conflict"
+    assert "agreement occupancy" in words

@@ -3,11 +3,14 @@
 import contextlib
 import io
 import re
+from fractions import Fraction
 from pathlib import Path
 
 from tests.unit.release.dhc.test_publication import HOMES, PEOPLE, make_release
 
 from tallyveil.budget import load_strategy_preset, strategy_preset_names
+from tallyveil.config.aims import load_aims
+from tallyveil.config.load import load_plan
 from tallyveil.release.dhc.definitions import PRESETS, load_table, preset_of, table_names
 
 GUIDE = (Path(__file__).parents[4] / "docs" / "dhc.md").read_text()
@@ -51,3 +54,16 @@ def test_the_page_names_every_recode_and_every_strategy():
             assert f"`{name}`" in GUIDE
             rho = load_strategy_preset(name).strategy.total
             assert f"| {float(rho)} |" in GUIDE
+
+
+def test_the_files_with_other_shares_cost_what_the_page_says():
+    folder = Path(__file__).parents[4] / "examples" / "dhc"
+    production, start, found = (
+        load_plan(folder / name) for name in ("dhc-units.toml", "sizes/start.toml", "sizes/dhc-units.toml")
+    )
+    assert start.outer == found.outer == production.outer
+    assert start.strategy.total - production.strategy.total == Fraction(81, 1000)
+    for plan in (production, start, found):
+        assert f"| {float(plan.spent):.4f} |" in GUIDE
+    aims = load_aims(folder / "sizes" / "aims.toml")
+    assert {query for _, query in aims.named} >= {"hhsize_all", "sex*hhage"}
