@@ -6,7 +6,8 @@ time with the persons and the units of the Demographic and Housing Characteristi
 made-up state of 50,000 blocks, and for roots, counties and memory one of 421,545 blocks. They were rounded up, and are
 divided by nothing for a second core, because the largest family of a geolevel is the work of one core.
 
-A parent with more than about 300 children takes longer than the prediction: its equations grow faster than its entries.
+The largest family that was measured has 842 children and 6 million unknown counts. The time of one family grew with the
+power 1.4 of its unknown counts, so a larger family can take longer than the prediction.
 """
 
 from dataclasses import dataclass
