@@ -134,7 +134,7 @@ def test_all_answers_of_a_huge_query_are_not_written(tmp_path, monkeypatch):
     with pytest.raises(TallyveilError) as caught:
         plan_from(tmp_path, text)
     assert caught.value.code == "many-answers"
-    assert 'measurements = "support"' in str(caught.value)
+    assert 'measurements = "small"' in str(caught.value)
 
 
 def test_other_settings_cannot_be_put_in_the_place_of_outer_passes(tmp_path, small_release):

@@ -10,15 +10,14 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.execution.topdown.run import STAGES_BEFORE
+from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.resources import (
     MIB,
     RATES,
-    machine_memory,
     predict,
-    sizes_of_blocks,
-    sizes_of_spine,
     warn_small_machine,
 )
+from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
 from tallyveil.postprocess.estimation import stages_of
 
 
