@@ -124,7 +124,7 @@ def sum_matrix(tables, entries):
     return matrix
 
 
-@pytest.mark.parametrize(("root", "limit"), [(False, 320), (True, 320)])
+@pytest.mark.parametrize(("root", "limit"), [(False, 1024), (True, 1024)])
 def test_forces_move_counts_within_all_sums(root, limit):
     assert limit == schur.DENSE_LINES
     rng = np.random.default_rng(5)
