@@ -1,4 +1,4 @@
-"""Examples of README.md and of the pages on accounting, release files, spines and tiles work as they are written."""
+"""Examples of README.md and of several pages of the documentation work as they are written."""
 
 import re
 import tomllib
@@ -127,3 +127,9 @@ def test_the_tables_of_the_page_on_tiles_are_estimated():
     exec(compile(example, "tiles.md", "exec"), names)
     assert str(names["solution"].counts.tolist()).replace(",", "") == "[[3 2 2 0] [1 2 1 6]]"
     assert names["solution"].status.certified
+
+
+def test_the_atoms_and_sums_of_the_page_on_intervals(capsys):
+    (example,) = (text for text in blocks_of("intervals.md", "python") if "derive_atoms" in text)
+    exec(compile(example, "intervals.md", "exec"), {})
+    assert f"It prints `{capsys.readouterr().out.strip()}`" in (PROJECT / "docs" / "intervals.md").read_text()

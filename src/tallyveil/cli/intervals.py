@@ -84,7 +84,8 @@ def intervals(
 
     With Laplace noise there are estimates and standard errors, and no intervals.
 
-    Reads the published measurements of RUN (measurements = "full") and nothing confidential, and costs no budget.
+    Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
+    budget.
     Writes RUN/intervals, adds the same columns to RUN/tables, and updates RUN/report.html.
     """
     from tallyveil.errors import ConfigError

@@ -195,7 +195,8 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
 
 def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     from tallyveil.cli.terminal import Screen, headed
-    from tallyveil.plans.resources import in_gib, warn_small_machine
+    from tallyveil.plans.machine import in_gib
+    from tallyveil.plans.resources import warn_small_machine
 
     console = Screen()
     finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"

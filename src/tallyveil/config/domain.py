@@ -292,11 +292,13 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
             "standard errors to a finished release with any noise.",
             code="interval-noise",
         )
-    if table.measurements != "full" or not table.tables:
-        lacking = "tables" if not table.tables else f'measurements = "full", not "{table.measurements}"'
+    if table.measurements not in ("full", "small") or not table.tables:
+        lacking = (
+            "tables" if not table.tables else f'measurements = "full" or "small", not "{table.measurements}"'
+        )
         raise ConfigError(
             f"[outputs] intervals needs {lacking}: intervals are written beside published tables and are computed "
-            "from all noisy answers. Add it, or leave intervals out.",
+            "from all noisy answers, or from those of small queries. Add it, or leave intervals out.",
             code="interval-tables",
         )
     return level

@@ -320,16 +320,17 @@ class OutputsTable(Table):
         default_factory=list,
         description="Families of [spine]. The tables are also published for the entities of these families.",
     )
-    measurements: Literal["full", "support", "none"] = Field(
+    measurements: Literal["full", "small", "support", "none"] = Field(
         default="full",
-        description="Noisy answers to write. full: all. support: only those on the support of the parent's published "
-        "counts. none: no noisy answer.",
+        description="Noisy answers to write. full: all. small: all of every query with at most 8,192 answers, and of "
+        "larger ones at geolevels where they are at most 134,217,728 numbers. support: only those on the support of "
+        "the parent's published counts. none: no noisy answer.",
     )
     microdata: bool = Field(default=True, description="Write microdata: one row for each published record.")
     intervals: Exact | None = Field(
         default=None,
         description="Coverage (such as 0.95) of the interval that is put beside every published count when the "
-        "release is finished. Default: no intervals. Needs all measurements and discrete Gaussian noise.",
+        "release is finished. Default: no intervals. Needs measurements full or small, and discrete Gaussian noise.",
     )
 
 

@@ -106,8 +106,9 @@ def refuse_full_measurements(strategy: Strategy, schema: Schema, measurements: M
             raise ConfigError(
                 f'[outputs] measurements is "full", and each {geolevel} has {answers:,} measured answers. All of them '
                 "would be drawn and written for every geounit, although nearly all are noise around zero. At most "
-                f'{MOST_ANSWERS_IN_FULL:,} answers are written in full. Write measurements = "support" for the answers '
-                'in which the parent\'s published counts lie, or "none".',
+                f'{MOST_ANSWERS_IN_FULL:,} answers are written in full. Write measurements = "small" for all answers '
+                'of the small queries, "support" for the answers in which the parent\'s published counts lie, or '
+                '"none".',
                 code="many-answers",
             )
 

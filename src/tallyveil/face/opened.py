@@ -102,6 +102,7 @@ class WithMeasurements(Opened):
             `geocode`; one column for each attribute in the query, with the labels of its groups; `value`, the noisy
             count; `variance` of its noise, in squared counts. A geounit without a share of the budget has no rows. With
             `measurements = "support"`, only answers on the support of the parent's published counts have rows.
+            With `measurements = "small"`, large queries have none.
         Raises:
             ConfigError: the query was not measured at this geolevel.
             StoreError: the folder keeps no measurements, or they are damaged.

@@ -1,7 +1,7 @@
 """What is known about a release before its data is opened: spine, measurements, zeros and invariants."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
@@ -119,6 +119,32 @@ def model_of_strategy(
         BudgetError: the shares do not fit the spine.
         SchemaError, ConstraintError: see `derive_algebra`.
     """
+    return model_of_levels(
+        schema,
+        spine,
+        levels_of_strategy(schema, spine, strategy, shares=shares, invariants=invariants, besides=besides),
+        zeros=zeros,
+        gaussian=strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
+        above=tuple(schema.query(query) for query in (invariants or {}).get(ABOVE, ())),
+        largest_block=largest_block,
+    )
+
+
+def levels_of_strategy(
+    schema: Schema,
+    spine: Spine,
+    strategy: Strategy,
+    *,
+    shares: GeounitShares | None = None,
+    invariants: Mapping[str, Sequence[str]] | None = None,
+    besides: Mapping[str, Sequence[tuple[QueryGroup, float]]] | None = None,
+) -> list[LevelModel]:
+    """What is measured and published exactly at each geolevel, root first; arguments as for `model_of_strategy`.
+
+    Raises:
+        GeographyError: a geolevel is unknown.
+        BudgetError: the shares do not fit the spine.
+    """
     levels = []
     for name in strategy.geolevels:
         spine.level_index(name)
@@ -132,15 +158,14 @@ def model_of_strategy(
         precisions = np.repeat(_precisions(strategy, name, own), [len(one) for one in layers], axis=1)
         drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
         levels.append(LevelModel(name, measured, np.concatenate([precisions, drawn], axis=1), exact))
-    return model_of_levels(
-        schema,
-        spine,
-        levels,
-        zeros=zeros,
-        gaussian=strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
-        above=tuple(schema.query(query) for query in (invariants or {}).get(ABOVE, ())),
-        largest_block=largest_block,
-    )
+    return levels
+
+
+def with_queries(level: LevelModel, names: Collection[str]) -> LevelModel:
+    """A level with some of its measured queries."""
+    kept = [number for number, group in enumerate(level.measured) if group.name in names]
+    measured = tuple(level.measured[number] for number in kept)
+    return replace(level, measured=measured, precisions=np.ascontiguousarray(level.precisions[:, kept]))
 
 
 def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None) -> Floats:
@@ -212,7 +237,7 @@ def n_zero_patterns(spine: Spine, zeros: Sequence[Zeros]) -> int:
     """Number of distinct patterns of public zeros of finest geounits, before any array with their cells is made."""
     number = np.zeros(spine.n_geounits(spine.finest), np.int64)
     for one in zeros:
-        rows, row = _distinct_rows(one.answers)
+        rows, row = distinct_rows(one.answers)
         pairs = number * len(rows) + row[spine.ancestors(spine.level_index(one.geolevel))]
         number = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     return int(number.max(initial=0)) + 1
@@ -233,7 +258,7 @@ def _zero_patterns(
                 f"zeros of query '{one.query.name}' at {one.geolevel} have shape {one.answers.shape}, wanted "
                 f"({spine.n_geounits(level)}, {one.query.size})."
             )
-        rows, row = _distinct_rows(one.answers)
+        rows, row = distinct_rows(one.answers)
         row = row[spine.ancestors(level)]
         answers = one.query.answers_of(cells)
         own = np.where(answers >= 0, rows[:, np.maximum(answers, 0)], False)
@@ -242,7 +267,7 @@ def _zero_patterns(
     return patterns, number.reshape(-1).astype(np.int64)
 
 
-def _distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Integers]:
+def distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Integers]:
     """The distinct rows, and for each row the number of its distinct row."""
     packed = np.packbits(answers, axis=1)
     _, first, row = np.unique(packed, axis=0, return_index=True, return_inverse=True)

@@ -10,7 +10,7 @@ import polars as pl
 from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals.model import TreeModel
+from tallyveil.intervals.model import LevelModel
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import measurement_folder
 from tallyveil.storage.published import published_columns, published_height, read_published
@@ -48,6 +48,20 @@ class SourceRows:
         return narrowed(out)
 
 
+class MeasuredLevels(Protocol):
+    """What the rows of measurement files must fit: a model, or the levels of one."""
+
+    @property
+    def spine(self) -> Spine:
+        """The hierarchy."""
+        ...
+
+    @property
+    def levels(self) -> Sequence[LevelModel]:
+        """What is measured at each geolevel, root first."""
+        ...
+
+
 class StoredRows:
     """Rows from the measurement files of a run that stored all answers. One part of a query is in memory at a time.
 
@@ -56,7 +70,7 @@ class StoredRows:
         model: The model of the measurements. Files of another geography or with another variance are refused.
     """
 
-    def __init__(self, root: Path, model: TreeModel) -> None:
+    def __init__(self, root: Path, model: MeasuredLevels) -> None:
         self._root = root
         self._model = model
         self._spine = model.spine

@@ -16,7 +16,15 @@ from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-MeasurementFiles = Literal["full", "support", "none"]
+MeasurementFiles = Literal["full", "small", "support", "none"]
+
+SMALL_QUERY: Final = 1 << 13
+MOST_NUMBERS: Final = 1 << 27
+"""With `measurements = "small"`, the most answers of a query that is written at every geolevel; and the most noisy
+answers of all geounits of a geolevel together that are written of a larger query."""
+
+LARGEST_SCHEMA: Final = 1 << 16
+"""Cells of the largest schema of which intervals have one model of all cells."""
 
 Values = Literal["own", "tree"]
 """What a geolevel's families are fitted to: the noisy answers of each child ("own"), or the answers of its best linear
@@ -92,9 +100,35 @@ class EstimationPlan:
         """Whether some geolevel is fitted to more than its own noisy answers."""
         return any(item.values == "tree" for _, item in self.estimation)
 
+    @property
+    def tables_apart(self) -> bool:
+        """Whether intervals of each table have a model of their own, because one of all cells would be too large."""
+        return self.measurements == "small" or self.schema.size > LARGEST_SCHEMA
+
     def query(self, name: str) -> QueryGroup:
         """The query group of that name."""
         return self.schema.query(name)
+
+    def written(self, geolevel: str, n_geounits: int) -> tuple[str, ...]:
+        """The measured queries of a geolevel of which every noisy answer is written, whatever the counts are.
+
+        Args:
+            geolevel: A geolevel that is measured.
+            n_geounits: Its number of geounits.
+        """
+        queries = self.strategy.queries(geolevel)
+        if self.measurements == "full":
+            return queries
+        if self.measurements == "small":
+            sizes = [self.query(name).size for name in queries]
+            return tuple(
+                name
+                for name, size in zip(queries, sizes, strict=True)
+                if size <= SMALL_QUERY or size * n_geounits <= MOST_NUMBERS
+            )
+        # The support of a root's families is every cell, so all answers of the root are written.
+        is_root = geolevel == self.strategy.geolevels[0]
+        return queries if self.measurements == "support" and is_root else ()
 
 
 def values_in_words(estimation: Sequence[tuple[str, GeolevelEstimation]], *, drawn: bool) -> str:

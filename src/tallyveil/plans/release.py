@@ -42,8 +42,9 @@ class ReleasePlan:
         bounds: Public bounds.
         estimation: Passes and rounding of each geolevel.
         tables: Queries published for every geounit.
-        measurements: Which noisy answers are written: all ("full"), only those on the support of each parent's
-            published counts ("support"), or none ("none"). The values are the same in each case.
+        measurements: Which noisy answers are written: all ("full"), all of the queries with few answers ("small"),
+            only those on the support of each parent's published counts ("support"), or none ("none"). The values are
+            the same in each case.
         microdata: Whether one row for each person is written.
         spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
         entities: Families of entities that tables are published for.

@@ -5,18 +5,16 @@ Island (25,181 blocks, 1.05 million people), a Pennsylvania-size state (421,545 
 US-size country (8 million blocks, 330 million people).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import ConfigError
 from tallyveil.plans.estimating import TREE_VALUES
+from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.plans.outer_resources import FILLED_IN_PASSES, PASS_RATES, largest_family_bytes, pass_seconds
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import FILLED_CELLS, Sizes, filled_cells
 from tallyveil.release.tables import has_zeros
-from tallyveil.storage.system import whole_memory
 
 MIB: Final = 1 << 20
 ANSWERS_PER_CELL: Final = 2.5
@@ -49,6 +47,7 @@ class Rates:
         sweep_bytes: Memory of a cell or an answer of a geounit while a sweep up the spine works on it.
         interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
         interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
+        apart_bytes: Memory of a geounit above the finest geolevel, while intervals of one table with 64 atoms are made.
         kept_bytes: Memory of the noisy values that are kept so that they are read only once.
         compile: Seconds to load the compiled kernels. The first run takes a minute more.
         disk_*: Bytes of a file's geounit, cell, person, row or noisy value.
@@ -80,6 +79,7 @@ class Rates:
     interval: float = 0.6e-6
     covariance: float = 12e-6
     interval_bytes: int = 40
+    apart_bytes: int = 600_000
     kept_bytes: int = 1 << 30
     compile: float = 4.0
     disk_geounit: float = 2.0
@@ -157,6 +157,8 @@ class _Work:
     rows_read: int
     intervals: int
     cells_above: int
+    apart_above: int
+    readings: int
     levels: tuple[str, ...]
     passes: int
 
@@ -176,7 +178,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
     for drawn in plan.subspace:
         reach = levels.index(drawn.geolevel) + 1
         bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
-    swept = _swept(plan)
+    swept, apart = _swept(plan), plan.estimating.tables_apart
     return _Work(
         entries=entries,
         undetermined=_undetermined(plan, sizes),
@@ -190,7 +192,9 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         people=sizes.people if plan.microdata else 0,
         rows_read=entries[-1] if plan.records.count is not None else sizes.people,
         intervals=0 if plan.intervals is None else sum(group.size for group in groups) * sum(sizes.geounits),
-        cells_above=plan.schema.size * sum(sizes.geounits[:-1]),
+        cells_above=0 if apart else plan.schema.size * sum(sizes.geounits[:-1]),
+        apart_above=sum(sizes.geounits[:-1]) if apart else 0,
+        readings=len(plan.tables) if apart else 1,
         levels=levels,
         passes=len(plan.outer),
     )
@@ -217,11 +221,14 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
     """Number of noisy values that are written at each geolevel."""
     found = []
     for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
-        answers = sum(plan.query(name).size for name in plan.strategy.queries(level))
+        written = plan.estimating.written(level, n)
+        if plan.measurements == "support":
+            written = plan.strategy.queries(level)
+        answers = sum(plan.query(name).size for name in written)
         if plan.measurements == "support" and number > 0:
             support = entries[number - 1] / sizes.geounits[number - 1]
             answers = min(answers, round(ANSWERS_PER_CELL * support))
-        found.append(0 if plan.measurements == "none" else n * answers)
+        found.append(n * answers)
     return tuple(found)
 
 
@@ -254,7 +261,8 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
         return int(released)
     # Intervals are made when the release is finished, and its memory has been freed.
     noisy = min(rates.kept_bytes, 2 * sum(work.values))
-    return int(max(released, rates.base_bytes + rates.interval_bytes * work.cells_above + noisy))
+    above = rates.interval_bytes * work.cells_above + rates.apart_bytes * work.apart_above
+    return int(max(released, rates.base_bytes + above + noisy))
 
 
 def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float], ...]:
@@ -276,7 +284,7 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
     stages.append(("checks", cell * sum(work.entries) + rates.zeros * rows))
     if work.intervals:
         made = rates.covariance * finest + rates.interval * work.intervals
-        stages.append(("intervals", made + rates.read * sum(work.values)))
+        stages.append(("intervals", made + rates.read * work.readings * sum(work.values)))
     return tuple(stages)
 
 
@@ -321,30 +329,3 @@ def warn_small_machine(resources: Resources, memory: int | None = None) -> str |
         f"{in_gib(has)}. It may be stopped by the operating system; the same command then takes it up again at no "
         "new cost, on a larger machine, too."
     )
-
-
-def machine_memory(limits: Sequence[Path] | None = None) -> int:
-    """Bytes of memory that this process may use: those of the machine, or of its container if that has less.
-
-    Args:
-        limits: Files holding a limit in bytes, or "max"; None for those of Linux control groups.
-    Returns:
-        The smallest of them.
-    """
-    known = [whole_memory()]
-    for path in CONTAINER_LIMITS if limits is None else limits:
-        text = path.read_text().strip() if path.is_file() else ""
-        if text.isdecimal():
-            known.append(int(text))
-    return min(size for size in known if size > 0)
-
-
-CONTAINER_LIMITS: Final = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-
-
-def in_gib(size: int) -> str:
-    """A number of bytes as text, such as "3.2 GiB"."""
-    return f"{size / (1 << 30):.1f} GiB"

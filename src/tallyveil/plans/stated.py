@@ -32,7 +32,7 @@ from tallyveil.universe.schema import Schema
 _MEND: Final = "Restore the folder from a copy."
 _WORDS: Final = {
     "mechanism": ("discrete_gaussian", "discrete_laplace"),
-    "measurements": ("full", "support", "none"),
+    "measurements": ("full", "small", "support", "none"),
     "neighbours": ("bounded", "unbounded"),
 }
 _GROUPS: Final = Each([str])
@@ -323,6 +323,6 @@ def _has_intervals(read: ReleasePlan, level: Fraction) -> bool:
         Fraction(1, 2) <= level
         and float(level) < 1
         and read.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-        and read.measurements == "full"
+        and read.measurements in ("full", "small")
         and bool(read.tables)
     )

@@ -15,10 +15,9 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_pairs
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals.model import TreeModel
 from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.interval_areas import family_counts
-from tallyveil.postprocess.interval_model import FinishedRelease, release_model
+from tallyveil.postprocess.interval_model import FinishedRelease
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.histograms import histogram_path, read_histogram
 from tallyveil.release.intervals import DECIMALS, made_intervals, read_interval_answers
@@ -50,22 +49,21 @@ def area_family(spine: Spine, areas: Mapping[str, pl.Series]) -> EntityFamily:
     )
 
 
-def area_model(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[str, Any] | None, TreeModel]:
-    """The manifest of `intervals/`, if the release has any, and the model that its measurements follow.
+def bounds_choice(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[str, Any] | None, bool]:
+    """The manifest of `intervals/`, if the release has any, and whether zeros of public bounds are used.
 
     Args:
         release: The release.
-        with_bounds: Whether zeros of public bounds are used. If `intervals/` exists, the choice made there is used.
+        with_bounds: Whether they are used if there is no `intervals/`. Otherwise, the choice made there is used.
     Raises:
         StoreError: the release lacks its bounds, or a file was changed.
-        SchemaError, ConstraintError: the covariance blocks would be too large.
     """
     made = made_intervals(release.root, release.manifest.run)
     if made is not None:
         with_bounds = not made["bounds_left_out"]
     places = {GEOGRAPHY, BOUNDS} if with_bounds else {GEOGRAPHY}
     require_unchanged_files(release.root, release.manifest, places)
-    return made, release_model(release, with_bounds=with_bounds)
+    return made, with_bounds
 
 
 def published_counts(

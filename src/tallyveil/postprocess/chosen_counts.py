@@ -26,13 +26,13 @@ from tallyveil.intervals.interval import refuse_level
 from tallyveil.postprocess.area_counts import (
     NOT_DETERMINED,
     area_family,
-    area_model,
+    bounds_choice,
     published_counts,
     why_no_estimates,
     written_estimates,
 )
 from tallyveil.postprocess.counted_cells import CountedCells
-from tallyveil.postprocess.interval_model import FinishedRelease, open_release
+from tallyveil.postprocess.interval_model import FinishedRelease, open_release, release_model
 from tallyveil.postprocess.quantities import EXACT, Quantities
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
@@ -78,7 +78,8 @@ def quantities_of(
     """
     refuse_level(level)
     release = open_release(root)
-    made, model = area_model(release, with_bounds=with_bounds)
+    made, with_bounds = bounds_choice(release, with_bounds=with_bounds)
+    model = release_model(release, with_bounds=with_bounds)
     family, area = _areas(release.spine, [one.area for one in chosen])
     cells = np.array([_cells(one.query, one.answer) for one in chosen])
     tree = tree_covariance(model, workers=workers or usable_cores())

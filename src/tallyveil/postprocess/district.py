@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tallyveil.intervals import Answers, TreeModel, questions_of, region_of, region_variances, tree_covariance
+from tallyveil.intervals import Answers, TreeModel, region_of, region_variances, tree_covariance
 from tallyveil.intervals.interval import (
     NO_INTERVALS,
     IntervalKind,
@@ -26,12 +26,13 @@ from tallyveil.intervals.interval import (
 from tallyveil.postprocess.area_counts import (
     NOT_DETERMINED,
     area_family,
-    area_model,
+    bounds_choice,
     counts_path,
     published_counts,
     why_no_estimates,
     written_estimates,
 )
+from tallyveil.postprocess.interval_fits import fits_of
 from tallyveil.postprocess.interval_model import open_release
 from tallyveil.printable import tabulated
 from tallyveil.storage.system import usable_cores
@@ -163,12 +164,15 @@ def district_answers(
     )
     signs = np.array([1, -1][: family.n_entities])
     groups = [release.schema.query(query) for query in dict.fromkeys(tables or release.plan["tables"])]
-    made, model = area_model(release, with_bounds=with_bounds)
+    made, with_bounds = bounds_choice(release, with_bounds=with_bounds)
     refuse_level(level)
-    covariance = tree_covariance(model, workers=threads)
     regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
     region = regions[0] if minus is None else regions[0] - regions[1]
-    variances = region_variances(covariance, [region], questions_of(model.algebra, groups), workers=threads)
+    found = []
+    for fit in fits_of(release, groups, with_bounds=with_bounds):
+        covariance, model = tree_covariance(fit.model, workers=threads), fit.model
+        found.append(region_variances(covariance, [region], fit.questions, workers=threads))
+    variances = np.concatenate(found, axis=1)
     counts = published_counts(release, family, groups)
     published = None if counts is None else signs @ counts
     written = [None if made is None else written_estimates(release, family, group) for group in groups]

@@ -130,12 +130,13 @@ class Estimation:
         return self.hierarchies.spine
 
     def write_measurements(self, run: Run) -> None:
-        """Write the noisy answers that the plan publishes in full, and the names of all answers."""
+        """Write the queries that the plan publishes with all their noisy answers, and the names of all answers."""
         if self.plan.measurements == "none":
             return
-        # The support of a root's families is every cell, so all answers of the root are written.
-        for level in range(self.spine.n_levels if self.plan.measurements == "full" else 1):
-            self._write_level(run, level)
+        for level, geolevel in enumerate(self.spine.geolevels):
+            written = self.plan.written(geolevel, self.spine.n_geounits(level))
+            if written:
+                self._write_level(run, level, written)
         write_labels(run, self.plan, self.spine)
 
     def release(self, run: Run) -> Estimated:
@@ -191,10 +192,10 @@ class Estimation:
         names = [*before, *stages_of(self.spine, self.writing, tree=tree, passes=passes)]
         return [performance[name] for name in names if name in performance]
 
-    def _write_level(self, run: Run, level: int) -> None:
+    def _write_level(self, run: Run, level: int, queries: Sequence[str]) -> None:
         """Write a geolevel, one query at a time. A finished query is kept if the run is interrupted."""
         geolevel = self.spine.geolevels[level]
-        groups = [self.plan.query(query) for query in self.plan.strategy.queries(geolevel)]
+        groups = [self.plan.query(query) for query in queries]
         total = sum(group.size for group in groups) * self.spine.n_geounits(level)
         with self.watch.stage(f"{self.writing} {geolevel}", total):
             for group in groups:

@@ -9,10 +9,18 @@ from numpy.typing import NDArray
 
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
+from tallyveil.intervals import (
+    Questions,
+    TreeCovariance,
+    level_variances,
+    region_of,
+    region_variances,
+    tree_covariance,
+)
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.interval_model import plan_model
+from tallyveil.postprocess.interval_fits import planned_fits
 from tallyveil.storage.system import usable_cores
+from tallyveil.universe.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,31 +108,37 @@ def expected_deviations(
     Raises:
         ConstraintError, SchemaError: bounds or queries do not fit the plan.
     """
-    spine = hierarchies.spine
     groups = [plan.query(name) for name in dict.fromkeys(queries or plan.tables)]
     threads = workers or usable_cores()
-    covariance = tree_covariance(plan_model(plan, hierarchies), workers=threads)
-    asked = [(group, questions_of(covariance.algebra, group)) for group in groups]
-    levels: list[AreaDeviations] = []
+    found: list[AreaDeviations] = []
+    for fit in planned_fits(plan, hierarchies, groups):
+        covariance = tree_covariance(fit.model, workers=threads)
+        for group, questions in fit.asked:
+            found += _of_table(covariance, hierarchies, families, group, questions, threads)
+    order = list(dict.fromkeys(one.area for one in found))
+    found.sort(key=lambda item: order.index(item.area))
+    levels = [item for item in found if not item.is_entity]
+    return sorted(levels, key=lambda item: len(item.codes)) + [item for item in found if item.is_entity]
+
+
+def _of_table(
+    covariance: TreeCovariance,
+    hierarchies: Hierarchies,
+    families: Sequence[EntityFamily],
+    group: QueryGroup,
+    questions: Questions,
+    workers: int,
+) -> Iterator[AreaDeviations]:
+    """Standard deviations of one query, by area."""
+    spine, labels = hierarchies.spine, tuple(group.labels())
     for level in hierarchies.known_levels:
         sizes, codes = np.diff(spine.finest_offsets(level)), tuple(spine.geocodes[level])
-        for group, questions in asked:
-            errors = np.sqrt(level_variances(covariance, level, questions))
-            labels = tuple(group.labels())
-            levels.append(
-                AreaDeviations(spine.geolevels[level], False, group.name, labels, codes, sizes, errors)
-            )
-    entities: list[AreaDeviations] = []
+        errors = np.sqrt(level_variances(covariance, level, questions))
+        yield AreaDeviations(spine.geolevels[level], False, group.name, labels, codes, sizes, errors)
     for family, is_entity in (
         *((own, False) for own in hierarchies.replaced),
         *((own, True) for own in families),
     ):
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
-        for group, questions in asked:
-            errors = np.sqrt(region_variances(covariance, regions, questions, workers=threads))
-            labels = tuple(group.labels())
-            found = AreaDeviations(
-                family.name, is_entity, group.name, labels, family.codes, family.sizes, errors
-            )
-            (entities if is_entity else levels).append(found)
-    return sorted(levels, key=lambda item: len(item.codes)) + entities
+        errors = np.sqrt(region_variances(covariance, regions, questions, workers=workers))
+        yield AreaDeviations(family.name, is_entity, group.name, labels, family.codes, family.sizes, errors)

@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.budget.strategy import Strategy
-from tallyveil.errors import StoreError
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import ABOVE, AnswerRows, StoredRows, TreeModel, model_of_strategy
-from tallyveil.plans.estimating import strategy_of_plan
+from tallyveil.intervals import ABOVE, AnswerRows, StoredRows, TreeModel, Zeros, model_of_levels
+from tallyveil.intervals.merged import Measured
+from tallyveil.intervals.model import levels_of_strategy, with_queries
+from tallyveil.intervals.rows import MeasuredLevels
+from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan, strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.stated import stated_plan
 from tallyveil.plans.subspace_query import drawn_items
@@ -27,6 +30,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import entered_manifest, written_manifest
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 
@@ -40,6 +44,7 @@ class FinishedRelease:
         schema: The universe.
         hierarchies: The spine, and the areas off the spine.
         strategy: The measured queries and their budgets.
+        estimating: How counts were estimated, and what was written.
     """
 
     root: Path
@@ -47,6 +52,7 @@ class FinishedRelease:
     schema: Schema
     hierarchies: Hierarchies
     strategy: Strategy
+    estimating: EstimationPlan
 
     @property
     def spine(self) -> Spine:
@@ -90,68 +96,129 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     stated = stated_plan(root / MANIFEST, plan)
     hierarchies = read_hierarchies(root)
     stated.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
-    return FinishedRelease(root, manifest, stated.estimating.schema, hierarchies, strategy_of_plan(plan))
+    estimating = stated.estimating
+    return FinishedRelease(root, manifest, estimating.schema, hierarchies, strategy_of_plan(plan), estimating)
 
 
 def refuse_partial_measurements(release: FinishedRelease) -> None:
     """Refuse a release that does not hold all its noisy answers; raises StoreError."""
     kept = release.plan["measurements"]
-    if kept != "full":
+    if kept not in ("full", "small"):
         raise StoreError(
-            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need all noisy answers. '
+            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need noisy answers. '
             "These cannot be drawn again, because the key of the noise has been removed. Make the next release with "
-            'measurements = "full" under [outputs], which costs no additional budget. Standard errors need no '
-            "measurements: ask for those of a district with --district, or of a plan with `tallyveil plan "
-            "--families`.",
+            'measurements = "full" under [outputs], or "small" for a large schema. This costs no additional budget. '
+            "Standard errors need no measurements: ask for those of a district with --district, or of a plan with "
+            "`tallyveil plan --families`.",
             code="measurements-missing",
         )
 
 
 def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:
-    """The model that the measurements of a release follow.
+    """The model that the measurements of a release follow, with every cell of its schema.
 
     Args:
         release: The release.
         with_bounds: Whether the zeros of its public bounds are used. Without them the variances are larger.
     Raises:
         StoreError: the public bounds are not in the folder.
+        ConfigError: the release has a model for each table.
         SchemaError, ConstraintError: the covariance blocks would be too large.
     """
-    plan, zeros, hierarchies = release.plan, [], release.hierarchies
+    refuse_tables_apart(release.estimating)
+    return whole_model(release_measured(release, with_bounds=with_bounds))
+
+
+def plan_model(plan: ReleasePlan, hierarchies: Hierarchies) -> TreeModel:
+    """The model that the measurements of a plan will follow. Raises the same errors as `release_model`."""
+    refuse_tables_apart(plan.estimating)
+    return whole_model(plan_measured(plan, hierarchies))
+
+
+def whole_model(measured: Measured) -> TreeModel:
+    """The model with every cell; raises SchemaError or ConstraintError if the covariance blocks would be too large."""
+    return model_of_levels(
+        measured.schema,
+        measured.spine,
+        measured.levels,
+        zeros=measured.zeros,
+        gaussian=measured.gaussian,
+        above=measured.above,
+    )
+
+
+def refuse_tables_apart(plan: EstimationPlan) -> None:
+    """Refuse what needs the covariance of all cells; raises ConfigError."""
+    if plan.tables_apart:
+        raise ConfigError(
+            f"this needs one model of all cells. A release with more than {LARGEST_SCHEMA:,} cells, or with "
+            'measurements = "small", has a model for each table instead. So the covariances of counts of different '
+            "tables are not known. Ask for the intervals of single tables with `tallyveil intervals RUN --tables "
+            "QUERY,...`.",
+            code="tables-apart",
+        )
+
+
+def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> Measured:
+    """What a release measured and published exactly, as far as estimates can use it.
+
+    Args:
+        release: The release.
+        with_bounds: Whether the zeros of its public bounds are used.
+    Raises:
+        StoreError: the public bounds are not in the folder.
+    """
+    plan, hierarchies = release.plan, release.hierarchies
+    zeros: tuple[Zeros, ...] = ()
     if with_bounds:
         tables = (
             read_bounds(release.root, number, bounds, release.schema, hierarchies)
             for number, bounds in enumerate(plan["bounds"])
         )
-        zeros = [zeros_of(table, release.spine) for table in tables]
+        zeros = tuple(zeros_of(table, release.spine) for table in tables)
     stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
-    return model_of_strategy(
-        release.schema,
-        release.spine,
-        release.strategy,
-        shares=hierarchies.shares,
-        invariants=invariants_by_geolevel(stated, hierarchies),
-        zeros=zeros,
-        besides=drawn_queries(release.schema, release.strategy, drawn_items(plan)),
-    )
+    drawn = drawn_queries(release.schema, release.strategy, drawn_items(plan))
+    return _measured(release.estimating, hierarchies, release.strategy, stated, zeros, drawn)
 
 
-def plan_model(plan: ReleasePlan, hierarchies: Hierarchies) -> TreeModel:
-    """The model that the measurements of a plan will follow. Raises the same errors as `release_model`."""
+def plan_measured(plan: ReleasePlan, hierarchies: Hierarchies) -> Measured:
+    """The same for a plan. Raises TallyveilError for bounds that cannot be read."""
     stated = [(item.query, item.geolevels) for item in plan.invariants]
-    return model_of_strategy(
-        plan.schema,
-        hierarchies.spine,
-        plan.strategy,
-        shares=hierarchies.shares,
-        invariants=invariants_by_geolevel(stated, hierarchies),
-        zeros=public_zeros(plan, hierarchies),
-        besides=drawn_queries(plan.schema, plan.strategy, plan.subspace),
+    drawn = drawn_queries(plan.schema, plan.strategy, plan.subspace)
+    zeros = tuple(public_zeros(plan, hierarchies))
+    return _measured(plan.estimating, hierarchies, plan.strategy, stated, zeros, drawn)
+
+
+def _measured(
+    plan: EstimationPlan,
+    hierarchies: Hierarchies,
+    strategy: Strategy,
+    stated: Sequence[tuple[str, Sequence[str]]],
+    zeros: tuple[Zeros, ...],
+    drawn: Mapping[str, Sequence[tuple[QueryGroup, float]]],
+) -> Measured:
+    schema, spine = plan.schema, hierarchies.spine
+    invariants = invariants_by_geolevel(stated, hierarchies)
+    levels = levels_of_strategy(
+        schema, spine, strategy, shares=hierarchies.shares, invariants=invariants, besides=drawn
+    )
+    if plan.measurements == "small":
+        levels = [
+            with_queries(level, plan.written(level.geolevel, spine.n_geounits(number)))
+            for number, level in enumerate(levels)
+        ]
+    return Measured(
+        schema,
+        spine,
+        levels,
+        zeros,
+        tuple(schema.query(query) for query in invariants.get(ABOVE, ())),
+        strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
     )
 
 
-def measured_rows(release: FinishedRelease, model: TreeModel) -> AnswerRows:
-    """All noisy answers of a release, including those of the integer-subspace mechanism."""
+def measured_rows(release: FinishedRelease, model: MeasuredLevels) -> AnswerRows:
+    """The noisy answers of a release, including those of the integer-subspace mechanism."""
     stored = StoredRows(release.root, model)
     items = drawn_items(release.plan)
     return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
@@ -184,13 +251,16 @@ def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str
     Raises:
         StoreError: a histogram cannot be read.
     """
-    found = {}
-    for geolevel, groups in model.exact:
-        if groups:
-            stored = geolevel or release.spine.geolevels[0]
-            counts = read_histogram(release.root, stored, release.schema, release.spine)
-            triplets = counts.rows(0, counts.n_geounits)
-            parts = [group.apply(*triplets, counts.n_geounits) for group in groups]
-            answers = np.concatenate(parts, axis=1)
-            found[geolevel] = answers.sum(axis=0, keepdims=True) if geolevel == ABOVE else answers
-    return found
+    return {
+        geolevel: np.concatenate([exact_answers(release, geolevel, group) for group in groups], axis=1)
+        for geolevel, groups in model.exact
+        if groups
+    }
+
+
+def exact_answers(release: FinishedRelease, geolevel: str, group: QueryGroup) -> NDArray[np.int64]:
+    """The published answers of an invariant at a geolevel, or for `ABOVE` their sum; raises StoreError."""
+    stored = geolevel or release.spine.geolevels[0]
+    counts = read_histogram(release.root, stored, release.schema, release.spine)
+    answers = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)
+    return answers.sum(axis=0, keepdims=True) if geolevel == ABOVE else answers

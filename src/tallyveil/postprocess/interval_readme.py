@@ -21,6 +21,11 @@ def readme_of(
         zeros = "The release has no public bounds."
     elif not with_bounds:
         zeros = "Public bounds were left out, which widens the intervals."
+    if release.estimating.tables_apart:
+        zeros += (
+            " Each query is estimated by itself,\nfrom noisy answers of the queries that _manifest.json lists. So "
+            "estimates of two queries need not agree."
+        )
     warning = "" if release.manifest.protected else "NOT PRIVATE: made with an insecure test key.\n\n"
     return warning + _README.format(
         name=release.name,
@@ -42,7 +47,7 @@ One row for every geounit (or entity) and answer, zeros included:
   {attributes}
                   the label of the answer's group; null where the query sums the attribute out
   count           the released count: whole, not negative, and for that slightly biased
-  estimate        an unbiased estimate from all noisy measurements; may be negative or fractional
+  estimate        an unbiased estimate from the noisy measurements; may be negative or fractional
   standard_error  of the estimate, from the privacy noise alone, {units}
   lower, upper    {interval}
 A number is null where the measurements do not determine the answer. Where the standard error is 0 the count is exact.

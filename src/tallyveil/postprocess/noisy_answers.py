@@ -21,9 +21,13 @@ def noisy_parts(root: Path, manifest: Manifest, geolevel: str, query: str) -> It
     Raises:
         StoreError: a part is missing, cannot be read, or is not the one that the manifest lists.
     """
-    folder = measurement_name(geolevel, query) + "/"
-    for name in sorted(name for name in manifest.digests if name.startswith(folder)):
+    for name in _part_names(manifest, geolevel, query):
         yield read_listed_table(root, manifest, name)
+
+
+def _part_names(manifest: Manifest, geolevel: str, query: str) -> list[str]:
+    folder = measurement_name(geolevel, query) + "/"
+    return sorted(name for name in manifest.digests if name.startswith(folder))
 
 
 def noisy_answers(root: Path, manifest: Manifest, geolevel: str, query: str) -> pl.DataFrame:
@@ -56,6 +60,13 @@ def noisy_answers(root: Path, manifest: Manifest, geolevel: str, query: str) -> 
         raise ConfigError(
             f"{root} has no measurements of {query!r} at {geolevel!r}. Ask for what was measured. {known}.",
             code="no-table",
+        )
+    if plan.measurements == "small" and not _part_names(manifest, geolevel, query):
+        raise StoreError(
+            f'{root} keeps no noisy answers of {query!r} at {geolevel} (measurements = "small"), because they would '
+            "have been too many. They cannot be drawn again, because the key of the noise has been removed. Ask for a "
+            "smaller query, or for a coarser geolevel.",
+            code="measurements-missing",
         )
     group = plan.query(query)
     parts = noisy_parts(root, manifest, geolevel, query)

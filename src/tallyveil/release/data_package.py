@@ -25,7 +25,7 @@ DATA_PACKAGE: Final = "datapackage.json"
 PROFILE: Final = "https://datapackage.org/profiles/2.0/datapackage.json"
 NUMBERS: Final = {
     "count": "Published number of {units}",
-    "estimate": "Unbiased estimate of the number of {units}, from all noisy measurements",
+    "estimate": "Unbiased estimate of the number of {units}, from the noisy measurements",
     "standard_error": "Standard error of the estimate, from the privacy noise alone",
     "lower": "Lower end of the interval; in bounds/, the lower bound",
     "upper": "Upper end of the interval; in bounds/, the upper bound (null: none)",

@@ -127,11 +127,16 @@ def _main_query(levels: Sequence[dict[str, Any]]) -> str:
 
 def _outside(item: dict[str, Any]) -> str:
     inexact = item["answers"] - item["exact"] - item["undetermined"]
-    return percent((item["below"] + item["above"]) / inexact) if inexact else "exact"
+    return percent((item["below"] + item["above"]) / inexact) if inexact else _without_error(item)
 
 
 def _error(item: dict[str, Any]) -> str:
-    return "exact" if item["standard_error"] is None else rounded(item["standard_error"])
+    return _without_error(item) if item["standard_error"] is None else rounded(item["standard_error"])
+
+
+def _without_error(item: dict[str, Any]) -> str:
+    """What is said of a table in which every answer is exact or not determined."""
+    return "not determined" if item["undetermined"] else "exact"
 
 
 def _by_level(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:

@@ -7,7 +7,7 @@ import pytest
 
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.run import STAGES_BEFORE
-from tallyveil.geography.spine import Spine
+from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.outer_resources import largest_family_bytes
 from tallyveil.plans.resources import MIB, predict
 from tallyveil.plans.sizes import Sizes, sizes_of_spine
@@ -46,11 +46,7 @@ def test_a_larger_family_needs_more_memory():
 
 
 def test_stages_are_those_of_a_run(product):
-    spine = Spine(
-        product.geolevels,
-        tuple(np.array([code]) for code in ("44", "44001", "44001000001", "440010000011", "440010000011000")),
-        (np.array([0, 1]),) * 4,
-    )
+    spine = spine_from_prefixes(np.array(["440010000011000"]), product.geolevels, (2, 5, 11, 12, 15))
     names = {name for name, _ in predict(product, sizes_of_spine(spine)).seconds}
     passes = stages_of_passes(product.estimating, spine)
     assert names == {*STAGES_BEFORE, *stages_of(spine, passes=passes)}

@@ -10,10 +10,10 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.execution.topdown.run import STAGES_BEFORE
+from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.resources import (
     MIB,
     RATES,
-    machine_memory,
     predict,
     warn_small_machine,
 )

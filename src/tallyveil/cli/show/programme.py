@@ -135,7 +135,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
     from rich.table import Table
 
     from tallyveil.accounting.decimals import at_most
-    from tallyveil.plans.resources import in_gib
+    from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -158,7 +158,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
 
 def _show_needed(added: dict[str, Any]) -> None:
     from tallyveil.cli.terminal import Screen
-    from tallyveil.plans.resources import in_gib
+    from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 
     console = Screen()

@@ -7,8 +7,9 @@ from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.disk import free_disk, refuse_small_disk
+from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import machine_memory, predict
+from tallyveil.plans.resources import predict
 from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.release.intervals import INTERVALS
 from tallyveil.release.tables import table_name

@@ -18,7 +18,7 @@ from tallyveil.plans.resources import predict, warn_small_machine
 from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.postprocess.agreement import promised_counts, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.interval_model import plan_model
+from tallyveil.postprocess.interval_fits import planned_fits
 from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.other_release import refuse_unprotected
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
@@ -125,9 +125,10 @@ def prepare(
                 refuse_unprotected(release)
         kept = Kept(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
         constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept.agreed)
-        # Refuses structural zeros that intervals could not take into account.
+        # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
-            plan_model(plan, hierarchies)
+            for _ in planned_fits(plan, hierarchies, [plan.query(name) for name in plan.tables]):
+                pass
         # Refuses constraints that outer passes could not keep.
         groups = None
         if plan.outer and promised:

@@ -1,0 +1,193 @@
+"""What one job of intervals fits: all tables of a release together, or each table by itself with merged cells."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import (
+    AnswerRows,
+    KeptRows,
+    Questions,
+    TreeModel,
+    questions_of,
+)
+from tallyveil.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
+from tallyveil.plans.machine import in_gib, machine_memory
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.postprocess.interval_model import (
+    FinishedRelease,
+    exact_answers,
+    measured_rows,
+    plan_measured,
+    plan_model,
+    published_invariants,
+    release_measured,
+    release_model,
+)
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.universe.query_group import QueryGroup
+
+BLOCK_ARRAYS, ESTIMATE_ARRAYS = 18, 4
+"""Arrays of blocks, and arrays of estimates, that are in memory at once for every geounit above the finest geolevel."""
+LARGEST_SHARE: Final = 0.75
+"""Share of the machine's memory above which a table is refused."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntervalFit:
+    """Tables that are estimated together.
+
+    Attributes:
+        groups: Their queries.
+        model: The model of the measurements, with all cells or with merged ones.
+        measured: What was measured; None if the model has all cells.
+        merged: The merged cells; None if the model has all cells.
+    """
+
+    groups: tuple[QueryGroup, ...]
+    model: TreeModel
+    measured: Measured | None = None
+    merged: MergedModel | None = None
+
+    @property
+    def questions(self) -> Questions:
+        """The answers of the tables, one table after the other."""
+        asked = self.groups if self.merged is None else (self.merged.asked,)
+        return questions_of(self.model.algebra, asked)
+
+    @property
+    def asked(self) -> list[tuple[QueryGroup, Questions]]:
+        """Each table's query, and its answers."""
+        if self.merged is not None:
+            return [(self.groups[0], self.questions)]
+        return [(group, questions_of(self.model.algebra, group)) for group in self.groups]
+
+    def stage(self, name: str) -> str:
+        """Name of a stage of this fit."""
+        return name if self.merged is None else f"{name} of {self.groups[0].name}"
+
+    def rows(self, release: FinishedRelease) -> AnswerRows:
+        """The noisy answers, read from the release."""
+        if self.merged is None or self.measured is None:
+            return KeptRows(measured_rows(release, self.model))
+        return KeptRows(MergedRows(measured_rows(release, self.measured), self.merged))
+
+    def invariants(self, release: FinishedRelease) -> Mapping[str, NDArray[np.int64]]:
+        """What is known exactly; raises StoreError."""
+        if self.merged is None:
+            return published_invariants(release, self.model)
+        return {
+            geolevel: np.concatenate(
+                [one.apply(exact_answers(release, geolevel, one.query)) for one in sums], axis=1
+            )
+            for (geolevel, _), sums in zip(self.model.exact, self.merged.exact, strict=True)
+            if sums
+        }
+
+    def to_mapping(self, strategy: Strategy) -> JsonObject:
+        """For the manifest of the intervals: from what the table is estimated. Only with merged cells.
+
+        Args:
+            strategy: The measured queries.
+        """
+        assert self.merged is not None
+        used, unused = {}, {}
+        for geolevel, sums in zip(self.model.spine.geolevels, self.merged.measured, strict=True):
+            names = used[geolevel] = list(dict.fromkeys(one.query.name for one in sums))
+            queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
+            unused[geolevel] = [name for name in queries if name not in names]
+        return {"query": self.groups[0].name, "atoms": self.merged.atoms.n, "used": used, "unused": unused}
+
+
+def fits_of(
+    release: FinishedRelease, groups: Sequence[QueryGroup], *, with_bounds: bool
+) -> Iterator[IntervalFit]:
+    """The fits of a job, one after the other, so that only one is in memory.
+
+    Args:
+        release: The release.
+        groups: Queries of the tables.
+        with_bounds: Whether the zeros of public bounds are used.
+    Raises:
+        StoreError: the public bounds are not in the folder.
+        SchemaError, ConstraintError: the covariance blocks would be too large.
+        ConfigError: nothing that is written determines a table.
+    """
+    if not release.estimating.tables_apart:
+        yield IntervalFit(tuple(groups), release_model(release, with_bounds=with_bounds))
+        return
+    yield from _table_fits(release_measured(release, with_bounds=with_bounds), groups)
+
+
+def planned_fits(
+    plan: ReleasePlan, hierarchies: Hierarchies, groups: Sequence[QueryGroup]
+) -> Iterator[IntervalFit]:
+    """The fits that a release of a plan will have. Raises the same errors as `fits_of`."""
+    if not plan.estimating.tables_apart:
+        yield IntervalFit(tuple(groups), plan_model(plan, hierarchies))
+        return
+    yield from _table_fits(plan_measured(plan, hierarchies), groups)
+
+
+def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> Iterator[IntervalFit]:
+    if not groups:
+        raise ConfigError(
+            "no tables are asked for, and the release publishes none. Name queries with --tables.",
+            code="interval-tables",
+        )
+    # Every table is refused before the first one is estimated.
+    for group, atoms in [(group, table_atoms(measured, group)) for group in groups]:
+        merged = merged_model(measured, group, atoms)
+        yield IntervalFit((group,), merged.tree, measured, merged)
+
+
+def table_atoms(measured: Measured, group: QueryGroup, memory: int | None = None) -> Atoms:
+    """The atoms of a table that can have intervals.
+
+    Args:
+        measured: What is measured.
+        group: The table's query.
+        memory: Bytes of memory; None for those of this machine.
+    Raises:
+        SchemaError: its covariances would not fit into memory.
+        ConfigError: nothing that is written determines it.
+    """
+    has = machine_memory() if memory is None else memory
+    atoms = measured.atoms_of(group)
+    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n, 0), has)
+    merged = merged_model(measured, group, atoms)
+    _refuse_large(
+        group, atoms, needed_bytes(measured.spine, atoms.n, merged.tree.algebra.n_block_entries), has
+    )
+    if not merged.determined.any():
+        raise ConfigError(
+            f"no noisy answers that are written determine the table '{group.name}' in any geounit. With "
+            'measurements = "small" these are all answers of the queries with at most 8,192, and of larger queries '
+            "where they are few. Ask for a table that they determine, or make the intervals of such counts from "
+            "another release that measures them.",
+            code="table-undetermined",
+        )
+    return atoms
+
+
+def needed_bytes(spine: Spine, n_atoms: int, n_block_entries: int) -> int:
+    """Bytes of memory while a table is estimated: covariances and estimates above the finest geolevel."""
+    inner = 1 + sum(spine.n_geounits(level) for level in range(spine.finest))
+    return 8 * inner * (BLOCK_ARRAYS * n_block_entries + ESTIMATE_ARRAYS * n_atoms)
+
+
+def _refuse_large(group: QueryGroup, atoms: Atoms, needed: int, has: int) -> None:
+    if needed > LARGEST_SHARE * has:
+        raise SchemaError(
+            f"intervals of '{group.name}' would need about {in_gib(needed)} of memory for {atoms.n:,} sets of cells in "
+            f"each geounit above the finest geolevel, and this machine has {in_gib(has)}. Ask for a query with fewer "
+            "answers, such as one with recodes.",
+            code="blocks-too-large",
+        )
