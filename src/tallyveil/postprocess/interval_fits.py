@@ -18,6 +18,7 @@ from tallyveil.intervals import (
     TreeModel,
     questions_of,
 )
+from tallyveil.intervals.covariance import ROWS
 from tallyveil.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
 from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.plans.release import ReleasePlan
@@ -34,9 +35,12 @@ from tallyveil.postprocess.interval_model import (
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.query_group import QueryGroup
 
-BLOCK_ARRAYS, ESTIMATE_ARRAYS, QUERY_ARRAYS = 18, 4, 3
-"""Arrays that are in memory at once: of blocks and of estimates for every geounit above the finest geolevel, and of
-blocks for every query of a geolevel."""
+BLOCK_ARRAYS, FINEST_ARRAYS, ESTIMATE_ARRAYS, QUERY_ARRAYS = 13, 8, 4, 3
+"""Arrays that are in memory at once, measured for blocks of 140 and of 1,400 rows.
+
+There are arrays of blocks for every geounit above the finest geolevel, and as many for those that are worked on; arrays
+of blocks for finest geounits; arrays of estimates; and arrays of blocks for every query of a geolevel.
+"""
 
 MOST_SETS: Final = 1 << 14
 """Most atoms of a table. The algebra of more would take long to derive, and their covariances never fit into memory."""
@@ -191,7 +195,8 @@ def needed_bytes(spine: Spine, n_atoms: int, n_block_entries: int = 0, n_queries
         n_queries: Most queries of a geolevel of the flat schema.
     """
     inner = 1 + sum(spine.n_geounits(level) for level in range(spine.finest))
-    blocks = (BLOCK_ARRAYS * inner + QUERY_ARRAYS * n_queries) * n_block_entries
+    geounits = BLOCK_ARRAYS * (inner + min(inner, ROWS)) + FINEST_ARRAYS
+    blocks = (geounits + QUERY_ARRAYS * n_queries) * n_block_entries
     return 8 * (blocks + ESTIMATE_ARRAYS * inner * n_atoms + n_atoms * n_queries)
 
 
