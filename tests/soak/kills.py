@@ -102,7 +102,7 @@ SUBSPACE = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[b
 def write_inputs(root: Path, wanted: Collection[str]) -> None:
     """The small inputs of every product; those of long products only where they are wanted."""
     if not LONG.isdisjoint(wanted):
-        write_country(root / "dhc", blocks=40, schema="dhc")
+        write_country(root / "dhc", blocks=40, schema="dhc", people=600, seed=5)  # with group quarters
     if "publish dhc" in wanted:
         make_programme(root / "dhc", root / "published-dhc", workers=1)
     small = module_of(TESTS / "conftest.py")

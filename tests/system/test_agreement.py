@@ -13,7 +13,7 @@ from tallyveil.errors import TallyveilError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.postprocess import agreement
+from tallyveil.postprocess import other_release
 from tallyveil.postprocess.agreement import read_agreement
 from tallyveil.postprocess.agreement_files import read_agreed_counts, write_agreement
 
@@ -115,7 +115,7 @@ def test_counts_that_no_release_has_are_refused(world, tmp_path, change, monkeyp
     tags = pl.read_parquet_metadata(block)
     del tags["ARROW:schema"]
     change(pl.read_parquet(block)).write_parquet(block, metadata=tags)
-    monkeypatch.setattr(agreement, "require_unchanged", lambda *_: None)
+    monkeypatch.setattr(other_release, "require_unchanged", lambda *_: None)
     with pytest.raises(TallyveilError, match=r"Block\.parquet holds") as caught:
         read_agreement(replace(plan.agreement[0], path=copy), plan.schema, read_hierarchies(plan))
     assert caught.value.code == "release-damaged"

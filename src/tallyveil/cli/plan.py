@@ -209,7 +209,8 @@ def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     )
     console.print(f"memory      {in_gib(resources.memory)}")
     console.print(f"disk        {in_gib(resources.disk)}")
-    console.print(f"time        {_duration(resources.total_seconds)} on two cores")
+    what = "of processor time, an upper estimate" if loaded.outer else "on two cores"
+    console.print(f"time        {_duration(resources.total_seconds)} {what}")
     longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
     spelled = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in longest)
     console.print(f"            longest: {spelled}", soft_wrap=True)

@@ -36,7 +36,8 @@ def opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]"
 
 def predicted(loaded: "ReleasePlan", sizes: Sizes, allocation: "Allocation | None") -> "Resources | None":
     """What a run will need for the sizes that the flags give; None if no flag gives a size."""
-    from tallyveil.plans.resources import predict, sizes_of_blocks, sizes_of_spine
+    from tallyveil.plans.resources import predict
+    from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
 
     if sizes.blocks is not None:
         return predict(loaded, sizes_of_blocks(len(loaded.geolevels), sizes.blocks, sizes.people))

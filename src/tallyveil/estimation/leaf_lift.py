@@ -23,7 +23,7 @@ Sources: docs/proofs/agreement.md; the flow is solved by `tallyveil.kernels.roun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from tallyveil.kernels.rounding.network_simplex import (
 
 _STEPS = np.concatenate([-(2 ** np.arange(41)[::-1]), [0], 2 ** np.arange(41)])
 """Distances from the target, rounded down, at which the cost is exact."""
+
+MOST_DECISIVE = 4
+"""Columns that may decide whether leaves are merged; 2 to this power sets of them are looked at."""
 
 _FINEST_UNIT = 2.0**20
 """Whole units of cost in one squared standard deviation, where the costs stay small enough."""
@@ -110,6 +113,7 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
         ConstraintError: the leaves cannot take the parent's counts.
         SolverError: the flow could not be proved optimal.
     """
+    problem = replace(problem, leaves=merged_leaves(problem.leaves, problem.target.shape[1]))
     nodes = _Nodes.of(problem)
     costed, pair = _costed_arcs(problem, nodes)
     net = _network(problem, nodes, costed)
@@ -130,6 +134,68 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
     counts = np.zeros(problem.target.size, dtype=np.int64)
     np.add.at(counts, nodes.pairs[pair], flow[: pair.size])
     return counts.reshape(problem.target.shape)
+
+
+def merged_leaves(leaves: Leaves, n_columns: int) -> Leaves:
+    """Leaves of which some are merged, so that exactly the same sums of a child's counts are possible.
+
+    What a leaf can take from a set of columns is the smaller one of its upper limit and of its capacities in these
+    columns. Leaves are merged if, for every set of columns, the smaller one is the same for all of them, and likewise
+    with the lower limit (docs/proofs/agreement.md). In most blocks, nearly all householders can be of few cells.
+
+    Args:
+        leaves: The leaves.
+        n_columns: Number of columns.
+    """
+    kinds = _kinds(leaves)
+    _, first, place = np.unique(
+        np.column_stack([leaves.child, kinds]), axis=0, return_index=True, return_inverse=True
+    )
+    place = place.reshape(-1)
+    lower, upper = np.zeros((2, first.size), dtype=np.int64)
+    np.add.at(lower, place, leaves.lower)
+    np.add.at(upper, place, leaves.upper)
+    entry, where = np.unique(place[leaves.leaf] * n_columns + leaves.column, return_inverse=True)
+    capacity = np.zeros(entry.size, dtype=np.int64)
+    np.add.at(capacity, where, leaves.capacity)
+    return Leaves(leaves.child[first], lower, upper, entry // n_columns, entry % n_columns, capacity)
+
+
+def _kinds(leaves: Leaves) -> Integers:
+    """What leaves must have in common to be merged, a row for each.
+
+    A row has the numbers of the few columns that decide whether the capacities of a set of columns reach a limit, and
+    which sets of these do. As few columns as possible are tried. A leaf with which this fails has a row of its own.
+    """
+    n_leaves = leaves.child.size
+    order = np.lexsort((-leaves.capacity, leaves.leaf))
+    rank = np.arange(order.size) - np.searchsorted(leaves.leaf, leaves.leaf)
+    column = np.full((n_leaves, MOST_DECISIVE), -1, dtype=np.int64)
+    largest = np.zeros((n_leaves, MOST_DECISIVE), dtype=np.int64)
+    inside = rank < MOST_DECISIVE
+    own, chosen = leaves.leaf[inside], order[inside]
+    column[own, rank[inside]], largest[own, rank[inside]] = leaves.column[chosen], leaves.capacity[chosen]
+    others = np.bincount(leaves.leaf, leaves.capacity, n_leaves).astype(np.int64)
+    kinds = np.full((n_leaves, MOST_DECISIVE + 2), -1, dtype=np.int64)
+    kinds[:, 0], left = np.arange(n_leaves) - n_leaves - 1, np.ones(n_leaves, dtype=np.bool_)
+    for n_decisive in range(MOST_DECISIVE + 1):
+        by_column = np.argsort(column[:, :n_decisive], axis=1)
+        names, sizes = (np.take_along_axis(one[:, :n_decisive], by_column, 1) for one in (column, largest))
+        sets = np.arange(2**n_decisive)
+        sums = sizes @ (sets >> np.arange(n_decisive)[:, None] & 1)
+        rest = others - sizes.sum(axis=1)
+        reached = [sums >= limit[:, None] for limit in (leaves.lower, leaves.upper)]
+        decided = [
+            (full | (sums + rest[:, None] <= limit[:, None])).all(axis=1)
+            for full, limit in zip(reached, (leaves.lower, leaves.upper), strict=True)
+        ]
+        new = left & decided[0] & decided[1]
+        kinds[new] = -1
+        kinds[new, :n_decisive] = names[new]
+        for place, full in enumerate(reached):
+            kinds[new, MOST_DECISIVE + place] = full[new] @ (1 << sets)
+        left &= ~new
+    return kinds
 
 
 @dataclass(frozen=True, slots=True)

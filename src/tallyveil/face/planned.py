@@ -90,7 +90,8 @@ class Plan:
         Raises:
             ConfigError: there is no finest geounit, or the number of records is negative.
         """
-        from tallyveil.plans.resources import predict, sizes_of_blocks
+        from tallyveil.plans.resources import predict
+        from tallyveil.plans.sizes import sizes_of_blocks
 
         n_people = None if people is None else count_given(people, "people")
         sizes = sizes_of_blocks(len(self.geolevels), count_given(blocks, "blocks"), n_people)

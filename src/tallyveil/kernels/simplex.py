@@ -18,6 +18,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.lanes import LANES, four_sums
 
 FEW_STEPS = 20
 """Steps that are made without looking for this. Nearly every search has ended before."""
@@ -37,27 +38,14 @@ def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
         if larger - smaller >= total:
             return float(larger - total)
         return float((larger + smaller - total) * 0.5)
-    shift, before = start, 0
+    shift, before, whole = start, 0, n // LANES * LANES
     for number in range(4 * n + 100):
-        # four sums side by side, in a fixed order, and no branch to mispredict
-        one, two, three, four = 0.0, 0.0, 0.0, 0.0
-        n_one, n_two, n_three, n_four = 0, 0, 0, 0
-        i = 0
-        while i + 4 <= n:
+        # four sums side by side, in a fixed order
+        (one, two, three, four), count = four_sums(values, whole, shift)
+        for i in range(whole, n):
             one += max(values[i] - shift, 0.0)
-            two += max(values[i + 1] - shift, 0.0)
-            three += max(values[i + 2] - shift, 0.0)
-            four += max(values[i + 3] - shift, 0.0)
-            n_one += values[i] > shift
-            n_two += values[i + 1] > shift
-            n_three += values[i + 2] > shift
-            n_four += values[i + 3] > shift
-            i += 4
-        while i < n:
-            one += max(values[i] - shift, 0.0)
-            n_one += values[i] > shift
-            i += 1
-        above, count = (one + two) + (three + four), n_one + n_two + n_three + n_four
+            count += values[i] > shift
+        above = (one + two) + (three + four)
         if count == 0:
             largest = values[0]
             for i in range(1, n):

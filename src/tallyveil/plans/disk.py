@@ -6,7 +6,8 @@ from pathlib import Path
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.plans.resources import predict
+from tallyveil.plans.sizes import sizes_of_spine
 
 
 def refuse_small_disk(plan: ReleasePlan, spine: Spine, out: Path) -> None:

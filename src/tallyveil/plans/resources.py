@@ -1,7 +1,6 @@
 """Predict the memory, the time of each stage and the disk space of a run, from the plan and public sizes alone.
 
-No record is read. The number of people is given by the user, or it is forty for each finest geounit, and a curve gives
-the number of cells that they fill. The rates were measured in runs on two cores of a 2020s server and rounded up: Rhode
+No record is read. The rates were measured in runs on two cores of a 2020s server and rounded up: Rhode
 Island (25,181 blocks, 1.05 million people), a Pennsylvania-size state (421,545 blocks, 12.7 million people) and a
 US-size country (8 million blocks, 330 million people).
 """
@@ -9,28 +8,17 @@ US-size country (8 million blocks, 330 million people).
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from tallyveil.errors import ConfigError
-from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import TREE_VALUES
 from tallyveil.plans.machine import in_gib, machine_memory
+from tallyveil.plans.outer_resources import FILLED_IN_PASSES, PASS_RATES, largest_family_bytes, pass_seconds
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.sizes import FILLED_CELLS, Sizes, filled_cells
 from tallyveil.release.tables import has_zeros
 
 MIB: Final = 1 << 20
-PEOPLE_PER_GEOUNIT: Final = 40
-"""People in a finest geounit, if the total number is not given."""
-
-GEOUNITS_PER_PARENT: Final = (30.0, 3.5, 45.0, 60.0)
-"""Children of a geounit, from the parents of the finest geounits upward, as in the census. The last number repeats."""
-
 ANSWERS_PER_CELL: Final = 2.5
 """Number of answers on the support, over all queries of redistricting data, for each cell of the support."""
-
-FILLED_CELLS: Final = ((1, 1), (30, 6), (900, 40), (3_100, 70), (146_000, 270), (12_700_000, 900))
-"""People in a geounit, and how many of the 2,016 cells of redistricting data they fill; linear on a log-log scale
-between these points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +95,6 @@ RATES: Final = Rates()
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """Public sizes of a run.
-
-    Attributes:
-        geounits: Geounits of every geolevel, root first.
-        people: Number of people.
-    """
-
-    geounits: tuple[int, ...]
-    people: int
-
-
-@dataclass(frozen=True, slots=True)
 class Resources:
     """Predicted resources of a run.
 
@@ -139,36 +114,6 @@ class Resources:
     def total_seconds(self) -> float:
         """Seconds of all stages."""
         return sum(seconds for _, seconds in self.seconds)
-
-
-def sizes_of_spine(spine: Spine, people: int | None = None) -> Sizes:
-    """Sizes of a geography, with forty people for each finest geounit if no number is given."""
-    geounits = tuple(spine.n_geounits(level) for level in range(spine.n_levels))
-    return Sizes(geounits, people if people is not None else PEOPLE_PER_GEOUNIT * geounits[-1])
-
-
-def sizes_of_blocks(n_levels: int, blocks: int, people: int | None = None) -> Sizes:
-    """Sizes of a hierarchy with a given number of finest geounits, and with fan-outs like those of the census.
-
-    Args:
-        n_levels: Number of geolevels.
-        blocks: Number of finest geounits.
-        people: Number of people; None for forty for each finest geounit.
-    Raises:
-        ConfigError: there are no finest geounits, or the number of people is negative.
-    """
-    if blocks < 1 or (people is not None and people < 0):
-        raise ConfigError(
-            f"sizes to predict for: got {blocks} finest geounits and {people} records; wanted at least 1 finest "
-            "geounit and at least 0 records.",
-            code="bad-flag",
-        )
-    geounits = [blocks]
-    for step in range(n_levels - 1):
-        ratio = GEOUNITS_PER_PARENT[min(step, len(GEOUNITS_PER_PARENT) - 1)]
-        # Nearly every hierarchy has one root.
-        geounits.append(max(1, round(geounits[-1] / ratio)) if step < n_levels - 2 else 1)
-    return Sizes(tuple(reversed(geounits)), people if people is not None else PEOPLE_PER_GEOUNIT * blocks)
 
 
 def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resources:
@@ -196,7 +141,8 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 @dataclass(frozen=True, slots=True)
 class _Work:
     """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values that a sweep up the
-    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals."""
+    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals, and the
+    number of outer passes."""
 
     entries: tuple[int, ...]
     undetermined: tuple[int, ...]
@@ -214,11 +160,12 @@ class _Work:
     apart_above: int
     readings: int
     levels: tuple[str, ...]
+    passes: int
 
 
 def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
     levels = plan.geolevels
-    entries = _filled(sizes, plan.schema.size)
+    entries = filled_cells(sizes, plan.schema.size, FILLED_IN_PASSES if plan.outer else FILLED_CELLS)
     groups = [plan.query(name) for name in plan.tables]
     dense = sum(group.size for group in groups if has_zeros(group))
     bounds = 0
@@ -249,6 +196,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         apart_above=sum(sizes.geounits[:-1]) if apart else 0,
         readings=len(plan.tables) if apart else 1,
         levels=levels,
+        passes=len(plan.outer),
     )
 
 
@@ -297,17 +245,6 @@ def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:
     return [(own, max(own, plan.schema.size)) for own in answers]
 
 
-def _filled(sizes: Sizes, n_cells: int) -> tuple[int, ...]:
-    """Number of non-zero cells at each geolevel."""
-    people, cells = np.log(np.array(FILLED_CELLS, dtype=np.float64)).T
-    found = []
-    for n_geounits in sizes.geounits:
-        each = sizes.people / n_geounits
-        filled = float(np.exp(np.interp(np.log(max(each, 1.0)), people, cells)))
-        found.append(round(n_geounits * min(filled, each, n_cells)))
-    return tuple(found)
-
-
 def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     kept = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
     kept += (
@@ -316,6 +253,10 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     # The file of the finest counts is read at the start and at the end, never while noise is drawn.
     passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
     released = rates.base_bytes + rates.piece_bytes + kept + passing
+    if work.passes:
+        kept += (PASS_RATES.entry_bytes - rates.entry_bytes) * sum(work.entries)
+        reading = PASS_RATES.person_bytes * work.rows_read
+        released = PASS_RATES.base_bytes + kept + max(reading, largest_family_bytes(sizes))
     if not work.intervals:
         return int(released)
     # Intervals are made when the release is finished, and its memory has been freed.
@@ -326,14 +267,34 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
 
 def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float], ...]:
     finest = sizes.geounits[-1]
+    record, agreed = (PASS_RATES.records, PASS_RATES.agreed) if work.passes else (0.0, 0.0)
     stages = [
         ("read geography", rates.geography * finest),
-        ("read records", rates.records * (work.rows_read + sum(work.entries))),
-        ("compile constraints", rates.bounds * work.bounds),
+        ("read records", rates.records * (work.rows_read + sum(work.entries)) + record * work.rows_read),
+        ("compile constraints", rates.bounds * work.bounds + agreed * finest),
         ("compile kernels", rates.compile),
     ]
     if work.tree:
         stages.append((TREE_VALUES, rates.tree * work.tree))
+    stages += _estimate_seconds(work, sizes, rates)
+    stages.append(("microdata", rates.microdata * work.people))
+    stages.append(("tables", rates.zeros * work.zeros + rates.no_zeros * work.no_zeros))
+    rows = work.zeros + work.no_zeros + work.people
+    cell = PASS_RATES.checks if work.passes else 2 * rates.checks
+    stages.append(("checks", cell * sum(work.entries) + rates.zeros * rows))
+    if work.intervals:
+        made = rates.covariance * finest + rates.interval * work.intervals
+        stages.append(("intervals", made + rates.read * work.readings * sum(work.values)))
+    return tuple(stages)
+
+
+def _estimate_seconds(work: _Work, sizes: Sizes, rates: Rates) -> list[tuple[str, float]]:
+    """Seconds to measure and to estimate."""
+    if work.passes:  # these draw their noise themselves
+        written = zip(work.levels, work.values, strict=True)
+        measured = [(f"measure {level}", rates.measure * values) for level, values in written]
+        return [*measured, *pass_seconds(work.passes, work.levels, sizes, work.entries)]
+    stages = []
     for number, level in enumerate(work.levels):
         stages.append((f"measure {level}", rates.measure * work.values[number]))
         rate = rates.estimate_finest if level == work.levels[-1] else rates.estimate
@@ -341,14 +302,7 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
         stages.append(
             (f"estimate {level}", seconds + rates.estimate_undetermined * work.undetermined[number])
         )
-    stages.append(("microdata", rates.microdata * work.people))
-    stages.append(("tables", rates.zeros * work.zeros + rates.no_zeros * work.no_zeros))
-    rows = work.zeros + work.no_zeros + work.people
-    stages.append(("checks", rates.checks * (2 * sum(work.entries)) + rates.zeros * rows))
-    if work.intervals:
-        made = rates.covariance * finest + rates.interval * work.intervals
-        stages.append(("intervals", made + rates.read * work.readings * sum(work.values)))
-    return tuple(stages)
+    return stages
 
 
 def _disk(work: _Work, sizes: Sizes, rates: Rates) -> int:

@@ -131,7 +131,8 @@ def store_error(path: Path, error: BaseException) -> StoreError:
         )
     if number in (errno.EACCES, errno.EROFS, errno.EPERM):
         return StoreError(
-            f"{path.parent} cannot be written to ({os.strerror(number)}). Choose a folder that you may write to.",
+            f"{path.parent} cannot be written to ({os.strerror(number)}). Make it writable and give the same command "
+            "again, or choose another folder. For a run that has spent, another folder is a new spend.",
             code="not-writable",
         )
     return StoreError(f"writing {path} failed: {type(error).__name__}: {text}", code="write-failed")

@@ -150,13 +150,17 @@ def test_other_settings_cannot_be_put_in_the_place_of_outer_passes(tmp_path, sma
 
 def test_the_examples_of_the_page_are_a_plan(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "outer-passes.md").read_text()
-    outer, _, agreement = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    outer, beside, *_, agreement = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     text = (resources.files("tallyveil.cli") / "release_files" / "dhc-persons.toml").read_text()
     begin, end = text.index("[[agreement]]"), text.index("[[bounds]]")
     plan = plan_from(tmp_path, text[:begin].replace("@NAME@", "example") + outer + agreement + text[end:])
     assert [one.cells for one in plan.outer] == ["relgq*age_40_groups*hispanic*cenrace*sex", "detailed"]
     assert plan.agreement[0].path == tmp_path / "../releases/redistricting"
     assert plan.estimating.estimation_of("Block").passes[1] == ("detailed",)
+    begin, end = UNITS.index("[[estimation.outer]]"), UNITS.index("[[agreement]]")
+    plan = plan_from(tmp_path, UNITS[:begin] + beside + UNITS[end:])
+    assert plan.outer[0].also == ("tenure",)
+    assert sources_of_groups([plan.query(one.cells) for one in plan.outer]) == [0, 0, 0]
 
 
 def test_a_pass_that_loses_what_an_earlier_one_counts_is_refused(tmp_path):

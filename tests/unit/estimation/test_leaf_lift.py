@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from tallyveil.errors import ConstraintError
-from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, Totals, split_with_lift
+from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, Totals, merged_leaves, split_with_lift
 
 
 def leaves_of(child, parts, lower, upper):
@@ -188,6 +188,36 @@ def least_cost(problem):
     found = linprog(objective, A_eq=matrix, b_eq=right, bounds=[(0, top) for top in tops], method="highs")
     assert found.status == 0
     return found.fun + constant
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_merged_leaves_can_take_exactly_the_same_counts(seed):
+    """One child: vectors of counts are held to Gale's condition, before and after."""
+    rng = np.random.default_rng(seed)
+    n_leaves, n_columns = int(rng.integers(2, 7)), int(rng.integers(1, 6))
+    parts = rng.integers(0, 2 if n_columns > 3 else 3, (n_leaves, n_columns))
+    parts[np.arange(n_leaves), rng.integers(0, n_columns, n_leaves)] += rng.integers(0, 3, n_leaves)
+    upper = rng.integers(0, 5, n_leaves)
+    upper = np.minimum(upper, parts.sum(axis=1))
+    lower = np.where(rng.random(n_leaves) < 0.4, 0, rng.integers(0, upper + 1))
+    merged = merged_leaves(leaves_of(np.zeros(n_leaves, int), parts, lower, upper), n_columns)
+    own = np.zeros((merged.child.size, n_columns), np.int64)
+    own[merged.leaf, merged.column] = merged.capacity
+    tops = parts.sum(axis=0) + 1
+    every = itertools.product(*(range(int(top) + 1) for top in tops))
+    some = every if np.prod(tops + 1.0) < 500 else rng.integers(0, tops + 1, (300, n_columns))
+    for counts in map(np.array, some):
+        assert fits(counts, parts, lower, upper) == fits(counts, own, merged.lower, merged.upper)
+
+
+def test_blocks_whose_people_can_all_be_of_one_cell_are_one_leaf():
+    parts = np.array([[9, 1, 2], [8, 2, 0], [3, 3, 3]])
+    limits = np.array([4, 3, 5])
+    # In the third block, each set of two cells can take all and no cell can.
+    merged = merged_leaves(leaves_of(np.zeros(3, int), parts, limits, limits), 3)
+    assert merged.lower.tolist() == [7, 5]
+    assert merged.capacity.tolist() == [17, 3, 2, 3, 3, 3]
 
 
 def test_summed_bounds_would_not_be_enough():

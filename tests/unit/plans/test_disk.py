@@ -9,7 +9,8 @@ from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.plans import disk
 from tallyveil.plans.disk import free_disk, refuse_small_disk
-from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.plans.resources import predict
+from tallyveil.plans.sizes import sizes_of_spine
 
 
 def test_the_space_of_the_nearest_folder_that_is_there(tmp_path):

@@ -7,7 +7,8 @@ from fractions import Fraction
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.plans.record import plan_record
-from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.plans.resources import predict
+from tallyveil.plans.sizes import sizes_of_spine
 
 
 def test_a_record_is_plain_data_and_adds_up(small_release):

@@ -15,10 +15,9 @@ from tallyveil.plans.resources import (
     MIB,
     RATES,
     predict,
-    sizes_of_blocks,
-    sizes_of_spine,
     warn_small_machine,
 )
+from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
 from tallyveil.postprocess.estimation import stages_of
 
 

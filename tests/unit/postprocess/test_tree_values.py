@@ -12,7 +12,8 @@ from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.stated import stated_geounits
 from tallyveil.intervals import upward
-from tallyveil.plans.resources import RATES, predict, sizes_of_spine
+from tallyveil.plans.resources import RATES, predict
+from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.postprocess.constraints import constraint_table
 from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.runs.observer import SilentObserver

@@ -51,12 +51,12 @@ def test_determined_queries_are_functions_of_the_answers(fine, coarse):
     assert counts_all_of(fine, coarse) == bool(((mine >= 0) | (theirs < 0)).all())
 
 
-@given(
-    queries(),
-    queries(),
-    st.lists(st.tuples(*(st.sets(st.integers(0, n - 1), min_size=1) for n in SIZES)), max_size=2),
-)
-def test_queries_may_be_determined_because_cells_are_impossible(fine, coarse, rectangles):
+RECTANGLES = st.lists(st.tuples(*(st.sets(st.integers(0, n - 1), min_size=1) for n in SIZES)), max_size=2)
+"""Levels of both attributes that are impossible together."""
+
+
+def barred(rectangles):
+    """Structural zeros, and the cells that they leave."""
     zeros = [
         {axis: np.isin(np.arange(SIZES[axis]), list(one)) for axis, one in enumerate(row)}
         for row in rectangles
@@ -64,7 +64,12 @@ def test_queries_may_be_determined_because_cells_are_impossible(fine, coarse, re
     possible = np.ones(SIZES, dtype=bool)
     for zero in zeros:
         possible &= ~np.outer(zero[0], zero[1])
-    cells = CELLS[possible.reshape(-1)]
+    return zeros, CELLS[possible.reshape(-1)]
+
+
+@given(queries(), queries(), RECTANGLES)
+def test_queries_may_be_determined_because_cells_are_impossible(fine, coarse, rectangles):
+    zeros, cells = barred(rectangles)
     mine, theirs = fine.answers_of(cells), coarse.answers_of(cells)
     is_function = all(len(set(theirs[mine == answer].tolist())) == 1 for answer in set(mine.tolist()) - {-1})
     is_function &= bool((theirs[mine < 0] < 0).all())
@@ -188,20 +193,9 @@ def test_only_some_answers(group, data):
     assert np.array_equal(found, wanted & (mine >= 0))
 
 
-@given(
-    queries(),
-    queries(),
-    st.lists(st.tuples(*(st.sets(st.integers(0, n - 1), min_size=1) for n in SIZES)), max_size=2),
-)
+@given(queries(), queries(), RECTANGLES)
 def test_answers_that_are_kept_are_sums(fine, coarse, rectangles):
-    zeros = [
-        {axis: np.isin(np.arange(SIZES[axis]), list(one)) for axis, one in enumerate(row)}
-        for row in rectangles
-    ]
-    possible = np.ones(SIZES, dtype=bool)
-    for zero in zeros:
-        possible &= ~np.outer(zero[0], zero[1])
-    cells = CELLS[possible.reshape(-1)]
+    zeros, cells = barred(rectangles)
     mine, theirs = fine.answers_of(cells), coarse.answers_of(cells)
     kept = determined_answers(fine, coarse, zeros).answers_of(cells)
     assert np.array_equal(kept[kept >= 0], theirs[kept >= 0])

@@ -19,7 +19,8 @@ from tallyveil.plans.constraints import Levels, Residents
 from tallyveil.plans.disk import free_disk
 from tallyveil.plans.programme import PlannedRelease
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.plans.resources import predict
+from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.postprocess.passes.promised_residents import geounits_without_part, geounits_without_people
 from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.runs.key_file import binding_of

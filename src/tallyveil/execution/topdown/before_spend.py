@@ -9,7 +9,8 @@ from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.disk import free_disk, refuse_small_disk
 from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, sizes_of_spine
+from tallyveil.plans.resources import predict
+from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.release.intervals import INTERVALS
 from tallyveil.release.tables import table_name
 from tallyveil.storage.outputs import refuse_inputs

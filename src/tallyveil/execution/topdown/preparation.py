@@ -14,7 +14,8 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.plans.resources import predict, warn_small_machine
+from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.postprocess.agreement import promised_counts, read_agreement
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.interval_fits import planned_fits

@@ -21,8 +21,11 @@ import numpy as np
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.cholesky import cholesky, solve_cholesky
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.tiles.schur import DENSE_LINES, Active, fill_matrix, solve_by_steps
+from tallyveil.kernels.tiles.schur import Active, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.tables import Tables
+
+FACTORED_LINES = 1024
+"""Most inner lines whose equations are factored. A factor serves all forces at a point, and there are hundreds."""
 
 DAMPING, PRECISION = 1e-9, 1e-9
 """Of the equations of the inner lines, per outer line, and of their solution by conjugate gradients."""
@@ -65,7 +68,7 @@ def list_face(tables: Tables, x: Floats) -> Face:
         n_rows = tables.row_begin[p + 1] - tables.row_begin[p]
         outer, inner = (n_columns, n_rows) if tables.upright[p] else (n_rows, n_columns)
         outer_begin[p + 1] = outer_begin[p] + outer
-        dense = inner <= DENSE_LINES and tables.column_total.size > 0
+        dense = inner <= FACTORED_LINES and tables.column_total.size > 0
         factor_begin[p + 1] = factor_begin[p] + (inner * inner if dense else 0)
         n_outer, longest = n_outer + outer, max(longest, inner, outer)
     for e in range(x.size):
@@ -158,33 +161,82 @@ def answer_forces(tables: Tables, face: Face, force: Floats) -> None:
 @internal
 def _take_means(active: Active, force: Floats, right: Floats) -> None:
     """Subtract each outer line's weighted mean, and sum what is left, times the gives, over the inner lines."""
-    give, inner = active.inner_give, active.inner
+    give = active.inner_give
     for j in range(right.size):
         right[j] = 0.0
     for o in range(active.outer_give.size):
         begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
+        lines, own = active.inner[begin:end], force[begin:end]
         total, mean = 0.0, 0.0
-        for z in range(begin, end):
-            total += give[inner[z]]
-            mean += give[inner[z]] * force[z]
-        if end > begin:
+        for z in range(own.size):
+            total += give[lines[z]]
+            mean += give[lines[z]] * own[z]
+        if own.size:
             mean /= total
-            for z in range(begin, end):
-                force[z] -= mean
-                right[inner[z]] += active.outer_give[o] * give[inner[z]] * force[z]
+            for z in range(own.size):
+                own[z] -= mean
+                right[lines[z]] += active.outer_give[o] * give[lines[z]] * own[z]
 
 
 @internal
 def _take_prices(active: Active, force: Floats, price: Floats) -> None:
     """Subtract the inner lines' prices, less their weighted mean over each outer line."""
-    give, inner = active.inner_give, active.inner
+    give = active.inner_give
     for o in range(active.outer_give.size):
         begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
+        lines, own = active.inner[begin:end], force[begin:end]
         total, mean = 0.0, 0.0
-        for z in range(begin, end):
-            total += give[inner[z]]
-            mean += give[inner[z]] * price[inner[z]]
-        if end > begin:
+        for z in range(own.size):
+            total += give[lines[z]]
+            mean += give[lines[z]] * price[lines[z]]
+        if own.size:
             mean /= total
-            for z in range(begin, end):
-                force[z] -= price[inner[z]] - mean
+            for z in range(own.size):
+                own[z] -= price[lines[z]] - mean
+
+
+@internal
+def active_forces(tables: Tables, face: Face, price: Floats, force: Floats) -> None:
+    """Write for each active entry the sum of its labels' prices. Those of a label lie side by side, child by child."""
+    rows = price.reshape(tables.label_weight.shape)
+    for p in range(tables.upright.size):
+        for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+            begin, end = face.begin[outer], face.begin[outer + 1]
+            own, child = force[begin:end], face.child[begin:end]
+            for z in range(own.size):
+                own[z] = 0.0
+            if tables.upright[p] and begin < end:  # entries of one column, which have the same labels
+                column = face.column[begin]
+                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
+                    row = rows[tables.label[link]]
+                    for z in range(own.size):
+                        own[z] += row[child[z]]
+                continue
+            for z in range(own.size):
+                column, total = face.column[begin + z], 0.0
+                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
+                    total += rows[tables.label[link], child[z]]
+                own[z] = total
+
+
+@internal
+def active_sums(tables: Tables, face: Face, force: Floats, sums: Floats) -> None:
+    """Write the sum of each label in each child over the active entries."""
+    rows = sums.reshape(tables.label_weight.shape)
+    for j in range(sums.size):
+        sums[j] = 0.0
+    for p in range(tables.upright.size):
+        for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+            begin, end = face.begin[outer], face.begin[outer + 1]
+            own, child = force[begin:end], face.child[begin:end]
+            if tables.upright[p] and begin < end:
+                column = face.column[begin]
+                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
+                    row = rows[tables.label[link]]
+                    for z in range(own.size):
+                        row[child[z]] += own[z]
+                continue
+            for z in range(own.size):
+                column = face.column[begin + z]
+                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
+                    rows[tables.label[link], child[z]] += own[z]

@@ -31,7 +31,7 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, pointed
 from tallyveil.kernels.tiles.approach import Project
-from tallyveil.kernels.tiles.face import answer_forces, list_face
+from tallyveil.kernels.tiles.face import active_forces, active_sums, answer_forces, list_face
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces, label_sums
 from tallyveil.kernels.vectors import largest_of, set_rows, set_to
 
@@ -197,7 +197,7 @@ def find_direction(
     Returns:
         How fast the dual function rises along it, and the steps of conjugate gradients.
     """
-    n_children, n = slopes.shape[1], slopes.size
+    n = slopes.size
     face = list_face(tables, x)
     weight, gradient, move = tables.label_weight.reshape(-1), slopes.reshape(-1), moves.reshape(-1)
     root, left, ahead, product = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -213,18 +213,9 @@ def find_direction(
         steps += 1
         for j in range(n):
             product[j] = root[j] * ahead[j]
-        for z in range(force.size):
-            total, column, c = 0.0, face.column[z], face.child[z]
-            for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                total += product[tables.label[link] * n_children + c]
-            force[z] = total
+        active_forces(tables, face, product, force)
         answer_forces(tables, face, force)
-        for j in range(n):
-            product[j] = 0.0
-        for z in range(force.size):
-            column, c = face.column[z], face.child[z]
-            for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                product[tables.label[link] * n_children + c] += force[z]
+        active_sums(tables, face, force, product)
         curvature = 0.0
         for j in range(n):
             product[j] = ahead[j] + root[j] * product[j]

@@ -257,9 +257,8 @@ def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping:
         own, shift = outer.give[o], outer.price[o] * outer.give[o]
         row = point[o * n : (o + 1) * n]
         for j in range(n):
-            if row[j] - own * bench.drop[j] - shift * inner.give[j] > 0.0:
-                bench.lines[n_active] = j
-                n_active += 1
+            bench.lines[n_active] = j  # overwritten unless the entry is active
+            n_active += row[j] - own * bench.drop[j] - shift * inner.give[j] > 0.0
     bench.begin[outer.price.size] = n_active
     active = Active(bench.begin, bench.lines, 0, outer.give, inner.give)
     move = bench.move[:n]

@@ -40,10 +40,10 @@ def solved(tables, prices, x, tolerance, kernels):
     return kernels.solve(tables, prices, x, tolerance, kernels.parts)
 
 
-def random_active(rng):
-    """Active entries of a table, and their matrix S in full."""
-    n_outer, n_inner = int(rng.integers(2, 9)), int(rng.integers(2, 7))
-    on = rng.random((n_outer, n_inner)) < 0.6
+def random_active(rng, *, wide):
+    """Active entries of a table, and their matrix S in full. Few entries of a wide table's outer line are active."""
+    n_outer, n_inner = int(rng.integers(2, 9)), int(rng.integers(2, 7)) * (10 if wide else 1)
+    on = rng.random((n_outer, n_inner)) < (0.08 if wide else 0.6)
     outer, inner = rng.uniform(1.0, 5.0, n_outer), rng.uniform(1.0, 5.0, n_inner)
     matrix = np.zeros((n_inner, n_inner))
     for o in range(n_outer):
@@ -54,10 +54,11 @@ def random_active(rng):
     return Active(begin, np.nonzero(on)[1].astype(np.int32), 0, outer, inner), matrix
 
 
-def test_the_equations_of_prices_are_those_of_the_dense_matrix():
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_equations_of_prices_are_those_of_the_dense_matrix(wide):
     rng = np.random.default_rng(3)
     for _ in range(30):
-        active, wanted = random_active(rng)
+        active, wanted = random_active(rng, wide=wide)
         n = wanted.shape[0]
         upper, out, vector = np.zeros((n, n)), np.empty(n), rng.normal(size=n)
         matrices(active, 1e-3, vector, out, upper)

@@ -1,0 +1,94 @@
+"""Predict the memory and the seconds of outer passes, from public sizes alone. The numbers are upper estimates.
+
+The work of a pass at a geolevel grows with its *entries*: the children of all parents, times the cells that a parent
+fills. A family is solved in one piece, so the largest family decides the memory. The rates were measured as processor
+time with the persons and the units of the Demographic and Housing Characteristics: Rhode Island (25,181 blocks), a
+made-up state of 50,000 blocks, and for roots, counties and memory one of 421,545 blocks. They were rounded up, and are
+divided by nothing for a second core, because the largest family of a geolevel is the work of one core.
+
+The largest family that was measured has 842 children and 6 million unknown counts. The time of one family grew with the
+power 1.4 of its unknown counts, so a larger family can take longer than the prediction.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tallyveil.plans.sizes import Sizes, cells_of
+
+FILLED_IN_PASSES: Final = (
+    (1, 1), (30, 17), (600, 280), (2_000, 730), (100_000, 9_000), (500_000, 31_000), (20_000_000, 200_000),
+)  # fmt: skip
+"""Persons or units in a geounit, and how many cells of the Demographic and Housing Characteristics they fill: the
+larger number of the two products, measured up to a million; the last point is an extrapolation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassRates:
+    """Measured costs of one unit of work.
+
+    Attributes:
+        base_bytes: The program with its libraries, compiled kernels and the schema.
+        entry_bytes: A non-zero cell of a geolevel, true and estimated.
+        person_bytes: A record while records are read.
+        family_bytes: An entry of the family that is being solved.
+        records: Seconds to read a record.
+        agreed: Seconds to read and compile the constraints of a finest geounit.
+        root: Seconds of all passes at the root.
+        estimate_top, estimate, estimate_finest: Seconds of an entry in all passes: below the root; at geolevels
+            between; at the finest geolevel, where families are small.
+        whole: Seconds to put a non-zero cell of the finest geolevel together from all passes.
+        checks: Seconds to check a non-zero cell of a geolevel.
+    """
+
+    base_bytes: int = 500 << 20
+    entry_bytes: int = 36
+    person_bytes: int = 60
+    family_bytes: int = 60
+    records: float = 1.5e-6
+    agreed: float = 40e-6
+    root: float = 8.0
+    estimate_top: float = 15e-6
+    estimate: float = 6e-6
+    estimate_finest: float = 1e-6
+    whole: float = 5e-6
+    checks: float = 2.5e-6
+
+
+PASS_RATES: Final = PassRates()
+
+
+def largest_family_bytes(sizes: Sizes, rates: PassRates = PASS_RATES) -> int:
+    """Memory of the largest family of any geolevel. Its parent has the share of the people that its children are."""
+    entries = [0.0]
+    for most, n in zip(sizes.most_children[1:], sizes.geounits[1:], strict=True):
+        entries.append(most * cells_of(sizes.people * most / n, FILLED_IN_PASSES))
+    return int(rates.family_bytes * max(entries))
+
+
+def pass_seconds(
+    n_passes: int,
+    levels: tuple[str, ...],
+    sizes: Sizes,
+    filled: tuple[int, ...],
+    rates: PassRates = PASS_RATES,
+) -> list[tuple[str, float]]:
+    """Seconds of every pass, and of putting their counts together; what a geolevel takes is divided equally.
+
+    Args:
+        n_passes: Number of passes.
+        levels: Geolevels, root first.
+        sizes: Public sizes.
+        filled: Number of non-zero cells at each geolevel.
+        rates: Measured costs.
+    """
+    each = [rates.root]
+    for number in range(1, len(levels)):
+        entries = sizes.geounits[number] * filled[number - 1] / sizes.geounits[number - 1]
+        rate = rates.estimate_top if number == 1 else rates.estimate
+        each.append((rates.estimate_finest if number == len(levels) - 1 else rate) * entries)
+    stages = [
+        (f"pass {one} of {level}", seconds / n_passes)
+        for one in range(1, n_passes + 1)
+        for level, seconds in zip(levels, each, strict=True)
+    ]
+    return [*stages, ("whole cells", rates.whole * filled[-1])]

@@ -1,0 +1,52 @@
+"""Predictions for outer passes: near what was measured, never below it, and made without data."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tallyveil.config.load import load_plan
+from tallyveil.execution.topdown.run import STAGES_BEFORE
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.plans.outer_resources import largest_family_bytes
+from tallyveil.plans.resources import MIB, predict
+from tallyveil.plans.sizes import Sizes, sizes_of_spine
+from tallyveil.postprocess.estimation import stages_of
+from tallyveil.postprocess.passes.stages import stages_of_passes
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "dhc"
+
+
+@pytest.fixture(params=["dhc-persons", "dhc-units"])
+def product(request):
+    return load_plan(EXAMPLES / f"{request.param}.toml")
+
+
+RHODE_ISLAND = ((1, 5, 244, 815, 25_181), (1, 5, 141, 7, 234))
+MADE_UP = ((1, 10, 479, 1_689, 50_000), (1, 10, 159, 9, 238))
+
+# Geounits and most children, records, and what was measured: memory in MiB, and processor time in seconds.
+MEASURED = {
+    "dhc-persons": [(RHODE_ISLAND, 1_052_567, 646, 35.0), (MADE_UP, 1_962_636, 738, 93.0)],
+    "dhc-units": [(RHODE_ISLAND, 482_932, 593, 24.0), (MADE_UP, 852_786, 687, 40.0)],
+}
+
+
+@pytest.mark.parametrize("state", [0, 1])
+def test_predictions_are_near_what_was_measured_and_not_below(product, state):
+    (geounits, most_children), people, memory, seconds = MEASURED[product.schema.name][state]
+    found = predict(product, Sizes(geounits, people, most_children))
+    assert memory < found.memory / MIB < 2 * memory
+    assert seconds < found.total_seconds < 2.5 * seconds
+
+
+def test_a_larger_family_needs_more_memory():
+    usual, large = (Sizes((1, 9, 900), 50_000, (1, 9, most)) for most in (100, 600))
+    assert largest_family_bytes(large) > 6 * largest_family_bytes(usual)
+
+
+def test_stages_are_those_of_a_run(product):
+    spine = spine_from_prefixes(np.array(["440010000011000"]), product.geolevels, (2, 5, 11, 12, 15))
+    names = {name for name, _ in predict(product, sizes_of_spine(spine)).seconds}
+    passes = stages_of_passes(product.estimating, spine)
+    assert names == {*STAGES_BEFORE, *stages_of(spine, passes=passes)}
