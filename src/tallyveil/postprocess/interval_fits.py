@@ -18,6 +18,7 @@ from tallyveil.intervals import (
     TreeModel,
     questions_of,
 )
+from tallyveil.intervals.covariance import ROWS
 from tallyveil.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
 from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.plans.release import ReleasePlan
@@ -34,8 +35,15 @@ from tallyveil.postprocess.interval_model import (
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.query_group import QueryGroup
 
-BLOCK_ARRAYS, ESTIMATE_ARRAYS = 18, 4
-"""Arrays of blocks, and arrays of estimates, that are in memory at once for every geounit above the finest geolevel."""
+BLOCK_ARRAYS, FINEST_ARRAYS, ESTIMATE_ARRAYS, QUERY_ARRAYS = 13, 8, 4, 3
+"""Arrays that are in memory at once, measured for blocks of 140 and of 1,400 rows.
+
+There are arrays of blocks for every geounit above the finest geolevel, and as many for those that are worked on; arrays
+of blocks for finest geounits; arrays of estimates; and arrays of blocks for every query of a geolevel.
+"""
+
+MOST_SETS: Final = 1 << 14
+"""Most atoms of a table. The algebra of more would take long to derive, and their covariances never fit into memory."""
 LARGEST_SHARE: Final = 0.75
 """Share of the machine's memory above which a table is refused."""
 
@@ -161,11 +169,11 @@ def table_atoms(measured: Measured, group: QueryGroup, memory: int | None = None
     """
     has = machine_memory() if memory is None else memory
     atoms = measured.atoms_of(group)
-    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n, 0), has)
+    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n), has)
     merged = merged_model(measured, group, atoms)
-    _refuse_large(
-        group, atoms, needed_bytes(measured.spine, atoms.n, merged.tree.algebra.n_block_entries), has
-    )
+    entries = merged.tree.algebra.n_block_entries
+    n_queries = max(len(level.measured) for level in merged.tree.levels)
+    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n, entries, n_queries), has)
     if not merged.determined.any():
         raise ConfigError(
             f"no noisy answers that are written determine the table '{group.name}' in any geounit. With "
@@ -177,13 +185,28 @@ def table_atoms(measured: Measured, group: QueryGroup, memory: int | None = None
     return atoms
 
 
-def needed_bytes(spine: Spine, n_atoms: int, n_block_entries: int) -> int:
-    """Bytes of memory while a table is estimated: covariances and estimates above the finest geolevel."""
+def needed_bytes(spine: Spine, n_atoms: int, n_block_entries: int = 0, n_queries: int = 0) -> int:
+    """Bytes of memory while a table is estimated.
+
+    Args:
+        spine: The hierarchy.
+        n_atoms: Number of atoms.
+        n_block_entries: Numbers in the blocks of one geounit; 0 if they are not known yet.
+        n_queries: Most queries of a geolevel of the flat schema.
+    """
     inner = 1 + sum(spine.n_geounits(level) for level in range(spine.finest))
-    return 8 * inner * (BLOCK_ARRAYS * n_block_entries + ESTIMATE_ARRAYS * n_atoms)
+    geounits = BLOCK_ARRAYS * (inner + min(inner, ROWS)) + FINEST_ARRAYS
+    blocks = (geounits + QUERY_ARRAYS * n_queries) * n_block_entries
+    return 8 * (blocks + ESTIMATE_ARRAYS * inner * n_atoms + n_atoms * n_queries)
 
 
 def _refuse_large(group: QueryGroup, atoms: Atoms, needed: int, has: int) -> None:
+    if atoms.n > MOST_SETS:
+        raise SchemaError(
+            f"intervals of '{group.name}' would need covariances of {atoms.n:,} sets of cells in each geounit; at most "
+            f"{MOST_SETS:,} are tried. Ask for a query with fewer answers, such as one with recodes.",
+            code="blocks-too-large",
+        )
     if needed > LARGEST_SHARE * has:
         raise SchemaError(
             f"intervals of '{group.name}' would need about {in_gib(needed)} of memory for {atoms.n:,} sets of cells in "
