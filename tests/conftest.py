@@ -111,8 +111,10 @@ def write_small_inputs(folder: Path, release: str = SMALL_RELEASE) -> Path:
     return path
 
 
-def pytest_configure() -> None:
-    """The libraries of the workers, which share the cores already, start no threads of their own."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers take tests from each other in the end. Their libraries, which share the cores, start no threads."""
+    if config.getoption("dist", "no") == "load":
+        config.option.dist = "worksteal"
     for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 

@@ -37,7 +37,7 @@ def release(small_release, tmp_path, monkeypatch, capsys):
     return call
 
 
-def test_guide(release):
+def test_guide(release, capsys):
     text = GUIDE.read_text()
     commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL).group(1).splitlines()
     said = [release(line) for line in commands]
@@ -46,8 +46,10 @@ def test_guide(release):
     assert "District of 7 finest geounits" in said[2]
     assert "less one of 25" in said[3]
     assert "st.dev. of estimates" in said[4]
-    example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
+    atoms, example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
+    exec(compile(atoms, str(GUIDE), "exec"), {})
+    assert f"It prints `{capsys.readouterr().out.strip()}`" in text
     exec(compile(example, str(GUIDE), "exec"), names)
     one, other, difference = names["variances"][:, 0]
     assert difference == pytest.approx(one + other - 2 * names["shared"][0, 0])
