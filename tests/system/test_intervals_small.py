@@ -109,9 +109,9 @@ def test_a_table_that_does_not_fit_into_memory_is_refused(releases):
     measured = release_measured(open_release(small))
     asked = measured.schema.query("total")
     with pytest.raises(SchemaError, match="sets of cells") as caught:
-        interval_fits.table_atoms(measured, asked, memory=10_000)
+        interval_fits.table_model(measured, asked, memory=10_000)
     assert caught.value.code == "blocks-too-large"
-    assert interval_fits.table_atoms(measured, asked, memory=1 << 34).n > 0
+    assert interval_fits.table_model(measured, asked, memory=1 << 34).atoms.n > 0
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tallyveil.measurements.family_answers import FamilyAnswers, answers_at
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.counts import rows_between
+from tallyveil.universe.counts import places_in, rows_between
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -175,8 +175,7 @@ def _add_true_answers(
         kept = place[rows] >= 0
         rows, cells, counts = place[rows[kept]], cells[kept], counts[kept]
     places, found = group.counted_in(cells)
-    column = np.minimum(np.searchsorted(answers, found), max(len(answers) - 1, 0))
-    listed = (answers[column] == found) if len(answers) else np.zeros(len(found), dtype=bool)
+    column, listed = places_in(answers, found)
     places = places[listed]
     np.add.at(values, (rows[places], column[listed]), counts[places])
 

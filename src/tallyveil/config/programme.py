@@ -141,13 +141,11 @@ def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
     """Refuse what is read of an earlier release that has other labels; raises ConstraintError, SchemaError."""
     schemas = {one.name: one.plan.schema for one in releases}
     for release in releases:
-        agreement = [item for item in release.plan.agreement if item not in release.alone.agreement]
-        residents = [item for item in release.plan.residents if item not in release.alone.residents]
         try:
-            for item in agreement:
+            for item in release.awaited_agreement:
                 theirs = their_query(item, schemas[item.release_name])
                 same_answers(item, release.plan.schema.query(item.query), theirs)
-            for people in residents:
+            for people in release.awaited_residents:
                 resident_levels(people, schemas[people.release_name])
         except TallyveilError as error:
             raise type(error)(f"release '{release.name}': {error}", code=error.code) from error

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.evaluation.metrics import ENTRIES_PER_CHUNK, shared_chunks
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.counts import PublicCounts, sums_between
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -103,7 +103,7 @@ def find_artefacts(
     only = [np.zeros((2, group.size), dtype=np.int64) for group in groups]
     for start, stop in shared_chunks(estimate, truth, entries_per_chunk):
         sides = truth.slice(start, stop), estimate.slice(start, stop)
-        emptiness.add(*(_totals(offsets, counts) for offsets, _, counts in sides))
+        emptiness.add(*(sums_between(offsets, counts) for offsets, _, counts in sides))
         for side, (offsets, cells, _) in enumerate(sides):
             for group, found in zip(groups, only, strict=True):
                 found[side] += _single_groups(group, offsets, cells)
@@ -118,13 +118,6 @@ def queried_factors(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup,
     named = {name for query in queries for name in schema.query(query).factor_names}
     groups = (schema.query(name) for name in schema.factor_names if name in named)
     return tuple(group for group in groups if group.size > 1)
-
-
-def _totals(offsets: Integers, counts: Integers) -> Integers:
-    """Number of records in each geounit."""
-    sums = np.concatenate([[0], np.cumsum(counts)])
-    found: Integers = sums[offsets[1:]] - sums[offsets[:-1]]
-    return found
 
 
 def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDArray[np.int64]:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
+from tallyveil.universe.counts import sums_between
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.off_spine_distance import Touched
@@ -86,7 +86,7 @@ def off_spine_distances(spine: Spine, family: EntityFamily) -> OffSpineDistances
     roots = touched_levels(spine, family)[0][0]
     near, far = near_and_far(roots)
     n_roots = spine.n_geounits(0)
-    distance, complement = _by_entity(roots.begin, near), n_roots + _by_entity(roots.begin, far - 1)
+    distance, complement = sums_between(roots.begin, near), n_roots + sums_between(roots.begin, far - 1)
     for array in (distance, complement):
         array.flags.writeable = False
     return OffSpineDistances(family.name, family.codes, distance, complement)
@@ -135,9 +135,3 @@ def require_same_spine(spine: Spine, family: EntityFamily) -> None:
             f"{n_finest}. Read the family on this spine.",
             code="entity-table",
         )
-
-
-def _by_entity(begin: Integers, values: Integers) -> Integers:
-    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
-    found: NDArray[np.int64] = total[begin[1:]] - total[begin[:-1]]
-    return found

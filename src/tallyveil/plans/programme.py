@@ -9,6 +9,7 @@ from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.ledger.joint import JointLedgers
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
+from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.release.total import Costed, total_guarantee
 from tallyveil.storage.json_files import JsonObject, digest_of
@@ -34,6 +35,16 @@ class PlannedRelease:
     plan: ReleasePlan
     alone: ReleasePlan
     reads: tuple[str, ...] = ()
+
+    @property
+    def awaited_agreement(self) -> tuple[Agreement, ...]:
+        """Its agreements with earlier releases of the programme."""
+        return tuple(item for item in self.plan.agreement if item not in self.alone.agreement)
+
+    @property
+    def awaited_residents(self) -> tuple[Residents, ...]:
+        """Its residents who are people of earlier releases of the programme."""
+        return tuple(item for item in self.plan.residents if item not in self.alone.residents)
 
     def costed(self, *, is_read: bool) -> Costed:
         """What is needed to add its cost to others; `is_read` says whether its geography was opened."""

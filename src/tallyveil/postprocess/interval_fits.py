@@ -1,6 +1,6 @@
 """What one job of intervals fits: all tables of a release together, or each table by itself with merged cells."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -116,8 +116,8 @@ class IntervalFit:
 
 def fits_of(
     release: FinishedRelease, groups: Sequence[QueryGroup], *, with_bounds: bool
-) -> Iterator[IntervalFit]:
-    """The fits of a job, one after the other, so that only one is in memory.
+) -> list[IntervalFit]:
+    """The fits of a job. Every table is refused here, before the first one is estimated.
 
     Args:
         release: The release.
@@ -129,35 +129,31 @@ def fits_of(
         ConfigError: nothing that is written determines a table.
     """
     if not release.estimating.tables_apart:
-        yield IntervalFit(tuple(groups), release_model(release, with_bounds=with_bounds))
-        return
-    yield from _table_fits(release_measured(release, with_bounds=with_bounds), groups)
+        return [IntervalFit(tuple(groups), release_model(release, with_bounds=with_bounds))]
+    return _table_fits(release_measured(release, with_bounds=with_bounds), groups)
 
 
 def planned_fits(
     plan: ReleasePlan, hierarchies: Hierarchies, groups: Sequence[QueryGroup]
-) -> Iterator[IntervalFit]:
+) -> list[IntervalFit]:
     """The fits that a release of a plan will have. Raises the same errors as `fits_of`."""
     if not plan.estimating.tables_apart:
-        yield IntervalFit(tuple(groups), plan_model(plan, hierarchies))
-        return
-    yield from _table_fits(plan_measured(plan, hierarchies), groups)
+        return [IntervalFit(tuple(groups), plan_model(plan, hierarchies))]
+    return _table_fits(plan_measured(plan, hierarchies), groups)
 
 
-def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> Iterator[IntervalFit]:
+def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> list[IntervalFit]:
     if not groups:
         raise ConfigError(
             "no tables are asked for, and the release publishes none. Name queries with --tables.",
             code="interval-tables",
         )
-    # Every table is refused before the first one is estimated.
-    for group, atoms in [(group, table_atoms(measured, group)) for group in groups]:
-        merged = merged_model(measured, group, atoms)
-        yield IntervalFit((group,), merged.tree, measured, merged)
+    found = [(group, table_model(measured, group)) for group in groups]
+    return [IntervalFit((group,), merged.tree, measured, merged) for group, merged in found]
 
 
-def table_atoms(measured: Measured, group: QueryGroup, memory: int | None = None) -> Atoms:
-    """The atoms of a table that can have intervals.
+def table_model(measured: Measured, group: QueryGroup, memory: int | None = None) -> MergedModel:
+    """The model of a table that can have intervals.
 
     Args:
         measured: What is measured.
@@ -182,7 +178,7 @@ def table_atoms(measured: Measured, group: QueryGroup, memory: int | None = None
             "another release that measures them.",
             code="table-undetermined",
         )
-    return atoms
+    return merged
 
 
 def needed_bytes(spine: Spine, n_atoms: int, n_block_entries: int = 0, n_queries: int = 0) -> int:

@@ -40,7 +40,7 @@ class NamedRelease:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FinishedRelease:
+class OtherRelease:
     """A finished release of counts, opened.
 
     Attributes:
@@ -104,7 +104,7 @@ class FinishedRelease:
         return counts
 
 
-def open_finished(where: str, path: Path | None) -> FinishedRelease:
+def open_finished(where: str, path: Path | None) -> OtherRelease:
     """Open the folder of a finished release of counts.
 
     Args:
@@ -122,7 +122,7 @@ def open_finished(where: str, path: Path | None) -> FinishedRelease:
         )
     manifest = read_manifest(path, ReleaseKind.TOPDOWN)
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
-    return FinishedRelease(where, path, manifest, schema, read_geography(path))
+    return OtherRelease(where, path, manifest, schema, read_geography(path))
 
 
 def refuse_unprotected(release: NamedRelease) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tallyveil.arrays import Bools, Integers
-from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, row_ranges
+from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, row_ranges, sums_between
 from tallyveil.universe.household_types import LARGEST_SIZE, Couple, MinorAges, household_types
 from tallyveil.universe.schema import Schema
 
@@ -245,9 +245,7 @@ def _added_up(
     for start, stop in row_ranges(counts.offsets, ENTRIES_AT_ONCE // 16):
         _, cells, records = counts.rows(start, stop)
         each = measures(schema.decode(cells)) * records[:, None]
-        sums = np.concatenate([np.zeros((1, each.shape[1]), dtype=np.int64), np.cumsum(each, axis=0)])
-        ends = counts.offsets[start : stop + 1] - counts.offsets[start]
-        found.append(sums[ends[1:]] - sums[ends[:-1]])
+        found.append(sums_between(counts.offsets[start : stop + 1] - counts.offsets[start], each))
     return np.concatenate(found)
 
 

@@ -113,6 +113,22 @@ def distinct(numbers: NDArray[Any]) -> Integers:
     return ordered[first]
 
 
+def places_in(listed: NDArray[Any], values: NDArray[Any]) -> tuple[Integers, NDArray[np.bool_]]:
+    """The place of each value in an ascending list, and whether the list has it; other places mean nothing."""
+    place = np.minimum(np.searchsorted(listed, values), max(len(listed) - 1, 0))
+    if not len(listed):
+        return place, np.zeros(len(values), dtype=np.bool_)
+    return place, listed[place] == values
+
+
+def sums_between(offsets: Integers, values: NDArray[Any]) -> Integers:
+    """Sums of consecutive rows of integers: sum i is of the rows `offsets[i]:offsets[i + 1]`; int64."""
+    below = np.zeros((len(values) + 1, *values.shape[1:]), dtype=np.int64)
+    np.cumsum(values, axis=0, out=below[1:])
+    found: Integers = below[offsets[1:]] - below[offsets[:-1]]
+    return found
+
+
 def sum_triplets(
     rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any], n_cells: int | None = None
 ) -> tuple[Integers, Integers, Integers]:

@@ -22,7 +22,6 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict
 from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.postprocess.passes.promised_residents import geounits_without_part, geounits_without_people
-from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
@@ -72,7 +71,7 @@ def check_inputs(
     """
     found: dict[str, CheckedRelease] = {}
     for release in releases:
-        asked = [item for one in releases for item in _later_residents(one) if item.name == release.name]
+        asked = [item for one in releases for item in one.awaited_residents if item.name == release.name]
         told = Prefixed(observer, f"check {release.name}: ", set())
         try:
             found[release.name] = _checked(
@@ -83,11 +82,6 @@ def check_inputs(
     _refuse_other_geounits(releases, found)
     _refuse_small_disk(out, sum(one.disk for one in found.values()))
     return found
-
-
-def _later_residents(release: PlannedRelease) -> list[Residents]:
-    """The residents of a release that are people of earlier releases of the programme."""
-    return [item for item in release.plan.residents if item not in release.alone.residents]
 
 
 def _checked(
@@ -103,12 +97,10 @@ def _checked(
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out)
     inputs = read_inputs(plan, observer, watch)
-    promised = [item for item in release.plan.agreement if item not in plan.agreement]
-    people = _later_residents(release)
+    promised, people = release.awaited_agreement, release.awaited_residents
     prepared = prepare(plan, inputs, watch, [*promised, *people], protected=protected)
     spine = inputs.hierarchies.spine
-    if folder_state(out) is FolderState.ABSENT:
-        refuse_many_people(plan, spine, out, inputs.histograms[0].total)
+    refuse_many_people(plan, spine, out, inputs.histograms[0].total)
     order = spine.geocodes[-1].text.arg_sort().to_numpy()
     if people and not promised:
         _refuse_people_without_units(people, earlier, plan, prepared, spine, order)

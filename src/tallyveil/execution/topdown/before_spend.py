@@ -13,6 +13,7 @@ from tallyveil.plans.resources import predict
 from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.release.intervals import INTERVALS
 from tallyveil.release.tables import table_name
+from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX
@@ -43,6 +44,8 @@ def inputs_of(plan: ReleasePlan) -> list[Path]:
 def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) -> None:
     """Refuse a release whose number of records makes it too large for the disk or the memory.
 
+    A release that has begun is not refused.
+
     Args:
         plan: The release.
         spine: The spine.
@@ -52,6 +55,8 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
         StoreError: the disk or the memory of this machine is too small.
     Privacy: whoever runs the release learns one bit: whether the number of records is too large for this machine.
     """
+    if folder_state(out) is not FolderState.ABSENT:
+        return
     refuse_small_disk(plan, spine, out)
     wanted = predict(plan, sizes_of_spine(spine, people))
     usual = predict(plan, sizes_of_spine(spine))

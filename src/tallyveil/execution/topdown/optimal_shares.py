@@ -21,7 +21,7 @@ from tallyveil.intervals.by_share.measured import measured_queries
 from tallyveil.intervals.by_share.passes import Fitted, PassVariances, pass_variances
 from tallyveil.intervals.by_share.top_down import TopDown, top_down_of
 from tallyveil.intervals.by_share.variances import Asked, VariancesByShare
-from tallyveil.plans.outer import measured_by_pass
+from tallyveil.plans.outer import measured_by_pass, sources_of_groups
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
 from tallyveil.postprocess.interval_model import invariants_by_geolevel
@@ -138,9 +138,10 @@ def _by_outer_passes(
     strategy = plan.strategy
     queries = dict.fromkeys(query for level in strategy.geolevels for query in strategy.queries(level))
     measured = measured_by_pass(plan.schema, plan.outer, queries)
+    cells = [plan.query(one.cells) for one in plan.outer]
     passes = [
-        Fitted(plan.query(one.cells), frozenset(names))
-        for one, names in zip(plan.outer, measured, strict=True)
+        Fitted(own, frozenset(names), source)
+        for own, names, source in zip(cells, measured, sources_of_groups(cells), strict=True)
     ]
     kept = [item.query for item in plan.agreement]
     return pass_variances(

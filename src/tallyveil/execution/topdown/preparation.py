@@ -127,8 +127,7 @@ def prepare(
         constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept.agreed)
         # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
-            for _ in planned_fits(plan, hierarchies, [plan.query(name) for name in plan.tables]):
-                pass
+            planned_fits(plan, hierarchies, [plan.query(name) for name in plan.tables])
         # Refuses constraints that outer passes could not keep.
         groups = None
         if plan.outer and promised:

@@ -28,7 +28,6 @@ from tallyveil.postprocess.tree_values import TreeSweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer
@@ -133,8 +132,7 @@ class TopDown:
     def read(self, out: Path, observer: Observer) -> Work:
         """Read and check every input, and whether the folder can hold the release; nothing is written."""
         work = _Release.with_inputs(self, observer)
-        if folder_state(out) is FolderState.ABSENT:
-            refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
+        refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
         return work
 
 

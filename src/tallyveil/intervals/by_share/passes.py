@@ -49,10 +49,12 @@ class Fitted:
     Attributes:
         cells: The query whose answers the pass counts.
         measured: Names of the measured queries that belong to the pass.
+        source: Number of the earlier pass whose counts are fixed in it; 0 for the first pass.
     """
 
     cells: QueryGroup
     measured: frozenset[str]
+    source: int
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +165,7 @@ def pass_variances(
         SchemaError: blocks would be too large.
     """
     names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
-    grams = [_grams(schema, [one.cells for one in passes], query) for _, query in asked]
+    grams = [_grams(schema, passes, query) for _, query in asked]
     made: dict[tuple[str, ...], _Level] = {}
     levels = {}
     for geolevel in geolevels:
@@ -180,20 +182,22 @@ def pass_variances(
     )
 
 
-def _grams(schema: Schema, cells: Sequence[QueryGroup], query: str) -> dict[int, Gram]:
-    """F'F of an answer in the pass that determines it and, by even spreading, in all passes before."""
+def _grams(schema: Schema, passes: Sequence[Fitted], query: str) -> dict[int, Gram]:
+    """F'F of an answer in the pass that determines it and, by even spreading, in the passes whose counts it divides."""
     group, zeros = _plain(schema.query(query)), schema.barred_levels()
-    number = next((k for k, own in enumerate(cells) if determines(own, group, zeros)), None)
+    number = next((k for k, one in enumerate(passes) if determines(one.cells, group, zeros)), None)
     if number is None:
         raise BudgetError(
             f"no outer pass determines '{query:.80}', so that its variances are not modelled. The passes count: "
-            f"{'; '.join(own.name for own in cells)}. Ask for sums of these.",
+            f"{'; '.join(one.cells.name for one in passes)}. Ask for sums of these.",
             code="bad-aim",
         )
-    found = {number: gram_of(group, cells[number])}
-    for k in range(number, 0, -1):
-        groups = common_groups(cells[k], cells[k - 1])
-        found[k - 1] = spread_from(found[k], groups, cells[k], cells[k - 1])
+    found = {number: gram_of(group, passes[number].cells)}
+    while number > 0:
+        own, source = passes[number].cells, passes[number].source
+        above = passes[source].cells
+        found[source] = spread_from(found[number], common_groups(own, above), own, above)
+        number = source
     return found
 
 
@@ -208,7 +212,7 @@ def _level(
             fixed = [schema.query(name) for name in exact]
             fixed = [group for group in fixed if determines(one.cells, group)]
         else:
-            fixed = [common_groups(one.cells, passes[number - 1].cells)]
+            fixed = [common_groups(one.cells, passes[one.source].cells)]
         found, certain = _blocks(schema, one, fixed, [own.get(number) for own in grams])
         blocks += found
         if number == 0:

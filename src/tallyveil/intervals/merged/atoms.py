@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Int32s, Integers
+from tallyveil.universe.nested_queries import first_levels
 from tallyveil.universe.query_group import Factor, QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -58,7 +59,7 @@ class Atoms:
         found = np.zeros(self.n, np.int64)
         left_out = np.zeros(self.n, np.bool_)
         for own, merged, factor in zip(place, self.group.factors, layer.factors, strict=True):
-            level = _first_levels(merged)[own]
+            level = first_levels(merged)[own]
             groups = factor.codes[level]
             left_out |= groups < 0
             found = found * factor.size + groups
@@ -155,11 +156,6 @@ def _factor(attribute: str, codes: NDArray[np.integer]) -> Factor:
     return Factor(
         attribute, attribute, (groups,), tuple(str(number) for number in range(int(groups.max()) + 1))
     )
-
-
-def _first_levels(factor: Factor) -> Integers:
-    """The first level of each group."""
-    return np.unique(factor.codes, return_index=True)[1].astype(np.int64)
 
 
 def flat_group(name: str, layers: Sequence[Int32s], labels: tuple[str, ...]) -> QueryGroup:

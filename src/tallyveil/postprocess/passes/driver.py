@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Floats
 from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.lifts import PartCells
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
 from tallyveil.postprocess.agreement import summed_to_root
 from tallyveil.postprocess.chunks import cut
@@ -23,7 +24,7 @@ from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, wr
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass
 from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
-from tallyveil.postprocess.passes.part_answers import part_answers
+from tallyveil.postprocess.passes.part_answers import PartQueries
 from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits, residents_of
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
@@ -33,7 +34,7 @@ from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.counts import PublicCounts, sums_between
 from tallyveil.universe.nested_queries import meet
 from tallyveil.universe.query_group import QueryGroup
 
@@ -182,8 +183,7 @@ class TreePasses:
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
         lower, upper = part_limits(schema, one, groups, cells, self.kept)
-        columns = part_groups(cells)
-        pairs = cells.part[columns], cells.rest[columns]
+        targets = self._targets(number, cells)
         adults = None if one.residents is None else residents_of(one, self.kept).adults
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
@@ -194,31 +194,35 @@ class TreePasses:
                 cells=cells,
                 lower=lower,
                 upper=upper,
-                targets=self._targets(number, level, *pairs),
+                targets=targets(level),
                 n_cells=schema.size,
-                adults=None if adults is None else _summed(adults, self.spine.finest_offsets(level)),
+                adults=None if adults is None else sums_between(self.spine.finest_offsets(level), adults),
             )
             return lift_pass(lift, above, self.observer, Threads(self.workers))
 
         return make
 
-    def _targets(self, number: int, level: int, part_cells: Integers, rest_cells: Integers) -> PartTargets:
-        """What the counts of the part of a lift pass should be near at a geolevel."""
-        one, schema, geolevel = self.plan.outer[number], self.plan.schema, self.spine.geolevels[level]
-        measured = self.plan.strategy.queries(geolevel)
-        part = self.plan.query(str(one.part))
-        cells = meet(self._cells[number], part)
-        answers = part_answers(schema, cells, part_cells, geolevel, measured, self.allocation)
-        rest = None
-        if answers is not None:
-            own = [answers.query]
-            rest = part_answers(schema, self._cells[number], rest_cells, geolevel, own, self.allocation)
-            if rest is not None and not rest.as_few_as(answers):
+    def _targets(self, number: int, parts: PartCells) -> Callable[[int], PartTargets]:
+        """What the counts of the part of a lift pass should be near, by number of the geolevel."""
+        one, schema, own = self.plan.outer[number], self.plan.schema, self._cells[number]
+        part, columns = self.plan.query(str(one.part)), part_groups(parts)
+        of_part = PartQueries(schema, meet(own, part), parts.part[columns])
+        of_rest = PartQueries(schema, own, parts.rest[columns])
+        of_total = PartQueries(schema, part, parts.part[columns][:1])
+
+        def at(level: int) -> PartTargets:
+            geolevel = self.spine.geolevels[level]
+            measured = self.plan.strategy.queries(geolevel)
+            answers = of_part.at(geolevel, measured, self.allocation)
+            rest = None if answers is None else of_rest.at(geolevel, [answers.query], self.allocation)
+            if answers is not None and rest is not None and not rest.as_few_as(answers):
                 rest = None
-        total = part_answers(schema, part, part_cells[:1], geolevel, measured, self.allocation)
-        if total is not None and answers is not None and total.query == answers.query:
-            total = None  # it would be used twice
-        return PartTargets(self.source, answers, rest, total, one.prior)
+            total = of_total.at(geolevel, measured, self.allocation)
+            if total is not None and answers is not None and total.query == answers.query:
+                total = None  # it would be used twice
+            return PartTargets(self.source, answers, rest, total, one.prior)
+
+        return at
 
     def _level(self, run: Run, number: int, level: int, make: Callable[[], PassOutcome]) -> PublicCounts:
         """One pass at one geolevel, unless an earlier process has done it."""
@@ -271,13 +275,6 @@ class TreePasses:
     def _variances(self, queries: Sequence[QueryGroup], geolevel: str, start: int, stop: int) -> Floats:
         each = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]
         return np.array(each, dtype=np.float64).reshape(len(queries), stop - start)
-
-
-def _summed(values: Integers, offsets: Integers) -> Integers:
-    """Sums of consecutive values."""
-    sums = np.concatenate([[0], np.cumsum(values)])
-    total: Integers = sums[offsets[1:]] - sums[offsets[:-1]]
-    return total
 
 
 def _added(counted: Sequence[dict[str, int]]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, answers_on_support
 from tallyveil.postprocess.passes.groups import FixedGroups
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.counts import PublicCounts, places_in
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -65,9 +65,8 @@ class PassBuilder:
         groups = self.groups.groups_of(possible)
         begin, end = self.groups.levels[0].offsets[geounit : geounit + 2]
         present = self.groups.levels[0].groups[begin:end]
-        place = np.minimum(np.searchsorted(present, groups), max(len(present) - 1, 0))
-        inside = (present[place] == groups) if len(present) else np.zeros(len(groups), dtype=np.bool_)
-        columns, group = possible[inside], place[inside].astype(np.int32)
+        place, inside = places_in(present, groups)
+        columns, group = possible[inside], place[inside]
         one = np.zeros(len(columns), dtype=np.int64)
         code = str(self.spine.geocodes[0][geounit])
         chain = self._chain(columns, one, group, np.array([0, len(columns)]))
@@ -77,7 +76,7 @@ class PassBuilder:
             children=(code,),
             columns=columns,
             parent_counts=None,
-            group=group,
+            group=group.astype(np.int32),
             fixed=self.groups.levels[0].counts[begin:end].astype(np.int64)[None, :],
             measured=tuple(self._measured(number, geounit, columns) for number in range(len(self.queries))),
             chain=tuple(chain),
@@ -143,8 +142,8 @@ class PassBuilder:
         child = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
         family = np.searchsorted(child_begin, child, side="right") - 1
         keys = family * self.groups.size + groups[entries]
-        place = np.minimum(np.searchsorted(present, keys), max(len(present) - 1, 0))
-        if len(keys) and not (len(present) and np.array_equal(present[place], keys)):
+        place, inside = places_in(present, keys)
+        if not inside.all():
             raise SolverError(
                 f"{self.geolevel}: a child has records in a group in which its parent has none. Nothing was published; "
                 "please report this.",

@@ -22,7 +22,7 @@ from tallyveil.postprocess.passes.level import PassOutcome
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Executor, gathered
 from tallyveil.runs.observer import Observer
-from tallyveil.universe.counts import PublicCounts, TripletSum
+from tallyveil.universe.counts import PublicCounts, TripletSum, places_in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,8 +216,7 @@ def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:
     offsets, groups, counts = lift.groups.levels[-1]
     entries = slice(int(offsets[begin]), int(offsets[stop]))
     leaf = np.repeat(np.arange(stop - begin), np.diff(offsets[begin : stop + 1]))
-    place = np.minimum(np.searchsorted(columns, groups[entries]), len(columns) - 1)
-    inside = columns[place] == groups[entries]
+    place, inside = places_in(columns, groups[entries])
     return Leaves(
         child=np.repeat(np.arange(children.stop - children.start), np.diff(ends)),
         lower=lift.lower[begin:stop],
@@ -259,8 +258,6 @@ def _group_counts(lift: Lift, geounits: slice, columns: Integers) -> Integers:
         np.arange(geounits.stop - geounits.start), np.diff(offsets[geounits.start : geounits.stop + 1])
     )
     found = np.zeros((geounits.stop - geounits.start, len(columns)), dtype=np.int64)
-    if len(columns):
-        place = np.minimum(np.searchsorted(columns, groups[entries]), len(columns) - 1)
-        inside = columns[place] == groups[entries]
-        found[row[inside], place[inside]] = counts[entries][inside]
+    place, inside = places_in(columns, groups[entries])
+    found[row[inside], place[inside]] = counts[entries][inside]
     return found

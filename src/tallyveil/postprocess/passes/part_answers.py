@@ -5,18 +5,23 @@ sums vary least. The noise of a sum of m answers has m times the variance of one
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.universe.counts import places_in
 from tallyveil.universe.nested_queries import determines, meet, representative_cells
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 VALUES_AT_ONCE = 1 << 22
+
+
+Terms = tuple[Integers, Integers]
+"""Where the answers of each column begin, shape (columns + 1,); and numbers of answers of a query, column by column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,54 +77,53 @@ class PartAnswers:
         return found
 
 
-def part_answers(
-    schema: Schema,
-    cells: QueryGroup,
-    part_cells: Integers,
-    geolevel: str,
-    measured: Sequence[str],
-    allocation: Allocation,
-) -> PartAnswers | None:
-    """The answers that tell most about a part; None where no measured query tells its cells apart.
+@dataclass(frozen=True, slots=True, eq=False)
+class PartQueries:
+    """The queries whose answers add up to the cells of a part. Each query is looked at once for all geolevels.
 
-    Args:
+    Attributes:
         schema: The universe.
         cells: Cells of the pass that count the part.
         part_cells: The representative cell of each column.
-        geolevel: The geolevel.
-        measured: Queries that are measured there.
-        allocation: The share of the budget of each geounit.
     """
-    zeros = schema.barred_levels()
-    found = []
-    for name in measured:
-        query = schema.query(name)
-        if not query.overlaps and determines(query, cells, zeros):
-            found.append(_answers_of(schema, cells, part_cells, query, geolevel, allocation))
-    return min(found, key=_typical_variance, default=None)
 
+    schema: Schema
+    cells: QueryGroup
+    part_cells: Integers
+    _known: dict[str, Terms | None] = field(default_factory=dict, init=False, repr=False)
 
-def _answers_of(
-    schema: Schema,
-    cells: QueryGroup,
-    part_cells: Integers,
-    query: QueryGroup,
-    geolevel: str,
-    allocation: Allocation,
-) -> PartAnswers:
-    both = meet(query, cells)
-    found = representative_cells(both, schema.possible_answers(both).astype(np.int64))
-    answers, own = query.answers_of(found), cells.answers_of(found)
-    wanted = cells.answers_of(part_cells)
-    order = np.argsort(wanted, kind="stable")
-    place = np.minimum(np.searchsorted(wanted[order], own), len(wanted) - 1)
-    inside = wanted[order][place] == own
-    column = order[place[inside]]
-    by_column = np.argsort(column, kind="stable")
-    begin = np.searchsorted(column[by_column], np.arange(len(wanted) + 1))
-    n_geounits = allocation.spine.n_geounits(allocation.spine.geolevels.index(geolevel))
-    variances = allocation.variances(geolevel, query.name, 0, n_geounits)
-    return PartAnswers(geolevel, query.name, begin, answers[inside][by_column], np.asarray(variances))
+    def at(self, geolevel: str, measured: Sequence[str], allocation: Allocation) -> PartAnswers | None:
+        """The answers that tell most about the part; None where no measured query tells its cells apart.
+
+        Args:
+            geolevel: The geolevel.
+            measured: Queries that are measured there.
+            allocation: The share of the budget of each geounit.
+        """
+        n_geounits = allocation.spine.n_geounits(allocation.spine.geolevels.index(geolevel))
+        found = []
+        for name in measured:
+            if name not in self._known:
+                self._known[name] = self._terms(self.schema.query(name))
+            terms = self._known[name]
+            if terms is not None:
+                variances = np.asarray(allocation.variances(geolevel, name, 0, n_geounits))
+                found.append(PartAnswers(geolevel, name, *terms, variances))
+        return min(found, key=_typical_variance, default=None)
+
+    def _terms(self, query: QueryGroup) -> Terms | None:
+        """The answers of a query that make up each cell; None where it does not tell the cells apart."""
+        if query.overlaps or not determines(query, self.cells, self.schema.barred_levels()):
+            return None
+        both = meet(query, self.cells)
+        found = representative_cells(both, self.schema.possible_answers(both).astype(np.int64))
+        wanted = self.cells.answers_of(self.part_cells)
+        order = np.argsort(wanted, kind="stable")
+        place, inside = places_in(wanted[order], self.cells.answers_of(found))
+        column = order[place[inside]]
+        by_column = np.argsort(column, kind="stable")
+        begin = np.searchsorted(column[by_column], np.arange(len(wanted) + 1))
+        return begin, query.answers_of(found)[inside][by_column]
 
 
 def _typical_variance(one: PartAnswers) -> float:

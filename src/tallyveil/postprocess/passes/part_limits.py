@@ -14,7 +14,7 @@ from tallyveil.postprocess.agreement import agreement_name
 from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of_earlier_pass
 from tallyveil.postprocess.residents import ResidentCounts, residents_name
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.counts import PublicCounts, sums_between
 from tallyveil.universe.schema import Schema
 
 
@@ -116,7 +116,8 @@ def check_parts(plan: EstimationPlan, groups: FixedGroups, kept: Kept, finest: P
             groups = groups_of_earlier_pass(cells[number], cells[sources[number]], [finest])
         parts = cells_of_part(plan.schema, one, groups)
         lower, upper = part_limits(plan.schema, one, groups, parts, kept)
-        found = _total_of(finest, plan.query(one.part).answers_of(finest.cells) >= 0)
+        belongs = plan.query(one.part).answers_of(finest.cells) >= 0
+        found = sums_between(finest.offsets, np.where(belongs, finest.counts, 0))
         (limit,) = one.limits.items()
         name = f"'{one.part}' keeps its limits ({' '.join(limit)}) in every {finest.geolevel}"
         if not bool(((lower <= found) & (found <= upper)).all()):
@@ -135,21 +136,9 @@ def _place(spine: Spine, wrong: Integers) -> str:
 def _totals(one: OuterPass, kept: Kept) -> Integers:
     found = next(item for item in kept.agreed if item.name == agreement_name(str(one.total)))
     finest = found.counts[-1]
-    # All counts are of the part's one answer.
-    return _total_of(finest, np.ones(len(finest.counts), dtype=np.bool_))
-
-
-def _total_of(counts: PublicCounts, wanted: np.ndarray) -> Integers:
-    """Records of each geounit in the wanted entries."""
-    sums = np.concatenate([[0], np.cumsum(np.where(wanted, counts.counts, 0), dtype=np.int64)])
-    total: Integers = sums[counts.offsets[1:]] - sums[counts.offsets[:-1]]
-    return total
+    return sums_between(finest.offsets, finest.counts)  # all are of the part's one answer
 
 
 def _sums(counts: GroupCounts, wanted: np.ndarray) -> Integers:
     """Records of each geounit in the wanted groups."""
-    rows = np.repeat(np.arange(len(counts.offsets) - 1), np.diff(counts.offsets))
-    inside = wanted[counts.groups]
-    found = np.zeros(len(counts.offsets) - 1, dtype=np.int64)
-    np.add.at(found, rows[inside], counts.counts[inside].astype(np.int64))
-    return found
+    return sums_between(counts.offsets, np.where(wanted[counts.groups], counts.counts, 0))

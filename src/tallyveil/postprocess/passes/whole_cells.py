@@ -25,7 +25,7 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.outer import finished_cells, open_pass
 from tallyveil.postprocess.passes.groups import groups_of
-from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, row_ranges
+from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, places_in, row_ranges
 from tallyveil.universe.nested_queries import common_groups
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -90,8 +90,7 @@ def _finished(
     """
     rows, cells, persons = counts.rows(start, stop)
     found = group.answers_of(cells)
-    place = np.minimum(np.searchsorted(answers, found), len(answers) - 1)
-    inside = answers[place] == found
+    place, inside = places_in(answers, found)
     return rows[inside], only[place[inside]], persons[inside]
 
 

@@ -15,7 +15,7 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.by_share.passes import Fitted, pass_variances
 from tallyveil.intervals.by_share.top_down import top_down_of
 from tallyveil.intervals.by_share.variances import Asked
-from tallyveil.plans.outer import measured_by_pass
+from tallyveil.plans.outer import measured_by_pass, sources_of_groups
 from tallyveil.universe import Attribute, Recode, Schema
 from tallyveil.universe.nested_queries import common_groups, determines, representative_cells
 
@@ -50,20 +50,21 @@ def matrix(group, cells):
 def passes_of(plan):
     queries = plan.strategy.queries(plan.geolevels[0])
     measured = measured_by_pass(plan.schema, plan.outer, queries)
+    cells = [plan.query(one.cells) for one in plan.outer]
     return [
-        Fitted(plan.query(one.cells), frozenset(names))
-        for one, names in zip(plan.outer, measured, strict=True)
+        Fitted(own, frozenset(names), source)
+        for own, names, source in zip(cells, measured, sources_of_groups(cells), strict=True)
     ]
 
 
 def dense_variance(plan, passes, exact, precision, query):
     """The mean variance of one geounit's answers from its own measurements."""
     group, zeros = plan.query(query), plan.schema.barred_levels()
-    number = next(k for k, one in enumerate(passes) if determines(one.cells, group, zeros))
-    rows, total = matrix(group, passes[number].cells), 0.0
-    for k in range(number, -1, -1):
-        cells = passes[k].cells
-        fixed = [common_groups(cells, passes[k - 1].cells)] if k else [plan.query(name) for name in exact]
+    k = next(k for k, one in enumerate(passes) if determines(one.cells, group, zeros))
+    rows, total = matrix(group, passes[k].cells), 0.0
+    while True:
+        cells, above = passes[k].cells, passes[passes[k].source].cells
+        fixed = [common_groups(cells, above)] if k else [plan.query(name) for name in exact]
         known = np.concatenate([np.zeros((1, cells.size)), *(matrix(one, cells) for one in fixed)])
         free = null_space(known)
         own = sum(
@@ -72,10 +73,11 @@ def dense_variance(plan, passes, exact, precision, query):
         )
         left = free.T @ rows.T
         total += float(np.trace(left.T @ np.linalg.solve(free.T @ own @ free, left)))
-        if k:
-            inside = matrix(fixed[0], cells)
-            rows = rows @ (inside / inside.sum(axis=1)[:, None]).T @ matrix(fixed[0], passes[k - 1].cells)
-    return total / group.size
+        if k == 0:
+            return total / group.size
+        inside = matrix(fixed[0], cells)
+        rows = rows @ (inside / inside.sum(axis=1)[:, None]).T @ matrix(fixed[0], above)
+        k = passes[k].source
 
 
 def variances_of(plan, exact, queries):
@@ -128,35 +130,45 @@ def test_derivatives_are_those_of_differences(world):
         )
 
 
-def test_the_error_of_an_earlier_pass_is_spread_over_its_cells():
-    # The worked case of the module: variance 1 of a group of two cells, and 1 of each cell.
-    schema = Schema(
-        "one",
-        (Attribute("age", ("0", "1", "2")),),
-        (Recode("old", "age", (("no", ("0", "1")), ("yes", ("2",)))),),
-    )
-    names = ("old", "detailed")
+SMALL = Schema(
+    "one",
+    (Attribute("age", ("0", "1", "2")), Attribute("sex", ("male", "female"))),
+    (Recode("old", "age", (("no", ("0", "1")), ("yes", ("2",)))),),
+)
+
+
+def variance_of_age(*passes):
+    """The variance of ages, each pass given by its cells, which are measured with variance 1, and its source."""
+    names = ("old", "sex", "age")
     strategy = Strategy(
         Mechanism.DISCRETE_GAUSSIAN,
         Neighbours.BOUNDED,
-        Fraction(2),
+        Fraction(3),
         (("L0", Fraction(1)),),
-        (("L0", tuple((name, Fraction(1, 2)) for name in names)),),
+        (("L0", tuple((name, Fraction(1, 3)) for name in names)),),
     )
     spine = spine_from_columns({"L0": np.array(["a"])}, ["L0"])
     found = pass_variances(
-        schema,
+        SMALL,
         strategy,
         spine.geolevels,
-        passes=[
-            Fitted(schema.query("old"), frozenset(["old"])),
-            Fitted(schema.query("detailed"), frozenset(["detailed"])),
-        ],
+        passes=[Fitted(SMALL.query(cells), frozenset([cells]), source) for cells, source in passes],
         exact={},
-        asked=[Asked(0, "detailed")],
+        asked=[Asked(0, "age")],
         estimator=top_down_of(spine, [0], []),
-    ).at(np.array([0.5, 0.5]))
-    assert found.values[0] == pytest.approx((0.5 + 0.25 + 0.5 + 0.25 + 1.0) / 3)
+    )
+    return found.at(np.full(3, 1 / 3)).values[0]
+
+
+def test_the_error_of_an_earlier_pass_is_spread_over_its_cells():
+    # The worked case of the module: variance 1 of a group of two cells, and 1 of each cell.
+    assert variance_of_age(("old", 0), ("age", 0)) == pytest.approx((0.5 + 0.25 + 0.5 + 0.25 + 1.0) / 3)
+
+
+def test_a_pass_that_stands_beside_others_does_not_change_their_errors():
+    beside = variance_of_age(("old", 0), ("sex", 0), ("age", 0))
+    assert beside == pytest.approx(variance_of_age(("old", 0), ("age", 0)))
+    assert beside != pytest.approx(variance_of_age(("old", 0), ("sex", 0), ("age", 1)))
 
 
 def test_a_query_that_no_pass_determines_is_refused(tmp_path):

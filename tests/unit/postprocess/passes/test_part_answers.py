@@ -10,7 +10,7 @@ from tests.lift_worlds import LIFTED
 from tallyveil.config.load import load_plan
 from tallyveil.plans.lifts import possible_cells
 from tallyveil.postprocess.passes import part_answers as module
-from tallyveil.postprocess.passes.part_answers import part_answers
+from tallyveil.postprocess.passes.part_answers import PartQueries
 
 VARIANCES = {"sex": 1.0, "relation*age": 3.0, "detailed": 2.0}
 
@@ -28,8 +28,10 @@ def parts(tmp_path):
         variances=lambda geolevel, name, start, stop: np.full(stop - start, VARIANCES[name]),
     )
 
+    queries = PartQueries(plan.schema, cells, own)
+
     def found(*measured):
-        return part_answers(plan.schema, cells, own, "Block", measured, cast(Any, allocation))
+        return queries.at("Block", measured, cast(Any, allocation))
 
     return plan.schema, cells, own, found
 
