@@ -23,7 +23,7 @@ DHC = "dhc"
 DHC_RELEASES = ("redistricting", "h1", "dhc-persons", "dhc-units")
 """Releases of the programme that the people and units of schema "dhc" come with."""
 AGREEING = ("h1", "dhc-persons", "dhc-units")
-"""Those of them that have another release file if the files shall agree."""
+"""The releases that have another release file with `--agree`."""
 PROGRAMME_FILE = "programme.toml"
 LONGEST_TITLE = 60
 BLOCK_LENGTH = 15
@@ -185,7 +185,8 @@ def write_country(
     dhc, title = schema == DHC, name or _title_of(out)
     if agree and (not dhc or (states or 1) > 1):
         raise ConfigError(
-            f"--agree needs --schema {DHC} and one state: its strategies have no geolevel above State.",
+            f"--agree needs --schema {DHC} and one state: the strategies of files that agree have no geolevel above "
+            "State.",
             code="bad-flag",
         )
     files = _dhc_toml_files(agree=agree) if dhc else {RELEASE_FILE: schema}

@@ -124,8 +124,8 @@ def agreements_of(items: Sequence[AgreementTable], schema: Schema, folder: Path)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(
-            f"[[agreement]] '{twice}' is there more than once. Give each agreement a name of its own. 'release' names "
-            "the other release in a programme, so several agreements can be with one release."
+            f"[[agreement]] '{twice}' is there more than once. Give each agreement a name of its own. If two are "
+            "with the same release of a programme, name that release by 'release'."
         )
     return tuple(_agreement(item, schema, folder) for item in items)
 

@@ -1,5 +1,7 @@
 """The tables [[estimation.outer]] and [[residents]] of a release file, as typed models."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from tallyveil.budget.outer_pass import OuterPass, Prior
@@ -28,12 +30,13 @@ class OuterPassTable(Table):
     )
     company: Name | None = Field(
         default=None,
-        description="The query of one answer that counts the records of which each record beside the part needs one.",
+        description="The query of one answer that counts other records, the company. Each record "
+        "of the part's groups that does not belong to the part needs at least one record of the company.",
     )
     residents: Name | None = Field(
         default=None,
-        description="The residents who must have units: the part counts occupied units, and these people are its "
-        "limits.",
+        description="The residents who live in the units of this release. The part counts occupied units, and "
+        "the number of these people sets its limits.",
     )
     at_most: Name | None = Field(
         default=None,
@@ -42,9 +45,9 @@ class OuterPassTable(Table):
     )
     prior: Prior = Field(
         default="shares",
-        description="What a pass with a part knows before the noisy answers. shares: the parent's count times the "
-        "child's share of the fixed counts, or of the adults among the residents. none: nothing where there are noisy "
-        "answers.",
+        description="The numbers that a pass with a part uses beside the noisy answers. shares: the parent's count "
+        "times the child's share of the fixed counts, or of the adults among the residents. none: no other numbers "
+        "where there are noisy answers.",
     )
 
     def as_pass(self) -> OuterPass:
@@ -62,6 +65,10 @@ class OuterPassTable(Table):
         )
 
 
+Levels = Annotated[list[Name], Field(min_length=1)]
+"""Some levels of an attribute. No record has none of them, so an empty list could only be a mistake."""
+
+
 class ResidentsTable(Table):
     """[[residents]]: the people of a finished release who live in the units that this release counts."""
 
@@ -70,10 +77,11 @@ class ResidentsTable(Table):
         default=None,
         description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
     )
-    people: dict[Name, list[Name]] = Field(
+    people: dict[Name, Levels] = Field(
         min_length=1,
-        description="Levels that the people who live in units have, by attribute of that release.",
+        description="Which people of that release live in units: for each attribute named, the levels that they have.",
     )
-    adults: dict[Name, list[Name]] = Field(
-        min_length=1, description="Further levels, which the adults among these people have."
+    adults: dict[Name, Levels] = Field(
+        min_length=1,
+        description="Which of these people are adults: for each attribute named, the levels that they have.",
     )

@@ -138,7 +138,7 @@ def _found(item: Item, earlier: Mapping[str, Path]) -> Item:
 
 
 def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
-    """Refuse what is read of an earlier release that has other labels; raises ConstraintError, SchemaError."""
+    """Refuse a release that reads labels which an earlier one does not have; raises ConstraintError, SchemaError."""
     schemas = {one.name: one.plan.schema for one in releases}
     for release in releases:
         try:

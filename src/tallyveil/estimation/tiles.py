@@ -53,7 +53,7 @@ class TileStatus(Enum):
 
 _REMEDIES = {
     TileStatus.SETTLED: "nothing to do: the fixed counts left nothing to estimate",
-    TileStatus.LIFTED: "nothing to do: the split costs least, and every finest geounit can follow it",
+    TileStatus.LIFTED: "nothing to do: the split costs least, and it can be continued to every finest geounit",
     TileStatus.CERTIFIED: (
         "nothing to do: the counts are the optimum for measurements that differ from the given ones by at most the "
         "backward error that was asked for"

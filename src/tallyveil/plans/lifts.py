@@ -72,7 +72,7 @@ def refuse_lifts(
 ) -> None:
     """Refuse lift passes that do not fit the other passes, the agreements or the residents.
 
-    What the groups of the first pass are is known later; `PartCells` refuses what does not fit them.
+    The groups of the first pass are known only later. `PartCells` then refuses cells that do not fit these groups.
 
     Args:
         schema: The universe.
@@ -111,7 +111,7 @@ def refuse_lifts(
 
 
 def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
-    """Refuse keys that do not go together; raises ConfigError."""
+    """Refuse keys of a pass that cannot be given together; raises ConfigError."""
     if one.part is None:
         if one.limits or one.prior != "shares":
             raise _misfit(
@@ -128,8 +128,9 @@ def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
     if (one.total is None and one.residents is None) == (number == 1):
         raise _misfit(
             where,
-            "has a part. The part of the first pass has a 'total' or 'residents', since only what is fixed before the "
-            "spend can be held to other releases before the spend. Parts of later passes have 'company' or 'at_most'.",
+            "has a part. The part of the first pass has a 'total' or 'residents'. Only this pass can have them, "
+            "because they "
+            "are checked before the spend. Parts of later passes have 'company' or 'at_most'.",
         )
 
 
@@ -165,7 +166,7 @@ def _refuse_residents(one: OuterPass, residents: Sequence[Residents], where: str
 def _refuse_company(
     schema: Schema, one: OuterPass, company: QueryGroup, before: QueryGroup, where: str
 ) -> None:
-    """Refuse groups of other cells than needed, and company that is in a group with a part."""
+    """Refuse cells that `PartCells` does not allow, and company that may belong to the part."""
     cells = schema.query(one.cells)
     possible = possible_cells(schema, cells)
     groups = common_groups(cells, before)
@@ -174,16 +175,17 @@ def _refuse_company(
     if bool((company.answers_of(possible)[divided.part[of_cells] >= 0] >= 0).any()):
         raise _misfit(
             where,
-            f"has records that may belong to the part '{one.part}' and are company, too. The company, "
-            f"'{one.company}', must be other records.",
+            f"has the company '{one.company}', and some of these records may belong to the part '{one.part}'. The "
+            "company "
+            "must be other records.",
         )
 
 
 def _wrong_cells(one: OuterPass) -> ConfigError:
     return ConfigError(
         f"[[estimation.outer]]: the pass that counts '{one.cells}' has a part, '{one.part}'. In each group whose count "
-        "is fixed before it, it must have one cell of the rest and at most one of the part. Give it coarser or finer "
-        "cells.",
+        "is fixed before the pass, the pass must have one cell of the rest and at most one of the part. Give the pass "
+        "coarser or finer cells.",
         code="outer-pass",
     )
 

@@ -29,10 +29,10 @@ def outer_items(plan: Mapping[str, Any]) -> tuple[OuterPass, ...]:
 def measured_by_pass(
     schema: Schema, outer: Sequence[OuterPass], measured: Iterable[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """The measured queries of each outer pass: a query is in the first pass whose cells determine it.
+    """The measured queries of each outer pass: the first pass that is no lift pass and whose cells determine the query.
 
-    Lift passes take the answers that tell most about their part (`postprocess.passes.part_answers`), whichever pass has
-    them. So a lift pass has only queries that no other pass determines.
+    A lift pass chooses noisy answers about its part by itself (`postprocess.passes.part_answers`), also those of
+    queries of other passes. So a lift pass has only queries that no other pass determines.
 
     Args:
         schema: The universe.
@@ -63,7 +63,7 @@ def measured_by_pass(
 def early_answers(
     schema: Schema, outer: Sequence[OuterPass], number: int, measured: Sequence[str]
 ) -> tuple[QueryGroup, ...]:
-    """The measured answers of later passes that a pass is fitted to as well: queries without their other answers.
+    """The measured answers of later passes that a pass is fitted to as well. Each query has these of its answers only.
 
     Args:
         schema: The universe.
@@ -127,8 +127,8 @@ def _refuse_lost_counts(cells: Sequence[QueryGroup]) -> None:
                 raise ConfigError(
                     f"[[estimation.outer]] pass {number + 1} counts '{cells[number].name}' within the counts of "
                     f"'{cells[source].name}', and these do not say what an earlier pass found about "
-                    f"'{earlier.name}'. Let the cells of every pass be finer than those of the pass before, except "
-                    "for what only one pass counts.",
+                    f"'{earlier.name}'. Let the cells of every pass be finer than those of the pass before. Only "
+                    "levels that no other pass tells apart may be an exception.",
                     code="outer-pass",
                 )
 
@@ -215,8 +215,8 @@ def _refuse_early(schema: Schema, outer: Sequence[OuterPass], number: int) -> No
         if one.part is not None or later < number or not all((factor.codes >= 0).any() for factor in kept):
             raise ConfigError(
                 f"[[estimation.outer]] pass {number} has '{name}' in 'also', which has no effect there. Name measured "
-                "queries of later passes some of whose answers are sums of this pass's counts, and whose groups do "
-                "not overlap. A pass with a part has none.",
+                "queries of later passes. Some of their answers must be sums of this pass's counts, and their groups "
+                "must not overlap. A pass with a part has no 'also'.",
                 code="outer-pass",
             )
 

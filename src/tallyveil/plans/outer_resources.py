@@ -3,8 +3,8 @@
 The work of a pass at a geolevel grows with its *entries*: the children of all parents, times the cells that a parent
 fills. A family is solved in one piece, so the largest family decides the memory. The rates were measured as processor
 time with the persons and the units of the Demographic and Housing Characteristics: Rhode Island (25,181 blocks), a
-made-up state of 50,000 blocks, and for roots, counties and memory one of 421,545 blocks. They were rounded up, and are
-divided by nothing for a second core, because the largest family of a geolevel is the work of one core.
+made-up state of 50,000 blocks, and for roots, counties and memory one of 421,545 blocks. They were rounded up. They are
+not divided by the number of cores, because the largest family of a geolevel is the work of one core.
 
 The largest family that was measured has 842 children and 6 million unknown counts. The time of one family grew with the
 power 1.4 of its unknown counts, so a larger family can take longer than the prediction.
@@ -58,7 +58,8 @@ PASS_RATES: Final = PassRates()
 
 
 def largest_family_bytes(sizes: Sizes, rates: PassRates = PASS_RATES) -> int:
-    """Memory of the largest family of any geolevel. Its parent has the share of the people that its children are."""
+    """Memory of the largest family of any geolevel. Its parent has as large a share of the people as its
+    children are of all geounits of their geolevel."""
     entries = [0.0]
     for most, n in zip(sizes.most_children[1:], sizes.geounits[1:], strict=True):
         entries.append(most * cells_of(sizes.people * most / n, FILLED_IN_PASSES))

@@ -21,7 +21,8 @@ GEOUNITS_PER_PARENT: Final = (30.0, 3.5, 45.0, 60.0)
 """Children of a geounit, from the parents of the finest geounits upward, as in the census. The last number repeats."""
 
 MOST_CHILDREN, LARGEST_SHARE = 30, 0.6
-"""The parent with most children is taken to have so many times as many as the mean, and at most this share of all."""
+"""The largest number of children of a parent is taken to be the first number times the mean, and at most the second
+number, a share, times all children."""
 
 FILLED_CELLS: Final = ((1, 1), (30, 6), (900, 40), (3_100, 70), (146_000, 270), (12_700_000, 900))
 """People in a geounit, and how many of the 2,016 cells of redistricting data they fill; linear on a log-log scale

@@ -1,4 +1,4 @@
-"""What one job of intervals fits: all tables of a release together, or each table by itself with merged cells."""
+"""The models that make the intervals of a release: one of all tables, or one of each table with merged cells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -145,7 +145,7 @@ def planned_fits(
 def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> list[IntervalFit]:
     if not groups:
         raise ConfigError(
-            "no tables are asked for, and the release publishes none. Name queries with --tables.",
+            "no tables are named, and the release publishes no tables. Name queries with --tables.",
             code="interval-tables",
         )
     found = [(group, table_model(measured, group)) for group in groups]

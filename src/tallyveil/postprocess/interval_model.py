@@ -148,10 +148,10 @@ def whole_model(measured: Measured) -> TreeModel:
 
 
 def refuse_tables_apart(plan: EstimationPlan) -> None:
-    """Refuse what needs the covariance of all cells; raises ConfigError."""
+    """Refuse a plan with a model for each table where one model of all cells is needed; raises ConfigError."""
     if plan.tables_apart:
         raise ConfigError(
-            f"this needs one model of all cells. A release with more than {LARGEST_SCHEMA:,} cells, or with "
+            f"one model of all cells is needed here. A release with more than {LARGEST_SCHEMA:,} cells, or with "
             'measurements = "small", has a model for each table instead. So the covariances of counts of different '
             "tables are not known. Ask for the intervals of single tables with `tallyveil intervals RUN --tables "
             "QUERY,...`.",

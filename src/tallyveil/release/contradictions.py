@@ -2,8 +2,8 @@
 
 The files are made from different measurements. If nothing ties them together, a block may have people and no occupied
 unit, or other householders in one file than in the other. This module counts such blocks from the published counts
-alone. In some kinds of contradictions, releases can be made to agree. In others they cannot, and the numbers only tell
-how far the files are apart.
+alone. Releases can be made to agree so that some kinds of contradictions cannot occur. The other kinds are only
+counted: the numbers tell how far the files are apart.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Contradiction:
 def between_people(earlier: RedistrictingPeople, persons: HouseholdPeople) -> tuple[Contradiction, ...]:
     """Compare two files of people."""
     gaps = np.abs(earlier.members - persons.members)
-    return (_found(gaps, "people in households", "Both files have as many people in households."),)
+    return (_found(gaps, "people in households", "Both files have the same number of people in households."),)
 
 
 def between_units(earlier: Units, homes: Households) -> tuple[Contradiction, ...]:
@@ -53,10 +53,12 @@ def between_units(earlier: Units, homes: Households) -> tuple[Contradiction, ...
         _found(
             np.abs(earlier.occupied - homes.occupied),
             "occupied units",
-            "Both files have as many occupied units.",
+            "Both files have the same number of occupied units.",
         ),
         _found(
-            np.abs(earlier.vacant - homes.vacant), "vacant units", "Both files have as many vacant units."
+            np.abs(earlier.vacant - homes.vacant),
+            "vacant units",
+            "Both files have the same number of vacant units.",
         ),
     )
 
@@ -102,8 +104,9 @@ def _households(people: HouseholdPeople, homes: Households) -> list[Contradictio
         _found(
             _differences(people.kinds, homes.kinds),
             "kinds of householders",
-            "Householders who live alone, and those who live with others, are as many in both files by sex, age "
-            "group, Hispanic origin and race.",
+            "Both files have the same number of householders of each kind: living alone or with others, sex, age "
+            "group, "
+            "Hispanic origin and race.",
         ),
         _found(
             np.abs(people.alone - homes.alone),
@@ -166,13 +169,13 @@ def _never_made_to_agree(people: HouseholdPeople, homes: Households) -> list[Con
 
 
 def _misplaced(homes: Integers, needed: Integers, people: Integers) -> Integers:
-    """People that households of some kind lack; where there is no such household, all people of this kind."""
+    """How many people of some kind the households that need them lack; all such people where no household has any."""
     missing: Integers = np.maximum(needed - people, 0)
     return missing + np.where(homes == 0, people, 0)
 
 
 def _differences(one: PublicCounts, other: PublicCounts) -> Integers:
-    """By geounit, how many householders of each kind two files have too many or too few, in all."""
+    """By geounit, the differences between the householders of each kind in two files, summed over all kinds."""
     rows = [np.repeat(np.arange(counts.n_geounits), np.diff(counts.offsets)) for counts in (one, other)]
     geounits, _, gaps = sum_triplets(
         np.concatenate(rows),

@@ -38,8 +38,8 @@ class CheckedRelease:
         warnings: What the observer was warned of.
         disk: Predicted size of its folder, in bytes.
         finest: Digest of the geocodes of its finest geounits.
-        empty: For people that a later release takes as residents, where its constraints bar them: whether they do, by
-            finest geounit in the order of geocodes.
+        empty: For the people whom a later release takes as residents: whether the constraints of this release keep them
+            out of each finest geounit, in the order of geocodes.
         digest: Digest of its records, its geography and its constraints. Confidential.
     """
 
@@ -93,7 +93,16 @@ def _checked(
     *,
     protected: bool,
 ) -> CheckedRelease:
-    """What was found of a release, of whose people later ones ask and which may ask of earlier ones."""
+    """Read and check one release.
+
+    Args:
+        release: The release.
+        asked: The residents of later releases who are people of this one.
+        earlier: What was found of earlier releases.
+        out: Its folder.
+        observer: Told of progress.
+        protected: Whether it shall protect people.
+    """
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out)
     inputs = read_inputs(plan, observer, watch)

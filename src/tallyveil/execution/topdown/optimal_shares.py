@@ -131,8 +131,9 @@ def _by_outer_passes(
     lifts = [one.cells for one in plan.outer if one.part is not None]
     if lifts:
         raise BudgetError(
-            f"the outer pass '{lifts[0]:.80}' is a lift pass. No model of its errors is known, so that better shares "
-            "cannot be found. Optimise the release file without it, and give it the shares that were found.",
+            f"the outer pass '{lifts[0]:.80}' is a lift pass. No model of its errors is known, so better shares "
+            "cannot be found. Optimise the release file without this pass, and write the shares that are found into "
+            "the file with the pass.",
             code="bad-aim",
         )
     strategy = plan.strategy

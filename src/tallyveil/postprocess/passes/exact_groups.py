@@ -129,8 +129,9 @@ def covering_counts(
     for one in exact:
         if not determines(first, one.query):
             raise ConstraintError(
-                f"{one.name}, on '{one.query.name}', is on other groups than the first outer pass counts: its answers "
-                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave it out.",
+                f"{one.name} fixes answers of '{one.query.name}', and the first outer pass cannot keep them: these "
+                "answers "
+                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave out {one.name}.",
                 code="passes-groups",
             )
     return records, exact, _covering(records, exact)

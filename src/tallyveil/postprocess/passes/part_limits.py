@@ -1,4 +1,4 @@
-"""Limits of the total of a part in every finest geounit, from what is published or fixed before the pass."""
+"""Limits of the total of a part in every finest geounit, from published counts or counts of earlier passes."""
 
 import numpy as np
 
@@ -29,11 +29,11 @@ def part_limits(
 ) -> tuple[Integers, Integers]:
     """Smallest and largest total of the part in every finest geounit.
 
-    - A total is that of the agreement.
-    - Units that residents occupy have the limits of `occupied_limits`.
-    - With company, each record of the part's groups that does not belong to the part needs one of the company, and all
-      of the company must find a place (`alone_limits`).
-    - With `at_most`, the part has at most as many records.
+    - With `total`, both limits are the count of the agreement.
+    - With `residents`, the limits are those of `occupied_limits`.
+    - With `company`, each record of the part's groups that does not belong to the part needs one of the company, and
+      every record of the company must have such a record (`alone_limits`).
+    - With `at_most`, the part has at most as many records as the query that this key names.
 
     Args:
         schema: The universe.
@@ -65,20 +65,22 @@ def residents_of(one: OuterPass, kept: Kept) -> ResidentCounts:
 
 
 def refuse_totals(one: OuterPass, groups: FixedGroups, cells: PartCells, kept: Kept, spine: Spine) -> None:
-    """Refuse totals above the number of records that may belong to the part, and residents where there is none.
+    """Refuse totals above the number of records that may belong to the part, and residents where no record may.
 
-    If there is no such finest geounit, every family of the pass has a solution (docs/proofs/agreement.md).
+    If no finest geounit is refused, every family of the pass has a solution (docs/proofs/agreement.md).
 
     Raises:
-        ConstraintError: there is one.
+        ConstraintError: a finest geounit is refused.
     """
     room = _sums(groups.levels[-1], cells.part >= 0)
     if one.residents is not None:
         wrong = np.flatnonzero((residents_of(one, kept).people > 0) & (room == 0))
         if len(wrong):
             raise ConstraintError(
-                f"{_place(spine, wrong)}: {residents_name(one.residents)} has people there, and nothing can belong to "
-                f"'{one.part}'; so it is in {len(wrong)} geounit(s). Publish the people with an upper bound of 0 where "
+                f"{_place(spine, wrong)}: {residents_name(one.residents)} has people there, and no record can belong "
+                "to "
+                f"'{one.part}'. {len(wrong)} geounit(s) have such people. Publish the people with an upper bound of 0 "
+                "where "
                 "there are no units. Nothing was spent.",
                 code="people-without-units",
             )
@@ -87,8 +89,9 @@ def refuse_totals(one: OuterPass, groups: FixedGroups, cells: PartCells, kept: K
     if len(wrong):
         raise ConstraintError(
             f"{_place(spine, wrong)}: {agreement_name(str(one.total))} has more records of '{one.part}' than the other "
-            f"exact counts allow; so it is in {len(wrong)} geounit(s). Make both releases so that they agree: the "
-            "second one with bounds from the first. Nothing was spent.",
+            f"exact counts allow. {len(wrong)} geounit(s) have too many. Make the two releases that fix these counts "
+            "so "
+            "that they agree: give the later one bounds from the earlier one. Nothing was spent.",
             code="constraints-conflict",
         )
 

@@ -3,11 +3,12 @@
 A child's count y should be near a weighted mean of two numbers. One is the parent's y times the child's share of a
 base: of the fixed counts of the group, or of the adults among the residents of units. Call it q. Its variance is set to
 0.5 + 0.05 q + 0.01 q^2, which is a choice and not an estimate: households of neighbouring places are alike, but not
-equal. The other number is the sum of the noisy answers that make up the cell. If no more answers make up the rest of
-the group, it is a mean of this sum and of what the group's fixed count leaves for it when the noisy rest is taken away;
-each has a weight in proportion to the number of terms of the other. Noisy answers are left out of a family where none
-of its cells would give them 4 % of the weight: for a block, that would be hundreds of answers for one count, and they
-would change little. A root has no parent; its q are the base times the share of the part in all of it, as measured.
+equal. The other number is the sum of the noisy answers that make up the cell. If the rest of each group is a sum of no
+more answers on average, the other number is the mean of two numbers: this sum, and the fixed count of the group less
+the noisy sum of the rest. Each has a weight in proportion to the number of answers in the other. Noisy answers are left
+out of a family where none of its cells would give them 4 % of the weight: for a block, that would be hundreds of
+answers for one count, and they would change little. A root has no parent. Its q is the base times the measured share of
+the part in the whole base.
 
 A coarser query may have measured the total of the part in a child, with less noise than the sum of all cells has. This
 noisy total is then a target of its own, with its own variance. It is left out of a family where it would have less than
