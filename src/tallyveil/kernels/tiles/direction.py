@@ -39,15 +39,17 @@ def find_direction(
     Returns:
         How fast the dual function rises along it, and the steps of conjugate gradients.
     """
-    face, gradient = list_face(tables, x), slopes.reshape(-1)
-    n_labels = gradient.size
+    face, n_labels = list_face(tables, x), slopes.size
     n = n_labels + face.inner_begin[tables.upright.size]
-    easing, share = np.zeros(n), np.empty(n)
+    easing, share = np.zeros(n_labels), np.empty(n)
     _precondition(tables, face, easing, share)
     move, left, ahead, product = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
+    for k in range(slopes.shape[0]):
+        for c in range(slopes.shape[1]):
+            j = k * face.label_step + c * face.child_step
+            left[j] = slopes[k, c] if share[j] > 0.0 else 0.0
     energy = 0.0
     for j in range(n):
-        left[j] = gradient[j] if j < n_labels and share[j] > 0.0 else 0.0
         ahead[j] = share[j] * left[j]
         energy += left[j] * ahead[j]
     enough, steps = precision * precision * energy, 0
@@ -65,31 +67,31 @@ def find_direction(
         for j in range(n):
             ahead[j] = share[j] * left[j] + energy / before * ahead[j]
     _write(tables, face, move, moves)
-    return inner(gradient, move), steps
+    return inner(slopes.reshape(-1), moves.label.reshape(-1)), steps
 
 
 @internal
 def _precondition(tables: Tables, face: Face, easing: Floats, share: Floats) -> None:
     """1 / weight of each label and child, and the preconditioner; both are zero where there is nothing to move."""
-    weight = tables.label_weight.reshape(-1)
     face_diagonal(tables, face, share)
+    for k in range(tables.label_weight.shape[0]):
+        for c in range(tables.label_weight.shape[1]):
+            j, weight = k * face.label_step + c * face.child_step, tables.label_weight[k, c]
+            easing[j] = 1.0 / weight if weight > 0.0 else 0.0
+            share[j] = share[j] + easing[j] if weight > 0.0 else 0.0
     for j in range(share.size):
-        if j < weight.size:
-            easing[j] = 1.0 / weight[j] if weight[j] > 0.0 else 0.0
-            share[j] = 1.0 / (share[j] + easing[j]) if weight[j] > 0.0 else 0.0
-        else:
-            share[j] = 1.0 / share[j] if share[j] > 0.0 else 0.0
+        share[j] = 1.0 / share[j] if share[j] > 0.0 else 0.0
 
 
 @internal
 def _write(tables: Tables, face: Face, move: Floats, moves: Prices) -> None:
     """The moves as prices: those of inner lines in persons, and none of outer lines, which follow by themselves."""
-    labels = moves.label.reshape(-1)
-    for j in range(labels.size):
-        labels[j] = move[j]
+    for k in range(moves.label.shape[0]):
+        for c in range(moves.label.shape[1]):
+            moves.label[k, c] = move[k * face.label_step + c * face.child_step]
     clear_sums(moves)
     for p in range(tables.upright.size):
-        begin, first_row = labels.size + face.inner_begin[p], tables.row_begin[p]
+        begin, first_row = moves.label.size + face.inner_begin[p], tables.row_begin[p]
         heaviest = tables.slack[first_row] * tables.weight[first_row]
         first = first_row if tables.upright[p] else tables.column_begin[p]
         for j in range(face.inner_begin[p + 1] - face.inner_begin[p]):

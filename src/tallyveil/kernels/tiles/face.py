@@ -34,6 +34,8 @@ class Face(NamedTuple):
         inner: Inner line of each active entry.
         outer_begin: [P + 1], first outer line of each table.
         inner_begin: [P + 1], first inner line of each table. Inner lines without prices have no number.
+        label_step, child_step: Where vectors have label k of child c: at k * label_step + c * child_step. What most
+            outer lines read lies side by side.
         drop, child: Room for one outer line.
     """
 
@@ -41,6 +43,8 @@ class Face(NamedTuple):
     inner: Int32s
     outer_begin: Integers
     inner_begin: Integers
+    label_step: int
+    child_step: int
     drop: Floats
     child: Int32s
 
@@ -48,7 +52,7 @@ class Face(NamedTuple):
 @internal
 def list_face(tables: Tables, x: Floats) -> Face:
     """The face of a point."""
-    n_tables, n_active, longest = tables.upright.size, 0, 0
+    n_tables, n_active, longest, by_column = tables.upright.size, 0, 0, 0
     outer_begin, inner_begin = np.zeros(n_tables + 1, np.int64), np.zeros(n_tables + 1, np.int64)
     for p in range(n_tables):
         n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
@@ -57,13 +61,17 @@ def list_face(tables: Tables, x: Floats) -> Face:
         outer_begin[p + 1] = outer_begin[p] + outer
         inner_begin[p + 1] = inner_begin[p] + (inner if tables.column_total.size else 0)
         longest = max(longest, inner, outer)
+        by_column += n_columns * n_rows if tables.upright[p] else -n_columns * n_rows
     for e in range(x.size):
         n_active += x[e] > 0.0
+    n_labels, n_children = tables.label_weight.shape
     face = Face(
         np.zeros(outer_begin[n_tables] + 1, np.int64),
         np.empty(n_active, np.int32),
         outer_begin,
         inner_begin,
+        n_children if by_column > 0 else 1,
+        1 if by_column > 0 else n_labels,
         np.empty(longest),
         np.empty(longest, np.int32),
     )
@@ -91,21 +99,17 @@ def _list_entries(tables: Tables, x: Floats, face: Face) -> None:
 
 @internal
 def apply_face(tables: Tables, face: Face, moves: Floats, falls: Floats) -> None:
-    """falls = H moves. Both have the labels first, child by child, then the inner lines."""
+    """falls = H moves. Both have the labels first (`Face.label_step`), then the inner lines."""
     n_labels = tables.label_weight.size
-    rows, label_falls = (
-        moves[:n_labels].reshape(tables.label_weight.shape),
-        falls[:n_labels].reshape(tables.label_weight.shape),
-    )
     for j in range(falls.size):
         falls[j] = 0.0
     for p in range(tables.upright.size):
         begin, end = n_labels + face.inner_begin[p], n_labels + face.inner_begin[p + 1]
         own, own_falls = moves[begin:end], falls[begin:end]
         if tables.upright[p]:
-            _apply_columns(tables, face, p, (own, rows), (own_falls, label_falls))
+            _apply_columns(tables, face, p, (own, moves), (own_falls, falls))
         else:
-            _apply_rows(tables, face, p, (own, rows), (own_falls, label_falls))
+            _apply_rows(tables, face, p, (own, moves), (own_falls, falls))
 
 
 @internal
@@ -122,11 +126,11 @@ def _apply_columns(
             continue
         drop, child = face.drop[: inner.size], face.child[: inner.size]
         for z in range(inner.size):
-            drop[z], child[z] = moves[0][inner[z]], child_of[inner[z]]
+            drop[z], child[z] = moves[0][inner[z]], child_of[inner[z]] * face.child_step
         column = first_column + outer - face.outer_begin[p]
         labels = tables.label[tables.label_begin[column] : tables.label_begin[column + 1]]
         for label in labels:
-            row = moves[1][label]
+            row = moves[1][label * face.label_step :]
             for z in range(inner.size):
                 drop[z] += row[child[z]]
         total, mean = 0.0, 0.0
@@ -138,7 +142,7 @@ def _apply_columns(
             drop[z] = (drop[z] - mean) * slack[inner[z]] / heaviest
             falls[0][inner[z]] += drop[z]
         for label in labels:
-            row = falls[1][label]
+            row = falls[1][label * face.label_step :]
             for z in range(inner.size):
                 row[child[z]] += drop[z]
 
@@ -155,13 +159,14 @@ def _apply_rows(
         if inner.size < 2:
             continue
         row = first_row + outer - face.outer_begin[p]
-        drop, child = face.drop[: inner.size], tables.child[row]
+        drop, first = face.drop[: inner.size], tables.child[row] * face.child_step
+        own, own_falls = moves[1][first:], falls[1][first:]
         mean = 0.0
         for z in range(inner.size):
             j = inner[z]
             total = moves[0][j] if n_priced else 0.0
             for link in range(label_begin[j], label_begin[j + 1]):
-                total += moves[1][tables.label[link], child]
+                total += own[tables.label[link] * face.label_step]
             drop[z] = total
             mean += total
         mean /= inner.size
@@ -171,14 +176,13 @@ def _apply_rows(
             if n_priced:
                 falls[0][j] += value
             for link in range(label_begin[j], label_begin[j + 1]):
-                falls[1][tables.label[link], child] += value
+                own_falls[tables.label[link] * face.label_step] += value
 
 
 @internal
 def face_diagonal(tables: Tables, face: Face, diagonal: Floats) -> None:
     """Write an upper bound of H's diagonal. It is exact where no two entries share a label and an outer line."""
     n_labels = tables.label_weight.size
-    label_part = diagonal[:n_labels].reshape(tables.label_weight.shape)
     for j in range(diagonal.size):
         diagonal[j] = 0.0
     for p in range(tables.upright.size):
@@ -198,4 +202,6 @@ def face_diagonal(tables: Tables, face: Face, diagonal: Floats) -> None:
                 if own.size:
                     own[j] += give
                 for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                    label_part[tables.label[link], tables.child[row]] += give
+                    diagonal[tables.label[link] * face.label_step + tables.child[row] * face.child_step] += (
+                        give
+                    )

@@ -5,7 +5,7 @@ children, whatever the number of columns. For given prices the counts are one ex
 function of the prices is concave and smooth. Its gradient is sum - target - price / label_weight for each label and
 child.
 
-Step: Newton's method, from prices of zero on, whose point is the projection of the own measurements. The direction
+Step: Newton's method. The direction
 (`direction`) also has the prices of the tables' inner lines, from which the next projection starts. The step is
 shortened until the dual function rises enough. Where this fails, accelerated gradients give a better point to start
 from, and the prices are those of that point (a *restart*).
@@ -134,7 +134,7 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
                     x,
                     RESTART_STEPS + MORE_RESTART_STEPS * restarts,
                     RESTART_TOLERANCE,
-                    0.02,
+                    np.inf,
                     methods.project,
                 )
                 step = 0.0
