@@ -62,8 +62,8 @@ _REMEDIES = {
     TileStatus.CERTIFIED_BY_MORE_STEPS: "nothing to do: as before, after many steps of accelerated gradients",
     TileStatus.APPROXIMATE: (
         "the counts have all sums, but they are the optimum only for measurements that differ from the given ones by "
-        "more than was asked for, which the report has in persons, or the estimate before rounding meets sums less "
-        "closely than to 1e-9"
+        "more than was asked for, which the report has in persons, or the estimate before rounding misses a sum by "
+        "more than 1e-9 and more than its rounding errors"
     ),
 }
 

@@ -150,6 +150,40 @@ def test_a_wide_parent_needs_no_square_matrix():
     assert solution.status.certified
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_of_billions_are_right_to_their_rounding_errors(seed):
+    """No price makes them right to 1e-9: one rounding error of a price moves a sum by far more."""
+    rng = np.random.default_rng(seed)
+    truth = rng.poisson(rng.gamma(0.3, 1e8, (8, 120)))
+    columns = np.arange(120)
+    measured = []
+    for name, labels, variance in (
+        ("sevens", columns % 7, 1.0),
+        ("fives", columns % 5, 1.0),
+        ("own", columns, 4.0),
+    ):
+        sums = np.zeros((labels.max() + 1, 8))
+        np.add.at(sums, labels, truth.T.astype(float))
+        noise = np.rint(rng.normal(0.0, variance**0.5, sums.shape))
+        measured.append(MeasuredQuery(name, labels.astype(np.int32), (sums + noise).T, variance))
+    problem = TileProblem(
+        "parent",
+        "county",
+        tuple("abcdefgh"),
+        columns,
+        truth.sum(axis=0),
+        np.zeros(120, np.int32),
+        truth.sum(axis=1)[:, None],
+        tuple(measured),
+        (columns.astype(np.int32),),
+        np.ones(1),
+    )
+    solution = estimate_tiles(problem)
+    require_sums(problem, solution.counts)
+    assert solution.status is TileStatus.CERTIFIED
+    assert 1e-9 < solution.sum_gap_persons <= 120 * 2.0**-52 * 2 * truth.sum()
+
+
 def test_a_family_does_not_depend_on_its_chunk():
     problems = [random_tiles(seed, uneven=seed % 2 == 0)[0] for seed in range(20, 26)]
     ones = [solve_chunk(chunk_of_one(one), 0.1) for one in problems]

@@ -24,20 +24,27 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, pointed
-from tallyveil.kernels.tiles.tables import Prices, Tables, label_forces, label_sums
+from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces, label_sums
 from tallyveil.kernels.vectors import set_rows, set_to
 
 FIRST_CURVATURE, CURVATURE_FALLS, TRIALS = 8.0, 0.93, 12
 PROJECTION_LIMIT = 30
-LEAST_TOLERANCE = 0.02
-"""Tolerance of the projections, at least, as a multiple of that of the method."""
+LOOSE, LEAST_TOLERANCE = 0.1, 0.02
+"""Tolerance of the projections, as a multiple of the last step's largest move, and at least as one of that of the
+method."""
 
 Project = Callable[[Tables, Floats, Prices, Floats, float, int], float]
 
 
 @pointed
 def approach(
-    tables: Tables, prices: Prices, x: Floats, limit: int, tolerance: float, loose: float, project: Project
+    tables: Tables,
+    prices: Prices,
+    x: Floats,
+    limit: int,
+    tolerance: float,
+    steepest: float,
+    project: Project,
 ) -> float:
     """Move a point near the optimum.
 
@@ -47,10 +54,10 @@ def approach(
         x: A point with the tables' sums; changed.
         limit: Most steps.
         tolerance: In persons, see the stopping rule.
-        loose: Tolerance of a projection, as a multiple of the last step's largest move.
+        steepest: Largest curvature. Where it is larger, so that many steps would be needed, the method gives up.
         project: The projection.
     Returns:
-        The largest move of the last step, in persons.
+        The largest move of the last step, in persons. It is infinite if the method gave up; all prices are then zero.
     """
     n = x.size
     sums, fresh_sums, ahead_sums = prices.label.copy(), prices.label.copy(), prices.label.copy()
@@ -65,13 +72,17 @@ def approach(
             rate = 1.0 / curvature
             for e in range(n):
                 point[e] = ahead[e] - (ahead[e] - tables.centre[e] + force[e]) * rate
-            allowed = max(loose * min(moved, 1.0), LEAST_TOLERANCE * tolerance)
+            allowed = max(LOOSE * min(moved, 1.0), LEAST_TOLERANCE * tolerance)
             project(tables, point, prices, fresh, allowed, PROJECTION_LIMIT)
             label_sums(tables, fresh, fresh_sums)
             needed = _curvature_between(tables, fresh, ahead, fresh_sums, ahead_sums)
             if needed <= 1.0001 * curvature:
                 break
             curvature = min(max(1.5 * curvature, 1.02 * needed), 4.0 * curvature)
+            if curvature > steepest:
+                clear_sums(prices)
+                set_rows(prices.label, np.zeros(prices.label.shape))
+                return np.inf
         moved, uphill = 0.0, 0.0
         for e in range(n):
             change = fresh[e] - x[e]

@@ -1,17 +1,20 @@
-"""How the counts above zero answer to forces, when the others stay zero and all sums stay fixed, compiled.
+"""How sums answer to prices, when the counts above zero move and the others stay zero, compiled.
 
-Problem: the entries above zero are the *active* ones. A force r on each active entry moves their counts by the z that
-minimises the sum of weight/2 * z^2 - r z, among moves that leave all sums of the tables as they are. Variables: the
-moves.
+Problem: the entries above zero are the *active* ones. The prices of the labels and of the inner lines rise by given
+*moves*. (A price of an inner line is stated here as a label's is, not in persons.) The prices of the outer lines then
+follow, so that the outer lines keep their sums: an active entry falls by
 
-Step: an outer line's price is the mean of its forces, weighted by the gives. The prices of the inner lines solve the
-equations of `schur` with a tiny damping, factored once for each face. The step is made twice, which removes the error
-of the damping.
+    (moves of its labels + move of its inner line - their mean over its outer line) / weight,
 
-Worked case: a table of two by two active entries of weight 1, with the force 1 on one of them. All moves of a row or a
-column cancel, so the moves are 1/4, -1/4, -1/4, 1/4.
+where the mean has the weights 1 / weight. What is wanted is by how much the sums of the labels and of the inner lines
+fall. The matrix H of this linear map is positive semidefinite. Where columns are free, inner lines have no prices.
 
-Oracle: the projection by `numpy.linalg`, in the tests.
+Step: one pass over the active entries, outer line by outer line.
+
+Worked case: one outer line with two active entries of weight 1, one label on the first. If the label's price rises by
+1, the mean is 1/2. The first entry and the label's sum fall by 1/2, and the second entry rises by 1/2.
+
+Oracle: the dense matrix in numpy, in the tests.
 """
 
 from typing import NamedTuple
@@ -19,18 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats, Int32s, Integers
-from tallyveil.kernels.cholesky import cholesky, solve_cholesky
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.tiles.schur import Active, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.tables import Tables
-
-FACTORED_LINES = 1024
-"""Most inner lines whose equations are factored. A factor serves all forces at a point, and there are hundreds."""
-
-DAMPING, PRECISION = 1e-9, 1e-9
-"""Of the equations of the inner lines, per outer line, and of their solution by conjugate gradients."""
-
-REPEATS = 1
 
 
 class Face(NamedTuple):
@@ -39,204 +32,176 @@ class Face(NamedTuple):
     Attributes:
         begin: [outer lines + 1], where each outer line's active entries begin. Outer lines are numbered through.
         inner: Inner line of each active entry.
-        column, child: Its column and its child.
         outer_begin: [P + 1], first outer line of each table.
-        factor_begin: [P + 1], where each table's factor begins; none where the inner side is large or free.
-        factors: Cholesky factors.
-        ones: As many as any table has lines.
-        right: Room for one table's equations.
+        inner_begin: [P + 1], first inner line of each table. Inner lines without prices have no number.
+        label_step, child_step: Where vectors have label k of child c: at k * label_step + c * child_step. What most
+            outer lines read lies side by side.
+        drop, child: Room for one outer line.
     """
 
     begin: Integers
     inner: Int32s
-    column: Int32s
-    child: Int32s
     outer_begin: Integers
-    factor_begin: Integers
-    factors: Floats
-    ones: Floats
-    right: Floats
+    inner_begin: Integers
+    label_step: int
+    child_step: int
+    drop: Floats
+    child: Int32s
 
 
 @internal
 def list_face(tables: Tables, x: Floats) -> Face:
-    """The face of a point, with the factors of its tables."""
-    n_tables, n_active, n_outer, longest = tables.upright.size, 0, 0, 0
-    outer_begin, factor_begin = np.zeros(n_tables + 1, np.int64), np.zeros(n_tables + 1, np.int64)
+    """The face of a point."""
+    n_tables, n_active, longest, by_column = tables.upright.size, 0, 0, 0
+    outer_begin, inner_begin = np.zeros(n_tables + 1, np.int64), np.zeros(n_tables + 1, np.int64)
     for p in range(n_tables):
         n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
         n_rows = tables.row_begin[p + 1] - tables.row_begin[p]
         outer, inner = (n_columns, n_rows) if tables.upright[p] else (n_rows, n_columns)
         outer_begin[p + 1] = outer_begin[p] + outer
-        dense = inner <= FACTORED_LINES and tables.column_total.size > 0
-        factor_begin[p + 1] = factor_begin[p] + (inner * inner if dense else 0)
-        n_outer, longest = n_outer + outer, max(longest, inner, outer)
+        inner_begin[p + 1] = inner_begin[p] + (inner if tables.column_total.size else 0)
+        longest = max(longest, inner, outer)
+        by_column += n_columns * n_rows if tables.upright[p] else -n_columns * n_rows
     for e in range(x.size):
         n_active += x[e] > 0.0
+    n_labels, n_children = tables.label_weight.shape
     face = Face(
-        np.zeros(n_outer + 1, np.int64),
-        np.empty(n_active, np.int32),
-        np.empty(n_active, np.int32),
+        np.zeros(outer_begin[n_tables] + 1, np.int64),
         np.empty(n_active, np.int32),
         outer_begin,
-        factor_begin,
-        np.empty(factor_begin[n_tables]),
-        np.ones(longest),
+        inner_begin,
+        n_children if by_column > 0 else 1,
+        1 if by_column > 0 else n_labels,
         np.empty(longest),
+        np.empty(longest, np.int32),
     )
     _list_entries(tables, x, face)
-    for p in range(n_tables):
-        n = _inner_lines(tables, p)
-        if factor_begin[p + 1] > factor_begin[p]:
-            matrix = face.factors[factor_begin[p] : factor_begin[p + 1]].reshape(n, n)
-            active = _active(tables, face, p)
-            fill_matrix(active, DAMPING * (1 + active.outer_give.size), matrix)
-            cholesky(matrix, n)
     return face
-
-
-@internal
-def _inner_lines(tables: Tables, p: int) -> int:
-    if tables.upright[p]:
-        return int(tables.row_begin[p + 1] - tables.row_begin[p])
-    return int(tables.column_begin[p + 1] - tables.column_begin[p])
 
 
 @internal
 def _list_entries(tables: Tables, x: Floats, face: Face) -> None:
     """Fill in the active entries."""
-    n_active, outer = int(np.int64(0)), int(np.int64(0))
+    n_active, outer, e = int(np.int64(0)), int(np.int64(0)), int(np.int64(0))
     for p in range(tables.upright.size):
-        n = _inner_lines(tables, p)
         n_outer = face.outer_begin[p + 1] - face.outer_begin[p]
-        e = tables.entry_begin[p]
-        first_column, first_row = tables.column_begin[p], tables.row_begin[p]
-        for o in range(n_outer):
+        n_inner = (tables.entry_begin[p + 1] - tables.entry_begin[p]) // n_outer
+        for _ in range(n_outer):
             face.begin[outer] = n_active
             outer += 1
-            for j in range(n):
+            for j in range(n_inner):
                 if x[e] > 0.0:
-                    column, row = (o, j) if tables.upright[p] else (j, o)
                     face.inner[n_active] = j
-                    face.column[n_active] = first_column + column
-                    face.child[n_active] = tables.child[first_row + row]
                     n_active += 1
                 e += 1
     face.begin[outer] = n_active
 
 
 @internal
-def _active(tables: Tables, face: Face, p: int) -> Active:
-    """The active entries of one table."""
-    n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
-    slack = tables.slack[tables.row_begin[p] : tables.row_begin[p + 1]]
-    outer, inner = (face.ones[:n_columns], slack) if tables.upright[p] else (slack, face.ones[:n_columns])
-    return Active(face.begin, face.inner, face.outer_begin[p], outer, inner)
-
-
-@internal
-def answer_forces(tables: Tables, face: Face, force: Floats) -> None:
-    """Replace the force on each active entry by the entry's move."""
+def apply_face(tables: Tables, face: Face, moves: Floats, falls: Floats) -> None:
+    """falls = H moves. Both have the labels first (`Face.label_step`), then the inner lines."""
+    n_labels = tables.label_weight.size
+    for j in range(falls.size):
+        falls[j] = 0.0
     for p in range(tables.upright.size):
-        active, n = _active(tables, face, p), _inner_lines(tables, p)
-        for _ in range(REPEATS if tables.column_total.size else 1):
-            right = face.right[:n]
-            _take_means(active, force, right)
-            if tables.column_total.size == 0:
-                break
-            if face.factor_begin[p + 1] > face.factor_begin[p]:
-                factor = face.factors[face.factor_begin[p] : face.factor_begin[p + 1]].reshape(n, n)
-                solve_cholesky(factor, right)
-            else:
-                solve_by_steps(active, DAMPING * (1 + active.outer_give.size), PRECISION, right)
-            _take_prices(active, force, right)
-        heaviest = 0.0
-        for k in range(tables.row_begin[p], tables.row_begin[p + 1]):
-            heaviest = max(heaviest, tables.weight[k])
-        for o in range(active.outer_give.size):
-            for z in range(active.begin[active.first + o], active.begin[active.first + o + 1]):
-                force[z] *= active.outer_give[o] * active.inner_give[active.inner[z]] / heaviest
+        begin, end = n_labels + face.inner_begin[p], n_labels + face.inner_begin[p + 1]
+        own, own_falls = moves[begin:end], falls[begin:end]
+        if tables.upright[p]:
+            _apply_columns(tables, face, p, (own, moves), (own_falls, falls))
+        else:
+            _apply_rows(tables, face, p, (own, moves), (own_falls, falls))
 
 
 @internal
-def _take_means(active: Active, force: Floats, right: Floats) -> None:
-    """Subtract each outer line's weighted mean, and sum what is left, times the gives, over the inner lines."""
-    give = active.inner_give
-    for j in range(right.size):
-        right[j] = 0.0
-    for o in range(active.outer_give.size):
-        begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
-        lines, own = active.inner[begin:end], force[begin:end]
+def _apply_columns(
+    tables: Tables, face: Face, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
+) -> None:
+    """Add the part of a table whose outer lines are columns, so that an outer line's entries have the same labels."""
+    first_column, first_row = tables.column_begin[p], tables.row_begin[p]
+    child_of, slack = tables.child[first_row : tables.row_begin[p + 1]], tables.slack[first_row:]
+    heaviest = slack[0] * tables.weight[first_row]
+    for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+        inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+        if inner.size < 2:
+            continue
+        drop, child = face.drop[: inner.size], face.child[: inner.size]
+        for z in range(inner.size):
+            drop[z], child[z] = moves[0][inner[z]], child_of[inner[z]] * face.child_step
+        column = first_column + outer - face.outer_begin[p]
+        labels = tables.label[tables.label_begin[column] : tables.label_begin[column + 1]]
+        for label in labels:
+            row = moves[1][label * face.label_step :]
+            for z in range(inner.size):
+                drop[z] += row[child[z]]
         total, mean = 0.0, 0.0
-        for z in range(own.size):
-            total += give[lines[z]]
-            mean += give[lines[z]] * own[z]
-        if own.size:
-            mean /= total
-            for z in range(own.size):
-                own[z] -= mean
-                right[lines[z]] += active.outer_give[o] * give[lines[z]] * own[z]
+        for z in range(inner.size):
+            total += slack[inner[z]]
+            mean += slack[inner[z]] * drop[z]
+        mean /= total
+        for z in range(inner.size):
+            drop[z] = (drop[z] - mean) * slack[inner[z]] / heaviest
+            falls[0][inner[z]] += drop[z]
+        for label in labels:
+            row = falls[1][label * face.label_step :]
+            for z in range(inner.size):
+                row[child[z]] += drop[z]
 
 
 @internal
-def _take_prices(active: Active, force: Floats, price: Floats) -> None:
-    """Subtract the inner lines' prices, less their weighted mean over each outer line."""
-    give = active.inner_give
-    for o in range(active.outer_give.size):
-        begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
-        lines, own = active.inner[begin:end], force[begin:end]
-        total, mean = 0.0, 0.0
-        for z in range(own.size):
-            total += give[lines[z]]
-            mean += give[lines[z]] * price[lines[z]]
-        if own.size:
-            mean /= total
-            for z in range(own.size):
-                own[z] -= price[lines[z]] - mean
+def _apply_rows(
+    tables: Tables, face: Face, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
+) -> None:
+    """Add the part of a table whose outer lines are rows, so that an outer line's entries have the same child."""
+    first_row, n_priced = tables.row_begin[p], moves[0].size
+    label_begin = tables.label_begin[tables.column_begin[p] : tables.column_begin[p + 1] + 1]
+    for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+        inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+        if inner.size < 2:
+            continue
+        row = first_row + outer - face.outer_begin[p]
+        drop, first = face.drop[: inner.size], tables.child[row] * face.child_step
+        own, own_falls = moves[1][first:], falls[1][first:]
+        mean = 0.0
+        for z in range(inner.size):
+            j = inner[z]
+            total = moves[0][j] if n_priced else 0.0
+            for link in range(label_begin[j], label_begin[j + 1]):
+                total += own[tables.label[link] * face.label_step]
+            drop[z] = total
+            mean += total
+        mean /= inner.size
+        for z in range(inner.size):
+            j = inner[z]
+            value = (drop[z] - mean) / tables.weight[row]
+            if n_priced:
+                falls[0][j] += value
+            for link in range(label_begin[j], label_begin[j + 1]):
+                own_falls[tables.label[link] * face.label_step] += value
 
 
 @internal
-def active_forces(tables: Tables, face: Face, price: Floats, force: Floats) -> None:
-    """Write for each active entry the sum of its labels' prices. Those of a label lie side by side, child by child."""
-    rows = price.reshape(tables.label_weight.shape)
+def face_diagonal(tables: Tables, face: Face, diagonal: Floats) -> None:
+    """Write an upper bound of H's diagonal. It is exact where no two entries share a label and an outer line."""
+    n_labels = tables.label_weight.size
+    for j in range(diagonal.size):
+        diagonal[j] = 0.0
     for p in range(tables.upright.size):
+        own = diagonal[n_labels + face.inner_begin[p] : n_labels + face.inner_begin[p + 1]]
+        first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
         for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
-            begin, end = face.begin[outer], face.begin[outer + 1]
-            own, child = force[begin:end], face.child[begin:end]
-            for z in range(own.size):
-                own[z] = 0.0
-            if tables.upright[p] and begin < end:  # entries of one column, which have the same labels
-                column = face.column[begin]
+            o, total = outer - face.outer_begin[p], 0.0
+            inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+            for j in inner:
+                total += 1.0 / tables.weight[first_row + (j if upright else o)]
+            for j in inner if inner.size > 1 else inner[:0]:
+                column, row = (
+                    (first_column + o, first_row + j) if upright else (first_column + j, first_row + o)
+                )
+                give = 1.0 / tables.weight[row]
+                give *= 1.0 - give / total
+                if own.size:
+                    own[j] += give
                 for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                    row = rows[tables.label[link]]
-                    for z in range(own.size):
-                        own[z] += row[child[z]]
-                continue
-            for z in range(own.size):
-                column, total = face.column[begin + z], 0.0
-                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                    total += rows[tables.label[link], child[z]]
-                own[z] = total
-
-
-@internal
-def active_sums(tables: Tables, face: Face, force: Floats, sums: Floats) -> None:
-    """Write the sum of each label in each child over the active entries."""
-    rows = sums.reshape(tables.label_weight.shape)
-    for j in range(sums.size):
-        sums[j] = 0.0
-    for p in range(tables.upright.size):
-        for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
-            begin, end = face.begin[outer], face.begin[outer + 1]
-            own, child = force[begin:end], face.child[begin:end]
-            if tables.upright[p] and begin < end:
-                column = face.column[begin]
-                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                    row = rows[tables.label[link]]
-                    for z in range(own.size):
-                        row[child[z]] += own[z]
-                continue
-            for z in range(own.size):
-                column = face.column[begin + z]
-                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                    rows[tables.label[link], child[z]] += own[z]
+                    diagonal[tables.label[link] * face.label_step + tables.child[row] * face.child_step] += (
+                        give
+                    )

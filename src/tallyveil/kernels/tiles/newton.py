@@ -5,9 +5,10 @@ children, whatever the number of columns. For given prices the counts are one ex
 function of the prices is concave and smooth. Its gradient is sum - target - price / label_weight for each label and
 child.
 
-Step: Newton's method. Its equations are solved by conjugate gradients with exact projections on the face of the counts
-above zero (`face`), and the step is shortened until the dual function rises enough. Where this fails, accelerated
-gradients give a better point to start from, and the prices are those of that point (a *restart*).
+Step: Newton's method. The direction
+(`direction`) also has the prices of the tables' inner lines, from which the next projection starts. The step is
+shortened until the dual function rises enough. Where this fails, accelerated gradients give a better point to start
+from, and the prices are those of that point (a *restart*).
 
 Stopping rule: the gradient is at most the tolerance in every label and child, in persons. Then the counts are the
 exact optimum for measurements that differ from the given ones by no more than that: target + gradient in the place of
@@ -31,7 +32,6 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, pointed
 from tallyveil.kernels.tiles.approach import Project
-from tallyveil.kernels.tiles.face import active_forces, active_sums, answer_forces, list_face
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces, label_sums
 from tallyveil.kernels.vectors import largest_of, set_rows, set_to
 
@@ -44,9 +44,9 @@ NEAR = 0.01
 """Persons. Below, a step is taken if it halves the gradient: the projections' errors hide what it does to the dual
 function."""
 
-CG_STEPS = 400
-ENOUGH = 0.3
-"""Newton's equations are not solved to less than this part of the tolerance."""
+PRECISION, BEST_PRECISION, ENOUGH = 0.1, 1e-3, 0.3
+"""Newton's equations are solved up to a residual of at most PRECISION. Near the optimum it falls to BEST_PRECISION, but
+not below ENOUGH of the tolerance."""
 
 SHORTER, SHORTENINGS = 0.4, 6
 PROJECTION_LIMIT = 600
@@ -65,7 +65,7 @@ class Effort(NamedTuple):
     cg_steps: int
 
 
-FindDirection = Callable[[Tables, Floats, Floats, Floats, float], tuple[float, int]]
+FindDirection = Callable[[Tables, Floats, Floats, Prices, float], tuple[float, int]]
 
 
 class Methods(NamedTuple):
@@ -80,11 +80,11 @@ Climb = Callable[[Tables, Prices, Floats, float, Methods], Effort]
 
 
 class _State(NamedTuple):
-    """Arrays of the method: trial prices, their gradient, the step's direction, and the projected point."""
+    """Arrays of the method: trial prices, their gradient, the step's direction, and the point that is projected."""
 
-    trial: Floats
+    trial: Prices
     gradient: Floats
-    move: Floats
+    move: Prices
     point: Floats
 
 
@@ -95,29 +95,28 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
     Args:
         tables: The tables.
         prices: Prices to start from; changed to the best ones that were found.
-        x: A point with the tables' sums, to restart from; changed to the last point that was tried.
+        x: Changed to the last point that was tried. A restart begins there.
         tolerance: Largest gradient that is accepted, in persons.
         methods: Kernels.
     """
-    state = _State(
-        prices.label.copy(), np.empty(prices.label.shape), np.zeros(prices.label.shape), np.empty(x.size)
-    )
-    good = x.copy()
-    value, residual, slope, step, precision = -np.inf, np.inf, 0.0, 1.0, 0.1
+    state = _State(_copied(prices), np.empty(prices.label.shape), _copied(prices), np.empty(x.size))
+    value, residual, slope, step, precision = -np.inf, np.inf, 0.0, 1.0, PRECISION
     close, shortenings, restarts, steps, cg_steps = LOOSE_PROJECTION, 0, 0, 0, 0
     for _ in range(TRIALS):
-        tried = _evaluate(tables, prices, x, state, close, methods.project)
+        tried = _evaluate(tables, x, state, close, methods.project)
         found = largest_of(state.gradient.reshape(-1))
         rises = np.isfinite(found) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
         halves = found < 0.5 * residual and (
             residual < NEAR or (residual < 1.0 and tried >= value - 1e-10 * abs(tried))
         )
         if rises or halves:
-            set_rows(prices.label, state.trial)
-            set_to(good, x)
+            _set(prices, state.trial)
             steps += 1
             close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * found))
-            precision = max(1e-4, min(precision, 0.3 * found / residual)) if shortenings == 0 else 0.1
+            if shortenings or steps == 1:
+                precision = PRECISION
+            else:
+                precision = max(BEST_PRECISION, min(precision, 0.3 * found / residual))
             value, residual, shortenings, step = tried, found, 0, 1.0
             if residual <= tolerance or steps > STEPS:
                 break
@@ -128,7 +127,6 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
         else:
             step, shortenings = SHORTER * step, shortenings + 1
             if shortenings == SHORTENINGS:
-                set_to(x, good)
                 clear_sums(prices)
                 methods.approach(
                     tables,
@@ -136,28 +134,48 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
                     x,
                     RESTART_STEPS + MORE_RESTART_STEPS * restarts,
                     RESTART_TOLERANCE,
-                    0.02,
+                    np.inf,
                     methods.project,
                 )
                 step = 0.0
                 restarts, shortenings = restarts + 1, 0
                 value, residual, slope = -np.inf, np.inf, 0.0
-        for label in range(state.trial.shape[0]):
-            for c in range(state.trial.shape[1]):
-                state.trial[label, c] = prices.label[label, c] + step * state.move[label, c]
+        _add(state.trial, prices, step, state.move)
     return Effort(residual, restarts, steps, cg_steps)
 
 
 @internal
-def _evaluate(
-    tables: Tables, prices: Prices, x: Floats, state: _State, tolerance: float, project: Project
-) -> float:
+def _copied(prices: Prices) -> Prices:
+    return Prices(prices.column.copy(), prices.row.copy(), prices.label.copy())
+
+
+@internal
+def _set(out: Prices, source: Prices) -> None:
+    set_to(out.column, source.column)
+    set_to(out.row, source.row)
+    set_rows(out.label, source.label)
+
+
+@internal
+def _add(out: Prices, start: Prices, step: float, move: Prices) -> None:
+    """out = start + step * move."""
+    for i in range(out.column.size):
+        out.column[i] = start.column[i] + step * move.column[i]
+    for k in range(out.row.size):
+        out.row[k] = start.row[k] + step * move.row[k]
+    for label in range(out.label.shape[0]):
+        for c in range(out.label.shape[1]):
+            out.label[label, c] = start.label[label, c] + step * move.label[label, c]
+
+
+@internal
+def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, project: Project) -> float:
     """Project for the trial prices, and fill in the gradient. Returns the dual function."""
-    point, trial, gradient = state.point, state.trial, state.gradient
+    point, trial, gradient = state.point, state.trial.label, state.gradient
     label_forces(tables, trial, point)
     for e in range(x.size):
         point[e] = tables.centre[e] - point[e]
-    if project(tables, point, prices, x, tolerance, PROJECTION_LIMIT) > 1.0:
+    if project(tables, point, state.trial, x, tolerance, PROJECTION_LIMIT) > 1.0:
         gradient[0, 0] = np.inf
         return -np.inf
     label_sums(tables, x, gradient)
@@ -186,50 +204,3 @@ def _evaluate(
             else:
                 gradient[label, c] = 0.0
     return value
-
-
-@pointed
-def find_direction(
-    tables: Tables, x: Floats, slopes: Floats, moves: Floats, precision: float
-) -> tuple[float, int]:
-    """Newton's direction at a point, given the gradient (`slopes`), into `moves`.
-
-    Returns:
-        How fast the dual function rises along it, and the steps of conjugate gradients.
-    """
-    n = slopes.size
-    face = list_face(tables, x)
-    weight, gradient, move = tables.label_weight.reshape(-1), slopes.reshape(-1), moves.reshape(-1)
-    root, left, ahead, product = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    force = np.empty(face.inner.size)
-    energy = 0.0
-    for j in range(n):
-        root[j] = np.sqrt(weight[j])
-        left[j] = root[j] * gradient[j]
-        ahead[j], move[j] = left[j], 0.0
-        energy += left[j] * left[j]
-    enough, steps = precision * precision * energy, 0
-    while energy > enough and steps < CG_STEPS:
-        steps += 1
-        for j in range(n):
-            product[j] = root[j] * ahead[j]
-        active_forces(tables, face, product, force)
-        answer_forces(tables, face, force)
-        active_sums(tables, face, force, product)
-        curvature = 0.0
-        for j in range(n):
-            product[j] = ahead[j] + root[j] * product[j]
-            curvature += product[j] * ahead[j]
-        rate, before = energy / curvature, energy
-        energy = 0.0
-        for j in range(n):
-            move[j] += rate * ahead[j]
-            left[j] -= rate * product[j]
-            energy += left[j] * left[j]
-        for j in range(n):
-            ahead[j] = left[j] + energy / before * ahead[j]
-    slope = 0.0
-    for j in range(n):
-        move[j] *= root[j]
-        slope += move[j] * gradient[j]
-    return slope, steps

@@ -13,8 +13,9 @@ from tallyveil.kernels.compiled import compiled_for
 from tallyveil.kernels.tiles.approach import approach
 from tallyveil.kernels.tiles.chunk import Kernels, Solved, solve_families
 from tallyveil.kernels.tiles.component import component_tables, read_family
+from tallyveil.kernels.tiles.direction import find_direction
 from tallyveil.kernels.tiles.family import TileChunk
-from tallyveil.kernels.tiles.newton import Methods, climb, find_direction
+from tallyveil.kernels.tiles.newton import Methods, climb
 from tallyveil.kernels.tiles.projection import project
 from tallyveil.kernels.tiles.rounding import round_table
 from tallyveil.kernels.tiles.signatures import (

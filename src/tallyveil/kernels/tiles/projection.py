@@ -13,7 +13,9 @@ line. Two passes move each inner price by itself. Then Newton's method solves th
 that falls with the gap. A step that does not raise the dual function enough is shortened. Without the
 damping Newton's method diverges where the active entries fall into parts that are not connected.
 
-Stopping rule: no sum of an inner line misses its total by more than the tolerance, or by more than rounding errors.
+Stopping rule: no sum of an inner line misses its total by more than the tolerance, or by more than the rounding errors
+of its entries: 2^-52 of the largest numbers from which they are made, times the number of entries above zero. No price
+comes nearer: if n entries of a line are above zero and its price changes by one rounding error, its sum changes by n.
 
 Worked case: columns with totals 1 and 1, rows with totals 1 and 1, v = [[1, 0], [1, 1]] by columns. The outer prices
 for inner prices of zero are 0 and 1/2, so x = [[1, 0], [1/2, 1/2]], and the rows have the sums 3/2 and 1/2. At the
@@ -33,8 +35,9 @@ from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 from tallyveil.kernels.tiles.schur import DENSE_LINES, Active, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
-EXACT = 2.0**-50
-"""Rounding errors of a sum, relative to the largest numbers in it."""
+ROUNDING = 2.0**-52
+"""Rounding errors of an entry, relative to the largest numbers from which it is made. Those of a sum are at most as
+many times larger as entries are added."""
 
 ALTERNATIONS = 2
 """Passes that move each inner price by itself, before Newton's method begins."""
@@ -160,7 +163,7 @@ def _project_table(
     newton, back = False, False
     for _ in range(limit):
         gap, value, size = _pass(point, outer, inner, bench, uniform)
-        allowed = max(tolerance, EXACT * size)
+        allowed = max(tolerance, ROUNDING * size)
         if gap <= allowed:
             break
         helps = value >= value_before + 1e-4 * step * slope
@@ -194,8 +197,8 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
     """Find the outer prices.
 
     Returns:
-        The largest gap of an inner line, the dual function up to a constant, and the size of the numbers that are
-        added up.
+        The largest gap of an inner line, the dual function up to a constant, and the largest numbers that are added up
+        times the most entries of an inner line above zero.
     """
     n = inner.price.size
     left, drop, sums, slope, energy = bench.left, bench.drop, bench.sums, bench.slope, bench.energy
@@ -222,12 +225,13 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
             energy[j] += value * (0.5 * value - row[j]) / own
     if inner.total.size == 0:
         return 0.0, 0.0, size
-    gap, total, moved = 0.0, 0.0, 0.0
+    gap, total, moved, most = 0.0, 0.0, 0.0, 1.0
     for j in range(n):
+        most = max(most, min(slope[j], float(outer.price.size)))  # gives are at least 1
         slope[j] *= give[j]
         gap, moved = max(gap, abs(sums[j] - inner.total[j])), max(moved, abs(drop[j]) + inner.total[j])
         total += energy[j] / give[j] + inner.price[j] * (sums[j] - inner.total[j])
-    return gap, total, size + moved
+    return gap, total, (size + moved) * most
 
 
 @internal

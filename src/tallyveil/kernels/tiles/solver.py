@@ -1,13 +1,16 @@
-"""Least squares of one component of tables, from a first point to proved counts, compiled.
+"""Least squares of one component of tables, from first prices to proved counts, compiled.
 
 Problem: that of `approach`. Step: the rungs of a ladder, of which nearly every component needs the first alone.
 
-1. Some steps of accelerated gradients, then Newton's method (`newton`), which may restart (RESTARTED).
-2. Many steps of accelerated gradients from the first point, then Newton's method again (MORE_STEPS).
+1. Newton's method (`newton`), which may restart (RESTARTED). It begins with prices of zero, whose point is the
+   projection of the own measurements. In small components whose labels sum few counts, some steps of accelerated
+   gradients nearly reach the optimum, and it begins there.
+2. Many steps of accelerated gradients from the parent's shares, then Newton's method again (MORE_STEPS).
 3. The prices that came nearest are taken (APPROXIMATE). The counts still have all sums.
 
 A component without labels needs one projection. At the end the counts are projected once more for the prices that were
-found, to 1e-9 persons, and `certificate` measures what is left of the conditions of optimality.
+found. Each sum is then right to 1e-9 persons, or to its rounding errors where these are larger (`projection`). Finally
+`certificate` measures what is left of the conditions of optimality.
 
 Oracle: PIQP, in the tests.
 """
@@ -25,7 +28,7 @@ from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_for
 PLAIN, RESTARTED, MORE_STEPS, APPROXIMATE = 0, 1, 2, 3
 """How the prices of a component were found, from the easiest."""
 
-FIRST_STEPS, FIRST_TOLERANCE, FIRST_LOOSE = 25, 1e-2, 0.1
+FEW_STEPS, FEW_TOLERANCE, FEW_ENTRIES, STEEPEST = 25, 1e-2, 1 << 20, 64.0
 MANY_STEPS, MANY_TOLERANCE = 1000, 1e-3
 SUM_TOLERANCE, PROJECTION_LIMIT = 1e-9, 1000
 SAFETY = 0.9
@@ -68,14 +71,15 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
     """
     rung, restarts, steps, cg_steps = PLAIN, 0, 0, 0
     for attempt in range(2 if prices.label.size else 0):
-        _spread(tables, prices, x)
-        if attempt == 0:
+        if attempt == 0 and x.size <= FEW_ENTRIES:
+            _spread(tables, prices, x)
             parts.methods.approach(
-                tables, prices, x, FIRST_STEPS, FIRST_TOLERANCE, FIRST_LOOSE, parts.methods.project
+                tables, prices, x, FEW_STEPS, FEW_TOLERANCE, STEEPEST, parts.methods.project
             )
-        else:
+        elif attempt == 1:
+            _spread(tables, prices, x)
             parts.methods.approach(
-                tables, prices, x, MANY_STEPS, MANY_TOLERANCE, FIRST_LOOSE, parts.methods.project
+                tables, prices, x, MANY_STEPS, MANY_TOLERANCE, np.inf, parts.methods.project
             )
         effort = parts.climb(tables, prices, x, SAFETY * tolerance, parts.methods)
         restarts, steps, cg_steps = (

@@ -6,7 +6,7 @@ from numba import njit
 
 from tallyveil.kernels.compiled import with_pointers
 from tallyveil.kernels.tiles.certificate import gaps_of
-from tallyveil.kernels.tiles.face import answer_forces, list_face
+from tallyveil.kernels.tiles.direction import find_direction
 from tallyveil.kernels.tiles.parts import KERNELS, compile_tiles
 from tallyveil.kernels.tiles.schur import Active, apply_matrix, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.signatures import KERNELS_TYPE
@@ -25,8 +25,8 @@ def solved_by_steps(active, damping, right):
 
 
 @njit
-def moves_on_face(tables, x, force):
-    answer_forces(tables, list_face(tables, x), force)
+def newton_direction(tables, x, gradient, moves):
+    return find_direction(tables, x, gradient, moves, 1e-9)
 
 
 @njit
@@ -123,29 +123,63 @@ def sum_matrix(tables, entries):
     return matrix
 
 
+def label_matrix(tables, entries):
+    """Which entries each label has in each child."""
+    n_children = tables.label_weight.shape[1]
+    matrix = np.zeros((tables.label_weight.size, len(entries)))
+    for e, (_, i, k) in enumerate(entries):
+        for label in tables.label[tables.label_begin[i] : tables.label_begin[i + 1]]:
+            matrix[label * n_children + tables.child[k], e] += 1.0
+    return matrix
+
+
 @pytest.mark.parametrize("root", [False, True])
-def test_forces_move_counts_within_all_sums(root):
+def test_the_direction_is_that_of_the_dense_equations(root):
+    """With all prices as variables. The moves of counts are compared, since those of inner lines are not unique."""
     rng = np.random.default_rng(5)
     for _ in range(20):
         tables = random_tables(rng, root=root)
         entries = entries_of(tables)
         x = np.where(rng.random(len(entries)) < 0.7, 1.0, 0.0)
-        active = np.flatnonzero(x > 0)
-        force = rng.normal(size=active.size)
-        weight = np.array([tables.weight[k] for _, _, k in entries])[active]
-        sums = sum_matrix(tables, entries)[:, active]
-        optimum = np.linalg.lstsq(
-            np.block([[np.diag(weight), sums.T], [sums, np.zeros((len(sums), len(sums)))]]),
-            np.concatenate([force, np.zeros(len(sums))]),
-            rcond=None,
-        )[0][: active.size]
-        moves_on_face(tables, x, force)
-        np.testing.assert_allclose(force, optimum, atol=1e-5)
+        gives = (x > 0) / np.array([tables.weight[k] for _, _, k in entries])
+        weight = tables.label_weight.reshape(-1)
+        measured = weight > 0
+        sums, labels = sum_matrix(tables, entries), label_matrix(tables, entries)[measured]
+        every = np.concatenate([labels, sums])
+        easing = np.concatenate([1.0 / weight[measured], np.zeros(len(sums))])
+        gradient = np.where(measured, rng.normal(size=weight.size), 0.0)
+        right = np.concatenate([gradient[measured], np.zeros(len(sums))])
+        wanted = np.linalg.lstsq(every * gives @ every.T + np.diag(easing), right, rcond=None)[0][
+            : len(labels)
+        ]
+
+        moves = Prices(*(np.zeros(n) for n in (columns_of(tables), len(tables.row_total), weight.size)))
+        moves = moves._replace(label=moves.label.reshape(tables.label_weight.shape))
+        slope, _ = newton_direction(tables, x, gradient.reshape(tables.label_weight.shape), moves)
+        np.testing.assert_allclose(moves.label.reshape(-1)[measured], wanted, atol=1e-6)
+        np.testing.assert_array_equal(moves.label.reshape(-1)[~measured], 0.0)
+        assert slope == pytest.approx(gradient[measured] @ wanted, rel=1e-6)
+        # With their prices of inner lines, and the outer lines' best ones, all sums of the tables stay.
+        slack = np.array([tables.slack[k] for _, _, k in entries])
+        falls = gives * (label_matrix(tables, entries).T @ moves.label.reshape(-1)) + (
+            x > 0
+        ) * slack * np.array([moves.column[i] + moves.row[k] for _, i, k in entries])
+        outer = np.array([(p, i if tables.upright[p] else -1 - k) for p, i, k in entries])
+        for line in np.unique(outer, axis=0):
+            inside = (outer == line).all(axis=1) & (x > 0)
+            falls[inside] -= gives[inside] * falls[inside].sum() / max(gives[inside].sum(), 1e-300)
+        np.testing.assert_allclose(sums @ falls, 0.0, atol=1e-6)
+
+
+def columns_of(tables):
+    """Number of columns of all tables, also where they are free."""
+    return tables.label_begin.size - 1
 
 
 def solution_of(tables):
-    n_columns = tables.label_begin.size - 1
-    prices = Prices(np.zeros(n_columns), np.zeros(tables.row_total.size), np.zeros(tables.label_weight.shape))
+    prices = Prices(
+        np.zeros(columns_of(tables)), np.zeros(tables.row_total.size), np.zeros(tables.label_weight.shape)
+    )
     x = np.empty(tables.centre.size)
     compile_tiles()
     given = (tables, prices, x, 1e-8)

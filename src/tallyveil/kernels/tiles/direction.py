@@ -1,0 +1,101 @@
+"""Newton's direction for the prices of coupled tables, compiled.
+
+Problem: at a point, the sums of labels miss what their prices ask for by the gradient, and the sums of the tables are
+right. Find the moves of the prices of labels and of inner lines after which both would be right, if no count reached
+or left zero. With H of `face`, the moves solve
+
+    (H + diag(1 / label_weight, 0)) moves = (gradient, 0).
+
+The matrix is semidefinite: each connected part of a table's active entries leaves one direction of its inner prices in
+which nothing changes. The right side has no part in these directions, so conjugate gradients do not see them.
+
+Step: conjugate gradients, with an upper bound of the diagonal as preconditioner. The inner prices are variables next to
+those of the labels. So no system is solved within a step, and no table needs a square matrix.
+
+Stopping rule: the residual, measured with the preconditioner, is a given part of that at zero, or the steps are used
+up. Every step of conjugate gradients raises gradient * moves, so the dual function rises along the direction.
+
+Oracle: the dense equations in numpy, in the tests.
+"""
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.tiles.face import Face, apply_face, face_diagonal, list_face
+from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums
+from tallyveil.kernels.vectors import inner
+
+CG_STEPS = 1000
+"""Most steps of conjugate gradients. What is left makes the direction less exact."""
+
+
+@pointed
+def find_direction(
+    tables: Tables, x: Floats, slopes: Floats, moves: Prices, precision: float
+) -> tuple[float, int]:
+    """Newton's direction at a point, given the gradient (`slopes`), into `moves`.
+
+    Returns:
+        How fast the dual function rises along it, and the steps of conjugate gradients.
+    """
+    face, n_labels = list_face(tables, x), slopes.size
+    n = n_labels + face.inner_begin[tables.upright.size]
+    easing, share = np.zeros(n_labels), np.empty(n)
+    _precondition(tables, face, easing, share)
+    move, left, ahead, product = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
+    for k in range(slopes.shape[0]):
+        for c in range(slopes.shape[1]):
+            j = k * face.label_step + c * face.child_step
+            left[j] = slopes[k, c] if share[j] > 0.0 else 0.0
+    energy = 0.0
+    for j in range(n):
+        ahead[j] = share[j] * left[j]
+        energy += left[j] * ahead[j]
+    enough, steps = precision * precision * energy, 0
+    while energy > enough and steps < CG_STEPS:
+        steps += 1
+        apply_face(tables, face, ahead, product)
+        for j in range(n_labels):
+            product[j] += easing[j] * ahead[j]
+        rate, before = energy / inner(product, ahead), energy
+        energy = 0.0
+        for j in range(n):
+            move[j] += rate * ahead[j]
+            left[j] -= rate * product[j]
+            energy += share[j] * left[j] * left[j]
+        for j in range(n):
+            ahead[j] = share[j] * left[j] + energy / before * ahead[j]
+    _write(tables, face, move, moves)
+    return inner(slopes.reshape(-1), moves.label.reshape(-1)), steps
+
+
+@internal
+def _precondition(tables: Tables, face: Face, easing: Floats, share: Floats) -> None:
+    """1 / weight of each label and child, and the preconditioner; both are zero where there is nothing to move."""
+    face_diagonal(tables, face, share)
+    for k in range(tables.label_weight.shape[0]):
+        for c in range(tables.label_weight.shape[1]):
+            j, weight = k * face.label_step + c * face.child_step, tables.label_weight[k, c]
+            easing[j] = 1.0 / weight if weight > 0.0 else 0.0
+            share[j] = share[j] + easing[j] if weight > 0.0 else 0.0
+    for j in range(share.size):
+        share[j] = 1.0 / share[j] if share[j] > 0.0 else 0.0
+
+
+@internal
+def _write(tables: Tables, face: Face, move: Floats, moves: Prices) -> None:
+    """The moves as prices: those of inner lines in persons, and none of outer lines, which follow by themselves."""
+    for k in range(moves.label.shape[0]):
+        for c in range(moves.label.shape[1]):
+            moves.label[k, c] = move[k * face.label_step + c * face.child_step]
+    clear_sums(moves)
+    for p in range(tables.upright.size):
+        begin, first_row = moves.label.size + face.inner_begin[p], tables.row_begin[p]
+        heaviest = tables.slack[first_row] * tables.weight[first_row]
+        first = first_row if tables.upright[p] else tables.column_begin[p]
+        for j in range(face.inner_begin[p + 1] - face.inner_begin[p]):
+            if tables.upright[p]:
+                moves.row[first + j] = move[begin + j] / heaviest
+            else:
+                moves.column[first + j] = move[begin + j] / heaviest
