@@ -7,8 +7,8 @@ can still add up, and no others (docs/proofs/agreement.md).
 
 No household needs to hold more than 15 people, unless there are too few households.
 
-Worked case: 12 people live in 4 households of two or more. Beyond two in each, there are 4 people. A household of size 7
-takes 5 of these, so there is none. One household may have size 6: its 4 people beyond two are all there are. Then the
+Worked case: 12 people live in 4 households of two or more. Beyond two in each, there are 4 people. A household of size
+7 takes 5 of these, so there is none. One household may have size 6: its 4 people beyond two are all there are. Then the
 others have size 2.
 """
 

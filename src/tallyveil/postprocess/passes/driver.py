@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.arrays import Floats
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.lifts import PartCells
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
+from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.agreement import summed_to_root
 from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.kept import Kept
@@ -27,6 +27,7 @@ from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import PartQueries
 from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits, residents_of
 from tallyveil.postprocess.passes.part_targets import PartTargets
+from tallyveil.postprocess.passes.size_counts import FoundSizes
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
@@ -182,9 +183,8 @@ class TreePasses:
         """Makes a geolevel of a lift pass."""
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
-        lower, upper = part_limits(schema, one, groups, cells, self.kept)
-        targets = self._targets(number, cells)
-        adults = None if one.residents is None else residents_of(one, self.kept).adults
+        limits = part_limits(schema, one, groups, cells, self.kept, self.spine)
+        targets, people = self._targets(number, cells), self._people(number, groups)
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
             lift = Lift(
@@ -192,15 +192,27 @@ class TreePasses:
                 level=level,
                 groups=groups,
                 cells=cells,
-                lower=lower,
-                upper=upper,
+                limits=limits,
                 targets=targets(level),
                 n_cells=schema.size,
-                adults=None if adults is None else sums_between(self.spine.finest_offsets(level), adults),
+                people=people(level),
             )
             return lift_pass(lift, above, self.observer, Threads(self.workers))
 
         return make
+
+    def _people(self, number: int, groups: FixedGroups) -> Callable[[int], Integers | None]:
+        """What the counts of a lift pass are divided in proportion to, by number of the geolevel; None for nothing."""
+        one, spine = self.plan.outer[number], self.spine
+        if one.sizes is not None:
+            found = FoundSizes.of(
+                self.plan.schema, self._cells[number], groups, residents_of(one.sizes, self.kept)
+            )
+            return partial(found.people_left, spine)
+        if one.residents is not None:
+            adults = residents_of(one.residents, self.kept).adults
+            return lambda level: sums_between(spine.finest_offsets(level), adults)
+        return lambda level: None
 
     def _targets(self, number: int, parts: PartCells) -> Callable[[int], PartTargets]:
         """What the counts of the part of a lift pass should be near, by number of the geolevel."""

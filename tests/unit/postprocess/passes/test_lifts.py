@@ -7,9 +7,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tallyveil.plans.lifts import PartCells
+from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.passes.groups import GroupCounts
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass
+from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
@@ -62,7 +63,8 @@ def test_every_geounit_keeps_its_groups_sums_and_totals(seed):
     made: list[np.ndarray] = []
     above = None
     for level in range(3):
-        lift = Lift(cast(Any, spine), level, cast(Any, groups), cells, lower, upper, NO_ANSWERS, 2 * n_groups)
+        limits = PartLimits(2, lower, upper)
+        lift = Lift(cast(Any, spine), level, cast(Any, groups), cells, limits, NO_ANSWERS, 2 * n_groups)
         outcome = lift_pass(lift, above, SilentObserver(), Threads(1 + seed % 3))
         above = outcome.counts
         made.append(_dense(above, 2 * n_groups))
