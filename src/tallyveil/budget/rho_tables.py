@@ -51,7 +51,9 @@ def strategy_of_rho(
         for geolevel, names in parts.items()
     }
     for geolevel, queries in (more or {}).items():
-        added = {query: parse_fraction(cost, f"{name}: {geolevel}.{query}") for query, cost in queries.items()}
+        added = {
+            query: parse_fraction(cost, f"{name}: {geolevel}.{query}") for query, cost in queries.items()
+        }
         rho[geolevel] |= added
         total += sum(added.values())
     sums = {geolevel: sum(queries.values(), Fraction(0)) for geolevel, queries in rho.items()}

@@ -5,7 +5,7 @@ alone. All others can have any size from the smallest open one up. The largest s
 ones; the others are exact. At every step, the limits are those numbers of households with which the sizes that are left
 can still add up, and no others (docs/proofs/agreement.md).
 
-No household needs to hold more than 15 people, unless there are too few households.
+Households of the largest size hold at most two people beyond it on average, unless there are too few households.
 
 Worked case: 12 people live in 4 households of two or more. Beyond two in each, there are 4 people. A household of size
 7 takes 5 of these, so there is none. One household may have size 6: its 4 people beyond two are all there are. Then the
@@ -13,11 +13,16 @@ others have size 2.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from tallyveil.arrays import Bools, Integers
-from tallyveil.estimation.agreeing_limits import USUAL_LARGEST, divided_up
+from tallyveil.estimation.agreeing_limits import divided_up
+
+MOST_BEYOND: Final = 2
+"""People beyond the largest size that households of this size may have on average, where there are enough of them. With
+more, State counts of smaller sizes would be less exact (docs/dhc.md)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +66,7 @@ def size_limits(homes: SizedHouseholds, size: int) -> tuple[Integers, Integers]:
     known, smallest, open_size = homes.known, homes.smallest, homes.known.shape[1]
     large = homes.unknown + known[:, smallest - 1 :].sum(axis=1)
     in_large = homes.people - known[:, : smallest - 1] @ np.arange(1, smallest)
-    largest = np.maximum(USUAL_LARGEST, divided_up(in_large, large, large > 0))
+    largest = np.maximum(open_size + MOST_BEYOND, divided_up(in_large, large, large > 0))
     # What households of the open size can take beyond it, and what smaller households can take.
     beyond = known[:, -1] * (largest - open_size)
     smaller = (size - 1 - smallest) * homes.unknown

@@ -62,7 +62,10 @@ def _table(name: str) -> dict[str, Any]:
     if "extends" not in table:
         return table
     whole = _table(table.pop("extends"))
-    own = {"recodes": [*whole["recodes"], *table["recodes"]], "titles": {**whole["titles"], **table["titles"]}}
+    own = {
+        "recodes": [*whole["recodes"], *table["recodes"]],
+        "titles": {**whole["titles"], **table["titles"]},
+    }
     return {**whole, **table, **own}
 
 

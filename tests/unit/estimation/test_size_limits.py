@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.estimation.agreeing_limits import USUAL_LARGEST, alone_limits
-from tallyveil.estimation.size_limits import SizedHouseholds, size_limits
+from tallyveil.estimation.agreeing_limits import alone_limits
+from tallyveil.estimation.size_limits import MOST_BEYOND, SizedHouseholds, size_limits
 
 OPEN = 7
 
@@ -27,7 +27,7 @@ def limits(place: SizedHouseholds, size: int) -> tuple[int, int]:
 @cache
 def fillings(people: int, unknown: int, smallest: int, n: int) -> set[tuple[int, ...]]:
     """Every way in which households can hold all people: their numbers by size, from the open size down."""
-    largest = max(USUAL_LARGEST, -(-people // unknown)) if unknown else 0
+    largest = max(n + MOST_BEYOND, -(-people // unknown)) if unknown else 0
     found = set()
     for sizes in combinations_with_replacement(range(smallest, n + 1), unknown):
         spare = people - sum(sizes)
@@ -61,7 +61,7 @@ def test_whatever_is_chosen_sizes_add_up(together, beyond, alone, data):
         left -= known[size]
     known[2] = left
     held = sum(size * number for size, number in known.items())
-    largest = max(USUAL_LARGEST, -(-(people - alone) // together))
+    largest = max(OPEN + MOST_BEYOND, -(-(people - alone) // together))
     assert held <= people <= held + known[OPEN] * (largest - OPEN)
 
 
