@@ -1,4 +1,4 @@
-"""Recodes of the units of the Demographic and Housing Characteristics with which household sizes are found one by one."""
+"""Recodes of the housing units of the DHC with which household sizes are found one by one."""
 
 from typing import Any
 
