@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-Prior = Literal["shares", "none"]
-"""What a lift pass knows before the noisy answers: the parent's count times the child's share, or nothing."""
+Prior = Literal["shares", "company", "none"]
+"""What a lift pass knows before the noisy answers: the parent's count times the child's share, or nothing. With
+"company", the share is that of the records that would have no company if sizes of households were geometric."""
 LIMITS: Final = ("total", "residents", "company", "at_most", "sizes")
 """Keys of a lift pass of which it has one: where the total of its part, or its limits, come from."""
 

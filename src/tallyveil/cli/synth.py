@@ -25,8 +25,8 @@ DHC_RELEASES = ("redistricting", "h1", "dhc-persons", "dhc-units")
 AGREEING = ("h1", "dhc-persons", "dhc-units")
 """The releases that have another release file with `--agree`."""
 PROGRAMME_FILE = "programme.toml"
-SIZED = "dhc-units"
-"""The release that has another release file with `--sizes`."""
+SIZED = ("dhc-persons", "dhc-units")
+"""The releases that have another release file with `--sizes`."""
 SIZES = {"none": None, "tract": "Tract", "block": "Block"}
 """Where household sizes add up to the people in households, by value of `--sizes`."""
 LONGEST_TITLE = 60
@@ -253,7 +253,7 @@ def _dhc_toml_files(*, agree: bool, sized: bool) -> dict[str, str]:
         for one, template in releases.items()
     }
     if sized:
-        files[f"{SIZED}.toml"] += "-sizes"
+        files |= {f"{one}.toml": f"{files[f'{one}.toml']}-sizes" for one in SIZED}
     return {**files, PROGRAMME_FILE: f"{DHC}-programme{'-agree' if agree else ''}"}
 
 

@@ -51,7 +51,9 @@ class OuterPassTable(Table):
     prior: Prior = Field(
         default="shares",
         description="The numbers that a pass with a part uses beside the noisy answers. shares: the parent's count "
-        "times the child's share of the fixed counts, or of the adults among the residents. none: no other numbers "
+        "times the child's share of the fixed counts, of the adults among the residents, or of the people whose "
+        "households are not found yet. company: as shares, but the child's share of n * n / (n + m) in its finest "
+        "geounits, for n records that may belong to the part and m records of the company. none: no other numbers "
         "where there are noisy answers.",
     )
 

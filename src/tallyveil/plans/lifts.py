@@ -76,6 +76,8 @@ def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
                 f"has '{next(iter(one.limits), 'prior')}' and no 'part'. Name the part, or leave the key out.",
             )
         return
+    if one.prior == "company" and one.company is None:
+        raise _misfit(where, "has the prior 'company', which only a pass with the key 'company' can have.")
     if len(one.limits) != 1 or one.rounding:
         raise _misfit(
             where,

@@ -16,6 +16,7 @@ DHC = (
     "dhc-persons-us",
     "dhc-persons-us-from-state",
     "dhc-persons-us-from-state-agree",
+    "dhc-persons-us-from-state-agree-sizes",
     "dhc-units-state-rooted",
     "dhc-units-us",
     "dhc-units-us-from-state",
@@ -25,13 +26,12 @@ DHC = (
 CHAINS = {
     **{name: [2, 0] if "persons" in name else [0, 1, 0] for name in DHC},
     "dhc-persons-us-from-state-agree": [0, 0, 0, 2, 0],
+    "dhc-persons-us-from-state-agree-sizes": [0, 0, 0, 2, 0],
     "dhc-units-us-from-state-agree": [0, 1, 0, 0],
     "dhc-units-us-from-state-agree-sizes": [0, 0, 0, 0, 0, 0, 1, 0, 0],
 }
 """Number of queries of the rounding chain of each outer pass; lift passes have none."""
-SCHEMAS = {
-    name: "dhc-units-sizes" if name.endswith("-sizes") else name[: name.index("s-") + 1] for name in DHC
-}
+SCHEMAS = {name: name[: name.index("s-") + 1] for name in DHC} | {DHC[-1]: "dhc-units-sizes"}
 REDISTRICTING = [name for name in strategy_preset_names() if name not in DHC]
 
 

@@ -71,6 +71,7 @@ def test_a_lift_pass_has_no_measured_queries_and_is_stated_in_the_plan(tmp_path)
             "There must be a \\[\\[residents\\]\\] of this name; there are: none",
         ),
         ('cells = "detailed"\n', 'cells = "detailed"\nprior = "none"\n', "has 'prior' and no 'part'"),
+        ('total = "homes"\n', 'total = "homes"\nprior = "company"\n', "has the prior 'company', which only"),
         ("[outputs]\n", RESIDENTS + "[outputs]\n", "has no effect: no pass"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Floats
 from tallyveil.budget.allocation import Allocation
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
@@ -25,9 +25,9 @@ from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_p
 from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import PartQueries
-from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits, residents_of
+from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits
 from tallyveil.postprocess.passes.part_targets import PartTargets
-from tallyveil.postprocess.passes.size_counts import FoundSizes
+from tallyveil.postprocess.passes.part_weights import part_weights
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
@@ -35,7 +35,7 @@ from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.universe.counts import PublicCounts, sums_between
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.nested_queries import meet
 from tallyveil.universe.query_group import QueryGroup
 
@@ -184,7 +184,7 @@ class TreePasses:
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
         limits = part_limits(schema, one, groups, cells, self.kept, self.spine)
-        targets, people = self._targets(number, cells), self._people(number, groups)
+        targets, weights = self._targets(number, cells), self._weights(number, groups, cells)
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
             lift = Lift(
@@ -195,24 +195,25 @@ class TreePasses:
                 limits=limits,
                 targets=targets(level),
                 n_cells=schema.size,
-                people=people(level),
+                weights=weights(level),
             )
             return lift_pass(lift, above, self.observer, Threads(self.workers))
 
         return make
 
-    def _people(self, number: int, groups: FixedGroups) -> Callable[[int], Integers | None]:
-        """What the counts of a lift pass are divided in proportion to, by number of the geolevel; None for nothing."""
+    def _weights(self, number: int, groups: FixedGroups, cells: PartCells) -> Callable[[int], Floats | None]:
+        """What counts of a lift pass are divided in proportion to, by number of the geolevel; None for fixed counts."""
         one, spine = self.plan.outer[number], self.spine
-        if one.sizes is not None:
-            found = FoundSizes.of(
-                self.plan.schema, self._cells[number], groups, residents_of(one.sizes, self.kept)
-            )
-            return partial(found.people_left, spine)
-        if one.residents is not None:
-            adults = residents_of(one.residents, self.kept).adults
-            return lambda level: sums_between(spine.finest_offsets(level), adults)
-        return lambda level: None
+        own = part_weights(self.plan.schema, one, groups, cells, self.kept)
+
+        def at(level: int) -> Floats | None:
+            if own is None:
+                return None
+            sums = np.zeros(spine.n_geounits(level))
+            np.add.at(sums, spine.ancestors(level), own)
+            return sums
+
+        return at
 
     def _targets(self, number: int, parts: PartCells) -> Callable[[int], PartTargets]:
         """What the counts of the part of a lift pass should be near, by number of the geolevel."""

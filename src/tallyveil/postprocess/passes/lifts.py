@@ -38,8 +38,8 @@ class Lift:
         limits: Limits of the total of the part.
         targets: What the counts of the part should be near.
         n_cells: Number of cells of the schema.
-        people: Of each geounit of the geolevel, if counts are divided in proportion to people: to adults for occupied
-            units, and for sizes of households to the people whose households are not found yet.
+        weights: Of each geounit of the geolevel, if counts are divided in proportion to something else than the fixed
+            counts.
     """
 
     spine: Spine
@@ -49,7 +49,7 @@ class Lift:
     limits: PartLimits
     targets: PartTargets
     n_cells: int
-    people: Integers | None = None
+    weights: Floats | None = None
 
     @property
     def geolevel(self) -> str:
@@ -250,10 +250,10 @@ def _one_leaf_each(leaves: Leaves, n_children: int) -> Leaves:
 def _base(lift: Lift, children: slice, columns: Integers) -> Floats:
     """What the parent's counts are divided in proportion to, shape (children, columns); above zero in every column."""
     fixed = _group_counts(lift, children, columns).astype(np.float64)
-    if lift.people is None:
+    if lift.weights is None:
         return fixed
     everything = np.maximum(fixed.sum(axis=1), 1)
-    weighted = fixed * (lift.people[children] / everything)[:, None]
+    weighted = fixed * (lift.weights[children] / everything)[:, None]
     return np.where(weighted.sum(axis=0) > 0, weighted, fixed)
 
 

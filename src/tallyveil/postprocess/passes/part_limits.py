@@ -95,6 +95,13 @@ def _finest_limits(
     return np.where(whole > 0, lower, 0), np.where(whole > 0, upper, 0)
 
 
+def others_beside(schema: Schema, one: OuterPass, groups: FixedGroups, cells: PartCells) -> Integers:
+    """The records of every finest geounit that `company` or `at_most` names. For the arguments see `part_limits`."""
+    beside = schema.query(str(one.company or one.at_most))
+    inside = (cells.rest >= 0) & (beside.answers_of(np.maximum(cells.rest, 0)) >= 0)
+    return sums_of_groups(groups.levels[-1], inside)
+
+
 def residents_of(name: str, kept: Kept) -> ResidentCounts:
     """The residents of a name."""
     return next(item for item in kept.residents if item.name == name)

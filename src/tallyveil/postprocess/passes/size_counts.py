@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.size_limits import SizedHouseholds
 from tallyveil.geography.spine import Spine
@@ -62,10 +61,6 @@ class FoundSizes:
             sums_between(offsets, one) for one in (homes.people, homes.known, homes.unknown)
         )
         return SizedHouseholds(people, known, unknown, homes.smallest)
-
-    def people_left(self, spine: Spine, level: int) -> Integers:
-        """People of every geounit who are left if each household is as small as it can be; 0 if too few live there."""
-        return np.maximum(self.at(spine, level).left, 0)
 
 
 def refuse_impossible_sizes(
