@@ -12,6 +12,8 @@ sys.path.append(str(ROOT))
 
 from tools.dhc_persons import COMMENT as PERSONS_COMMENT  # noqa: E402
 from tools.dhc_persons import persons_preset  # noqa: E402
+from tools.dhc_unit_sizes import COMMENT as SIZES_COMMENT  # noqa: E402
+from tools.dhc_unit_sizes import sizes_preset  # noqa: E402
 from tools.dhc_units import COMMENT as UNITS_COMMENT  # noqa: E402
 from tools.dhc_units import units_preset  # noqa: E402
 from tools.preset_text import preset_text  # noqa: E402
@@ -24,6 +26,7 @@ def preset_texts() -> dict[str, str]:
     return {
         "dhc-persons.toml": preset_text(PERSONS_COMMENT, persons_preset()),
         "dhc-units.toml": preset_text(UNITS_COMMENT, units_preset()),
+        "dhc-units-sizes.toml": preset_text(SIZES_COMMENT, sizes_preset()),
     }
 
 

@@ -14,11 +14,15 @@ def preset_text(comment: str, preset: Mapping[str, Any]) -> str:
 
     Args:
         comment: What the file describes, in sentences.
-        preset: The keys of `tallyveil.universe.presets.schema_from_mapping`, and `titles`.
+        preset: The keys of `tallyveil.universe.presets.schema_from_mapping`, and `titles`. With `extends`, the name of
+            another preset, only what comes after that preset's own.
     """
     lines = [f"# {line}" for line in wrap(comment, WIDTH)]
-    lines += ["", *(f'{key} = "{preset[key]}"' for key in ("name", "unit", "units") if key in preset)]
-    for attribute in preset["attributes"]:
+    lines += [
+        "",
+        *(f'{key} = "{preset[key]}"' for key in ("name", "extends", "unit", "units") if key in preset),
+    ]
+    for attribute in preset.get("attributes", ()):
         lines += [
             "",
             "[[attributes]]",
@@ -30,7 +34,7 @@ def preset_text(comment: str, preset: Mapping[str, Any]) -> str:
         lines += ["[recodes.groups]"]
         for label, levels in recode["groups"].items():
             lines += _list(_key(label), levels)
-    for zero in preset["structural_zeros"]:
+    for zero in preset.get("structural_zeros", ()):
         lines += ["", "[[structural_zeros]]", f'name = "{zero["name"]}"', "[structural_zeros.cells]"]
         for attribute, levels in zero["cells"].items():
             lines += _list(attribute, levels)

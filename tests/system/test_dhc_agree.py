@@ -7,12 +7,16 @@ import polars as pl
 import pytest
 
 from tallyveil.cli.synth import write_country
+from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.execution.programme.run import Settings, run_programme
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.release.between import checks_between
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.report.programme_page import write_programme_report
 from tallyveil.runs.observer import SilentObserver
+from tallyveil.universe import load_preset
 
 HOLDERS = ["householder_living_alone", "householder_with_others"]
 PARTNERS = [f"{sex}_sex_{bond}" for sex in ("opposite", "same") for bond in ("spouse", "unmarried_partner")]
@@ -87,7 +91,7 @@ def test_the_programme_says_so(made):
     assert {one["kind"] for one in both["kinds"] if one["can_agree"] and one["geounits"]} == set()
     assert {one["kind"] for one in both["kinds"] if not one["can_agree"]} >= {"sizes", "minors"}
     page = (made / "report.html").read_text()
-    assert "Householders who live alone, and those who live with others" in page
+    assert "householders of each kind: living alone or with others" in page
     assert "Not all checks between them agree" not in page
     units = read_manifest(made / "dhc-units")
     assert [one["name"] for one in units.body["agreement"]] == ["dhc-persons", "partners", "h1"]
@@ -95,3 +99,38 @@ def test_the_programme_says_so(made):
     levels = ", ".join(units.body["plan"]["geolevels"])
     for name in ("dhc-persons", "partners", "h1"):
         assert f"agreement {name} holds in every answer at {levels}" in units.checks
+
+
+@pytest.mark.parametrize(("sizes", "length"), [("block", 15), ("tract", 11)])
+def test_sizes_add_up_where_this_is_asked_for(made, tmp_path, sizes, length):
+    """Other units for the published persons. Everything else agrees as well."""
+    write_country(tmp_path / "people", blocks=12, people=900, schema="dhc", agree=True, sizes=sizes)
+    file = tmp_path / "people" / "dhc-units.toml"
+    text = file.read_text().replace('release = "dhc-persons"\n', "")
+    for name, release in (("dhc-persons", "dhc-persons"), ("partners", "dhc-persons"), ("h1", "h1")):
+        text = text.replace(f'name = "{name}"\n', f'name = "{name}"\npath = "{made / release}"\n')
+    file.write_text(text)
+    outcome = run_release(
+        load_plan(file), tmp_path / "units", test_key=insecure_key("sizes that add up"), workers=2
+    )
+    (tmp_path / "dhc-persons").symlink_to(made / "dhc-persons")
+    persons = ("dhc-persons", read_manifest(made / "dhc-persons"))
+    *_, both = checks_between(tmp_path, [persons, ("units", outcome.manifest)])
+    wrong = {one["kind"]: one["geounits"] for one in both["kinds"] if one["can_agree"]}
+    assert len(wrong) == 8
+    assert f"sizes in {sizes.title()}" in wrong
+    assert not any(wrong.values())
+    area = pl.col("geocode").str.head(length)
+    roles = pl.col("relgq").is_in(load_preset("dhc-persons").attributes[0].levels[:18])
+    people = finest(made, "dhc-persons").filter(roles).group_by(area).agg(people=pl.col("count").sum())
+    size = pl.col("household").str.extract(r"size_(\d)").cast(pl.Int64)
+    homes = finest(tmp_path, "units").filter(pl.col("household") != "none")
+    held = homes.group_by(area).agg(
+        held=(size * pl.col("count")).sum(), large=pl.col("count").filter(size == 7).sum()
+    )
+    joined = people.join(held, on="geocode", how="full").fill_null(0)
+    least, most = (
+        pl.col("held") <= pl.col("people"),
+        (pl.col("large") > 0) | (pl.col("held") == pl.col("people")),
+    )
+    assert joined.select((least & most).all()).item()

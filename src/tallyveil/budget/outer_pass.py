@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-Prior = Literal["shares", "none"]
-"""What a lift pass knows before the noisy answers: the parent's count times the child's share, or nothing."""
-LIMITS: Final = ("total", "residents", "company", "at_most")
+Prior = Literal["shares", "company", "none"]
+"""What a lift pass knows before the noisy answers: the parent's count times the child's share, or nothing. With
+"company", the share is that of the records that would have no company if sizes of households were geometric."""
+LIMITS: Final = ("total", "residents", "company", "at_most", "sizes")
 """Keys of a lift pass of which it has one: where the total of its part, or its limits, come from."""
 
 
@@ -29,6 +30,8 @@ class OuterPass:
             to the part must have company: at least one of them.
         residents: Name of the residents who set limits: the part counts the units that they occupy.
         at_most: Query of one answer, which counts records that are fixed before the pass. The part has at most as many.
+        sizes: Name of the residents to whose number the sizes of households add up. The part counts the households of
+            the largest size that no earlier pass has found.
         prior: What a lift pass knows before the noisy answers.
     """
 
@@ -40,6 +43,7 @@ class OuterPass:
     company: str | None = None
     residents: str | None = None
     at_most: str | None = None
+    sizes: str | None = None
     prior: Prior = "shares"
 
     @property
@@ -50,6 +54,7 @@ class OuterPass:
             "residents": self.residents,
             "company": self.company,
             "at_most": self.at_most,
+            "sizes": self.sizes,
         }
         return {key: name for key, name in given.items() if name is not None}
 

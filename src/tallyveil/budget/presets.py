@@ -132,7 +132,8 @@ def _in_outer_passes(outer: tuple[OuterPass, ...], geolevels: Sequence[str]) -> 
 
 def _strategy(name: str, table: Mapping[str, Any]) -> Strategy:
     if "product" in table:
-        return strategy_of_rho(name, load_rho_table(table["product"]), table.get("geolevels"))
+        product = load_rho_table(table["product"])
+        return strategy_of_rho(name, product, table.get("geolevels"), table.get("more_rho"))
     return Strategy(
         mechanism=Mechanism(table["mechanism"]),
         neighbours=Neighbours(table["neighbours"]),

@@ -20,7 +20,10 @@ def load_rho_table(name: str) -> dict[str, Any]:
 
 
 def strategy_of_rho(
-    name: str, table: Mapping[str, Any], merged: Mapping[str, Sequence[str]] | None = None
+    name: str,
+    table: Mapping[str, Any],
+    merged: Mapping[str, Sequence[str]] | None = None,
+    more: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Strategy:
     """The shares of the total that a table of rho by query and geolevel states.
 
@@ -29,6 +32,7 @@ def strategy_of_rho(
         table: Content of the file.
         merged: For each geolevel of the strategy, root first, the geolevels of the table whose rho it gets; together
             they name every geolevel of the table once. None for the geolevels of the table themselves.
+        more: For each geolevel of the strategy, rho of queries that the table does not have. It comes on top.
     Raises:
         BudgetError: `merged` leaves out a geolevel of the table or names one twice, or a number is no fraction.
     """
@@ -46,6 +50,12 @@ def strategy_of_rho(
         }
         for geolevel, names in parts.items()
     }
+    for geolevel, queries in (more or {}).items():
+        added = {
+            query: parse_fraction(cost, f"{name}: {geolevel}.{query}") for query, cost in queries.items()
+        }
+        rho[geolevel] |= added
+        total += sum(added.values())
     sums = {geolevel: sum(queries.values(), Fraction(0)) for geolevel, queries in rho.items()}
     return Strategy(
         mechanism=Mechanism.DISCRETE_GAUSSIAN,

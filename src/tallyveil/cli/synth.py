@@ -25,6 +25,10 @@ DHC_RELEASES = ("redistricting", "h1", "dhc-persons", "dhc-units")
 AGREEING = ("h1", "dhc-persons", "dhc-units")
 """The releases that have another release file with `--agree`."""
 PROGRAMME_FILE = "programme.toml"
+SIZED = ("dhc-persons", "dhc-units")
+"""The releases that have another release file with `--sizes`."""
+SIZES = {"none": None, "tract": "Tract", "block": "Block"}
+"""Where household sizes add up to the people in households, by value of `--sizes`."""
 LONGEST_TITLE = 60
 BLOCK_LENGTH = 15
 """Characters of a block's geocode. The release files take the geocodes above it from its beginning."""
@@ -82,6 +86,14 @@ def synth(
             help="With --schema dhc and one state: a programme whose files of persons and of units agree.",
         ),
     ] = False,
+    sizes: Annotated[
+        str,
+        typer.Option(
+            "--sizes",
+            help="With --agree: household sizes add up to the people in households of every tract or block (none, "
+            "tract, block).",
+        ),
+    ] = "none",
     safetab: Annotated[
         Path | None,
         typer.Option(
@@ -107,6 +119,7 @@ def synth(
             like_geography is not None,
             schema != DEFAULT_SCHEMA,
             agree,
+            sizes != "none",
         )
         paths = _write_safetab(out, safetab, blocks, people, seed, foreign=any(given))
     else:
@@ -120,6 +133,7 @@ def synth(
             like_geography=like_geography,
             seed=seed,
             agree=agree,
+            sizes=sizes,
         )
     give_files(paths, quiet=quiet, as_json=as_json)
 
@@ -165,15 +179,17 @@ def write_country(
     name: str | None = None,
     intervals: str | None = None,
     agree: bool = False,
+    sizes: str = "none",
 ) -> list[Path]:
     """Write a made-up population and its release file, or its programme; return the paths of the files.
 
     If `intervals` is given, the release file asks for intervals with that coverage beside every count. If `agree` is
-    given, the files of the programme agree.
+    given, the files of the programme agree; with `sizes`, also in household sizes, in every tract or block.
 
     Raises:
         ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, the
-            schema is not a known preset, or `agree` is given without a programme of one state.
+            schema is not a known preset, `agree` is given without a programme of one state, or `sizes` is unknown or
+            given without `agree`.
     """
     from tallyveil.errors import ConfigError
     from tallyveil.storage.outputs import new_folder
@@ -189,7 +205,12 @@ def write_country(
             "State.",
             code="bad-flag",
         )
-    files = _dhc_toml_files(agree=agree) if dhc else {RELEASE_FILE: schema}
+    if sizes not in SIZES or (sizes != "none" and not agree):
+        raise ConfigError(
+            f"--sizes {sizes}: wanted one of {', '.join(SIZES)}. Sizes in tracts or blocks need --agree.",
+            code="bad-flag",
+        )
+    files = _dhc_toml_files(agree=agree, sized=sizes != "none") if dhc else {RELEASE_FILE: schema}
     with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), *files]):
         published = _published(like, like_geography) if like is not None else None
         if dhc:
@@ -200,7 +221,8 @@ def write_country(
         # the last table of every release file is [outputs]
         ending = "" if intervals is None else f'intervals = "{intervals}"\n'
         for file, template in files.items():
-            write_text(out / file, _filled(template, title, paths) + ending)
+            text = _filled(template, title, paths).replace("@SIZES@", SIZES[sizes] or "")
+            write_text(out / file, text + ending)
     return [*paths.values(), *(out / file for file in files)]
 
 
@@ -223,13 +245,15 @@ def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:
         )
 
 
-def _dhc_toml_files(*, agree: bool) -> dict[str, str]:
+def _dhc_toml_files(*, agree: bool, sized: bool) -> dict[str, str]:
     """The files of the programme, with their templates."""
     releases = {one: one if one.startswith(DHC) else f"{DHC}-{one}" for one in DHC_RELEASES}
     files = {
         f"{one}.toml": f"{template}-agree" if agree and one in AGREEING else template
         for one, template in releases.items()
     }
+    if sized:
+        files |= {f"{one}.toml": f"{files[f'{one}.toml']}-sizes" for one in SIZED}
     return {**files, PROGRAMME_FILE: f"{DHC}-programme{'-agree' if agree else ''}"}
 
 

@@ -64,7 +64,9 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     require_size(schema, strategy)
     require_few_layers(schema, strategy)
     agreement = agreements_of(file.agreement, schema, folder)
-    residents = tuple(residents_of(item, folder) for item in file.residents)
+    residents = tuple(
+        residents_of(item, schema, geography.geolevels, geolevels, folder) for item in file.residents
+    )
     outer = outer_of(file.estimation, schema, preset, agreement, residents, drawn=bool(file.subspace))
     if outer:
         refuse_full_measurements(strategy, schema, file.outputs.measurements)
@@ -118,6 +120,7 @@ def _named_queries(file: ReleaseFile) -> Iterator[str]:
     yield from (item.query for item in file.bounds)
     yield from (item.query for item in file.subspace)
     yield from (item.query for item in file.agreement)
+    yield from (item.households for item in file.residents if item.households is not None)
     yield from (name for one in file.estimation.outer for name in one.as_pass().queries)
 
 

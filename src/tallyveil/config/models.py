@@ -111,7 +111,8 @@ class SchemaTable(Table):
     """[schema]: a preset, or attributes of your own."""
 
     preset: Name | None = Field(
-        default=None, description='"pl94-persons", "pl94-units", "dhc-persons", "dhc-units" or "race-age".'
+        default=None,
+        description='"pl94-persons", "pl94-units", "dhc-persons", "dhc-units", "dhc-units-sizes" or "race-age".',
     )
     name: PlainName | None = Field(default=None, description="Name of a schema of your own.")
     unit: Name | None = Field(

@@ -11,6 +11,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.config.lookups import known_query, partition_query
 from tallyveil.config.models import AgreementTable, EstimationTable
 from tallyveil.config.outer_tables import ResidentsTable
+from tallyveil.config.spine import whole_geolevel
 from tallyveil.errors import ConfigError
 from tallyveil.plans.constraints import Agreement, Residents, levels_of
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
@@ -141,10 +142,34 @@ def _agreement(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
     )
 
 
-def residents_of(item: ResidentsTable, folder: Path) -> Residents:
-    """The residents of a release file."""
-    path = None if item.path is None else folder / item.path
-    return Residents(item.name, path, levels_of(item.people), levels_of(item.adults))
+def residents_of(
+    item: ResidentsTable, schema: Schema, original: Sequence[str], geolevels: Sequence[str], folder: Path
+) -> Residents:
+    """The residents of a release file.
+
+    Args:
+        item: Their table.
+        schema: The universe.
+        original: Geolevels of the geography.
+        geolevels: Geolevels of the spine.
+        folder: Folder of the release file.
+    Raises:
+        ConfigError: there is no such geolevel, or groups of the query of households overlap.
+        SchemaError: there is no such query.
+    """
+    where = f"residents '{item.name}'"
+    if item.households is not None:
+        partition_query(schema, item.households, where)
+    if item.geolevel is not None:
+        whole_geolevel(item.geolevel, original, geolevels, where)
+    return Residents(
+        name=item.name,
+        path=None if item.path is None else folder / item.path,
+        people=levels_of(item.people),
+        adults=levels_of(item.adults),
+        households=item.households,
+        geolevel=item.geolevel,
+    )
 
 
 def _refuse_other_settings(table: EstimationTable, preset: StrategyPreset | None) -> None:

@@ -43,10 +43,17 @@ class OuterPassTable(Table):
         description="The query of one answer that counts records that are fixed before the pass. In every finest "
         "geounit, the part has at most as many.",
     )
+    sizes: Name | None = Field(
+        default=None,
+        description="The residents to whose number the sizes of households add up. The part counts the households of "
+        "the largest size that no pass before has found.",
+    )
     prior: Prior = Field(
         default="shares",
         description="The numbers that a pass with a part uses beside the noisy answers. shares: the parent's count "
-        "times the child's share of the fixed counts, or of the adults among the residents. none: no other numbers "
+        "times the child's share of the fixed counts, of the adults among the residents, or of the people whose "
+        "households are not found yet. company: as shares, but the child's share of n * n / (n + m) in its finest "
+        "geounits, for n records that may belong to the part and m records of the company. none: no other numbers "
         "where there are noisy answers.",
     )
 
@@ -61,6 +68,7 @@ class OuterPassTable(Table):
             company=self.company,
             residents=self.residents,
             at_most=self.at_most,
+            sizes=self.sizes,
             prior=self.prior,
         )
 
@@ -82,6 +90,17 @@ class ResidentsTable(Table):
         description="Which people of that release live in units: for each attribute named, the levels that they have.",
     )
     adults: dict[Name, Levels] = Field(
-        min_length=1,
-        description="Which of these people are adults: for each attribute named, the levels that they have.",
+        default_factory=dict,
+        description="Which of these people are adults: for each attribute named, the levels that they have. Occupied "
+        "units need it.",
+    )
+    households: Name | None = Field(
+        default=None,
+        description="The query that counts households of one person, two and so on; its last answer also counts all "
+        "larger ones. Sizes need it.",
+    )
+    geolevel: Name | None = Field(
+        default=None,
+        description="The geolevel of the geounits in which the sizes of households add up to these people. Sizes need "
+        "it.",
     )

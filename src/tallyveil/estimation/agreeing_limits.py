@@ -41,8 +41,8 @@ def occupied_limits(people: Integers, adults: Integers, housing_units: Integers)
             code="people-without-units",
         )
     upper = np.where(settled, np.minimum(housing_units, np.maximum(adults, 1)), 0)
-    largest = np.maximum(USUAL_LARGEST, _divided_up(people, upper, settled))
-    return _divided_up(people, largest, settled), upper
+    largest = np.maximum(USUAL_LARGEST, divided_up(people, upper, settled))
+    return divided_up(people, largest, settled), upper
 
 
 def alone_limits(people: Integers, occupied: Integers) -> tuple[Integers, Integers]:
@@ -59,11 +59,11 @@ def alone_limits(people: Integers, occupied: Integers) -> tuple[Integers, Intege
     """
     others = people - occupied
     settled = others > 0
-    largest = np.maximum(USUAL_LARGEST, _divided_up(people, occupied, settled))
-    needed = _divided_up(others, largest - 1, settled)
+    largest = np.maximum(USUAL_LARGEST, divided_up(people, occupied, settled))
+    needed = divided_up(others, largest - 1, settled)
     return np.maximum(occupied - others, 0), occupied - needed
 
 
-def _divided_up(parts: Integers, by: Integers, where: Bools) -> Integers:
-    """The quotient, rounded up; 0 elsewhere."""
+def divided_up(parts: Integers, by: Integers, where: Bools) -> Integers:
+    """Quotients rounded up, and 0 elsewhere."""
     return np.where(where, -(-parts // np.maximum(by, 1)), 0)

@@ -10,6 +10,8 @@ most n_b(c) to each leaf b, and from leaf b between lower_b and upper_b out of t
 counts are not enough: two leaves with n = (1, 1, 0, 0) and (0, 0, 1, 1) and one householder each allow no
 y = (1, 1, 0, 0), though its sum and all its counts are within the sums of the leaves' bounds.
 
+Where the limits are those of a coarser geolevel, its geounits are the leaves. Below it, each child is its own leaf.
+
 Here the leaves of all children are in the flow of the parent (a *leaf lift*). The parent's y_p(c) leave cell c, pass a
 node (child, c) at a cost, go on to the leaves of the child, and leave there. The flow through the node is the child's
 y(c). All numbers are whole, so there is a whole optimum, and whoever splits the child next has a solution.
@@ -49,7 +51,7 @@ _FINEST_UNIT = 2.0**20
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """The finest geounits below some children, and how many of each cell's counts they can take.
+    """The finest geounits below some children, or those with limits, and how many of each cell's counts they can take.
 
     Attributes:
         child: Child of each leaf, shape (B,), in increasing order.

@@ -95,17 +95,25 @@ class Residents:
         name: Name in errors and in the report, and the name of the release in a programme of releases.
         path: Folder of the finished release; None where a programme says it.
         people: Levels of the other release's attributes that the people who live in units have.
-        adults: Further levels, which the adults among these people have.
+        adults: Further levels, which the adults among these people have; none if nobody asks for adults.
+        households: Query of this schema that counts households of one person, two and so on; the last of its answers
+            also counts all larger ones. None if sizes need not add up.
+        geolevel: Geolevel of the geounits in which the sizes of households add up to the people.
     """
 
     name: str
     path: Path | None
     people: Levels
-    adults: Levels
+    adults: Levels = ()
+    households: str | None = None
+    geolevel: str | None = None
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`, without the path."""
-        return {"name": self.name, "people": _lists(self.people), "adults": _lists(self.adults)}
+        adults = {"adults": _lists(self.adults)} if self.adults else {}
+        sizes = {"households": self.households, "geolevel": self.geolevel}
+        given = {key: value for key, value in sizes.items() if value is not None}
+        return {"name": self.name, "people": _lists(self.people), **adults, **given}
 
     @property
     def release_name(self) -> str:
@@ -115,7 +123,8 @@ class Residents:
     @classmethod
     def from_mapping(cls, item: Mapping[str, Any]) -> "Residents":
         """The residents that `plan.json` states."""
-        return cls(item["name"], None, levels_of(item["people"]), levels_of(item["adults"]))
+        people, adults = levels_of(item["people"]), levels_of(item.get("adults", {}))
+        return cls(item["name"], None, people, adults, item.get("households"), item.get("geolevel"))
 
 
 def levels_of(table: Mapping[str, Sequence[str]]) -> Levels:

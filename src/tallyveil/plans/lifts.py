@@ -1,67 +1,20 @@
 """Lift passes of a plan: outer passes that find how many records of each group belong to a part, such as householders.
 
 A lift pass divides each group of records into at most two cells: one whose records belong to the part, and one with the
-rest. Groups none of whose records can belong to the part are one cell and keep their counts.
+rest.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from tallyveil.arrays import Integers
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
 from tallyveil.plans.constraints import Agreement, Residents
+from tallyveil.plans.household_sizes import refuse_sizes
 from tallyveil.plans.outer import sources_of_groups
-from tallyveil.universe.nested_queries import common_groups, determines, representative_cells
+from tallyveil.plans.part_cells import PartCells, possible_cells
+from tallyveil.universe.nested_queries import common_groups, determines
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PartCells:
-    """The cells of a lift pass in each group, by number of the group; -1 for none.
-
-    Attributes:
-        part: Representative cell of the records that belong to the part.
-        rest: Representative cell of the others.
-    """
-
-    part: Integers
-    rest: Integers
-
-    @classmethod
-    def of(
-        cls, one: OuterPass, part: QueryGroup, cells: Integers, groups: Integers, n_groups: int
-    ) -> "PartCells":
-        """The cells of each group.
-
-        Args:
-            one: The pass.
-            part: Its part.
-            cells: Representative cells of its possible answers.
-            groups: The group of each of them, from 0.
-            n_groups: A number above all of these.
-        Raises:
-            ConfigError: a group has other cells than one of the rest and at most one of the part.
-        """
-        inside = part.answers_of(cells) >= 0
-        found = []
-        for chosen in (inside, ~inside):
-            cell = np.full(n_groups, -1, dtype=np.int64)
-            cell[groups[chosen]] = cells[chosen]
-            found.append(cell)
-            if len(np.unique(groups[chosen])) < np.count_nonzero(chosen):
-                raise _wrong_cells(one)
-        if bool(((found[0] >= 0) & (found[1] < 0)).any()):
-            raise _wrong_cells(one)
-        return cls(*found)
-
-
-def possible_cells(schema: Schema, cells: QueryGroup) -> Integers:
-    """The representative cells of the answers of a pass in which records may lie, ascending."""
-    return np.sort(representative_cells(cells, schema.possible_answers(cells)))
 
 
 def refuse_lifts(
@@ -95,19 +48,23 @@ def refuse_lifts(
             _refuse_total(one, agreement, where)
         if one.residents is not None:
             _refuse_residents(one, residents, where)
+        if one.sizes is not None:
+            _refuse_households(one, residents, where)
         beside = one.company or one.at_most
         if beside is not None:
             before = schema.query(outer[sources[number - 1]].cells)
             _refuse_part(beside, schema.query(beside), before, where)
             if one.company is not None:
                 _refuse_company(schema, one, schema.query(one.company), before, where)
-    unused = [one.name for one in residents if one.name not in {item.residents for item in outer}]
+    named = {item.residents for item in outer} | {item.sizes for item in outer}
+    unused = [one.name for one in residents if one.name not in named]
     if unused:
         raise _misfit(
             f"[[residents]] '{unused[0]}'",
             "has no effect: no pass of [[estimation.outer]] names it. Name it in the pass whose part counts occupied "
-            "units, or leave it out.",
+            "units, or in passes that find households by size, or leave it out.",
         )
+    refuse_sizes(schema, outer, residents)
 
 
 def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
@@ -119,18 +76,20 @@ def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
                 f"has '{next(iter(one.limits), 'prior')}' and no 'part'. Name the part, or leave the key out.",
             )
         return
+    if one.prior == "company" and one.company is None:
+        raise _misfit(where, "has the prior 'company', which only a pass with the key 'company' can have.")
     if len(one.limits) != 1 or one.rounding:
         raise _misfit(
             where,
-            "has a part. Such a pass has one of 'total' and 'residents', if it is the first, or one of 'company' and "
-            "'at_most', if it is a later one. It has no 'rounding'.",
+            "has a part. Such a pass has one of 'total' and 'residents', if it is the first, or one of 'company', "
+            "'at_most' and 'sizes', if it is a later one. It has no 'rounding'.",
         )
     if (one.total is None and one.residents is None) == (number == 1):
         raise _misfit(
             where,
             "has a part. The part of the first pass has a 'total' or 'residents'. Only this pass can have them, "
             "because they "
-            "are checked before the spend. Parts of later passes have 'company' or 'at_most'.",
+            "are checked before the spend. Parts of later passes have 'company', 'at_most' or 'sizes'.",
         )
 
 
@@ -155,12 +114,35 @@ def _refuse_total(one: OuterPass, agreement: Sequence[Agreement], where: str) ->
 
 
 def _refuse_residents(one: OuterPass, residents: Sequence[Residents], where: str) -> None:
-    if one.residents not in {item.name for item in residents}:
+    item = _named(str(one.residents), residents, where)
+    if not item.adults or item.households is not None or item.geolevel is not None:
+        raise _misfit(
+            where,
+            f"finds occupied units for the residents '{item.name}'. Their table must say who is an adult ('adults'). "
+            "It must not have 'households' or 'geolevel', which are for sizes of households.",
+        )
+
+
+def _refuse_households(one: OuterPass, residents: Sequence[Residents], where: str) -> None:
+    item = _named(str(one.sizes), residents, where)
+    if item.adults or item.households is None or item.geolevel is None:
+        raise _misfit(
+            where,
+            f"finds households of a size for the residents '{item.name}'. Their table must name the query that counts "
+            "households by size ('households'), and the geolevel at which sizes add up ('geolevel'). It must not have "
+            "'adults', which are for occupied units.",
+        )
+
+
+def _named(name: str, residents: Sequence[Residents], where: str) -> Residents:
+    found = next((item for item in residents if item.name == name), None)
+    if found is None:
         known = ", ".join(f"'{item.name}'" for item in residents) or "none"
         raise _misfit(
             where,
-            f"names the residents '{one.residents}'. There must be a [[residents]] of this name; there are: {known}.",
+            f"names the residents '{name}'. There must be a [[residents]] of this name; there are: {known}.",
         )
+    return found
 
 
 def _refuse_company(
@@ -179,15 +161,6 @@ def _refuse_company(
             "company "
             "must be other records.",
         )
-
-
-def _wrong_cells(one: OuterPass) -> ConfigError:
-    return ConfigError(
-        f"[[estimation.outer]]: the pass that counts '{one.cells}' has a part, '{one.part}'. In each group whose count "
-        "is fixed before the pass, the pass must have one cell of the rest and at most one of the part. Give the pass "
-        "coarser or finer cells.",
-        code="outer-pass",
-    )
 
 
 def _misfit(where: str, text: str) -> ConfigError:

@@ -84,11 +84,20 @@ _PERHAPS: Final = {
             "company": Perhaps(str),
             "residents": Perhaps(str),
             "at_most": Perhaps(str),
+            "sizes": Perhaps(str),
             "prior": Perhaps(str),
         }
     ],
     "agreement": [{"name": str, "query": str, "theirs": str, "release": Perhaps(str)}],
-    "residents": [{"name": str, "people": Each([str]), "adults": Each([str])}],
+    "residents": [
+        {
+            "name": str,
+            "people": Each([str]),
+            "adults": Perhaps(Each([str])),
+            "households": Perhaps(str),
+            "geolevel": Perhaps(str),
+        }
+    ],
     "intervals": str,
     "licence": str,
     "citation": str,
@@ -272,6 +281,7 @@ def _fits(read: ReleasePlan, plan: JsonObject) -> Iterator[tuple[str, bool]]:
     yield "agreement", _are_partitions(schema, (item.query for item in read.agreement))
     yield "agreement", all(check_name(item.name, "agreement") for item in read.agreement)
     yield "residents", all(check_name(item.name, "residents") for item in read.residents)
+    yield "residents", all(item.geolevel in (None, *geolevels) for item in read.residents)
     for level, item in read.estimation:
         yield f"estimation.{level}", _can_be_done(item, read.strategy, schema, level)
         tree = level != geolevels[-1] and not read.subspace and not read.outer

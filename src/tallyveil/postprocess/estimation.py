@@ -319,7 +319,7 @@ class Estimation:
             )
             if self.groups is not None:
                 finest = read_histogram(run.path, self.spine.geolevels[-1], self.plan.schema, self.spine)
-                checks += check_parts(self.plan, self.groups, self.kept, finest)
+                checks += check_parts(self.plan, self.groups, self.kept, finest, self.spine)
             self.observer.advanced(self.spine.n_levels)
         return checks
 

@@ -37,12 +37,16 @@ class ResidentCounts:
     Attributes:
         name: Name of the residents in the plan.
         people: Number of people of each finest geounit.
-        adults: How many of them are adults.
+        adults: How many of them are adults; all, if the plan does not say who is.
+        households: Query that counts households by size, if sizes add up to these people.
+        geolevel: Geolevel of the geounits in which they do.
     """
 
     name: str
     people: Integers
     adults: Integers
+    households: str | None = None
+    geolevel: str | None = None
 
     def digest(self) -> bytes:
         """SHA-256 of the counts."""
@@ -88,7 +92,8 @@ def read_residents(item: Residents, spine: Spine) -> ReadResidents:
         for kind, inside_ in enumerate((chosen, chosen & _have(adults, codes))):
             np.add.at(counts[kind], rows[start + own[inside_]], persons[inside_])
     record = {**item.to_mapping(), **theirs.release.named}
-    return ReadResidents(ResidentCounts(item.name, *counts), record, theirs.release)
+    read = ResidentCounts(item.name, counts[0], counts[1], item.households, item.geolevel)
+    return ReadResidents(read, record, theirs.release)
 
 
 def resident_levels(item: Residents, schema: Schema) -> tuple[list[Bools], list[Bools]]:
@@ -179,4 +184,4 @@ def read_resident_counts(root: Path, number: int, item: Mapping[str, Any], spine
         )
     counts = np.zeros((2, spine.n_geounits(spine.finest)), dtype=np.int64)
     counts[:, rows] = numbers.to_numpy().T
-    return ResidentCounts(item["name"], *counts)
+    return ResidentCounts(item["name"], counts[0], counts[1], item.get("households"), item.get("geolevel"))

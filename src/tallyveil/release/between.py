@@ -10,6 +10,7 @@ import polars as pl
 
 from tallyveil.release.contradictions import (
     Contradiction,
+    SizedAreas,
     between_people,
     between_units,
     people_and_units,
@@ -33,7 +34,7 @@ _READERS: Final[Mapping[str, Callable[[Schema, PublicCounts], Any]]] = {
 }
 """By schema preset, what is read of a file."""
 
-_COMPARISONS: Final[Mapping[tuple[str, str], Callable[[Any, Any], tuple[Contradiction, ...]]]] = {
+_COMPARISONS: Final[Mapping[tuple[str, str], Callable[..., tuple[Contradiction, ...]]]] = {
     ("pl94-persons", "dhc-persons"): between_people,
     ("pl94-units", "dhc-units"): between_units,
     ("pl94-persons", "pl94-units"): people_and_units,
@@ -92,14 +93,18 @@ class _File:
         preset: Name of the schema preset whose attributes it has.
         geolevel: Its finest geolevel.
         n_geounits: Number of geounits there.
+        run: Run that published it.
         totals: What was read, with the geounits in the order of their geocodes.
+        sized: For each run whose people the sizes of its households add up to, the areas in which they do.
     """
 
     release: str
     preset: str
     geolevel: str
     n_geounits: int
+    run: str
     totals: Any
+    sized: Mapping[str, SizedAreas]
 
 
 def _contradictions(root: Path, releases: Sequence[tuple[str, Manifest]]) -> Iterator[JsonObject]:
@@ -111,7 +116,9 @@ def _contradictions(root: Path, releases: Sequence[tuple[str, Manifest]]) -> Ite
         for one in files:
             for other in files:
                 if (one.preset, other.preset) == (one_preset, other_preset):
-                    yield _compared(one, other, compare(one.totals, other.totals))
+                    sized = other.sized.get(one.run)
+                    more = {} if sized is None else {"sized": sized}
+                    yield _compared(one, other, compare(one.totals, other.totals, **more))
 
 
 def _read(root: Path, name: str, manifest: Manifest) -> _File | None:
@@ -124,8 +131,16 @@ def _read(root: Path, name: str, manifest: Manifest) -> _File | None:
     geolevel = spine.geolevels[-1]
     counts = read_histogram(root, geolevel, schema, spine)
     require_unchanged(root, manifest, histogram_path(root, geolevel))
-    counts = _in_order(counts, spine.geocodes[spine.finest].text.arg_sort().to_numpy().astype(np.int64))
-    return _File(name, preset, geolevel, counts.n_geounits, _READERS[preset](schema, counts))
+    order = spine.geocodes[spine.finest].text.arg_sort().to_numpy().astype(np.int64)
+    totals = _READERS[preset](schema, _in_order(counts, order))
+    sized = {
+        item["run"]: SizedAreas(
+            item["geolevel"], spine.ancestors(spine.geolevels.index(item["geolevel"]))[order]
+        )
+        for item in manifest.body.get("residents", ())
+        if "households" in item
+    }
+    return _File(name, preset, geolevel, counts.n_geounits, manifest.run, totals, sized)
 
 
 def _in_order(counts: PublicCounts, order: np.ndarray) -> PublicCounts:
@@ -149,7 +164,7 @@ def _compared(one: _File, other: _File, found: Sequence[Contradiction]) -> JsonO
             f"Of {one.n_geounits:,} {one.geolevel} geounits, some contradict each other: {_counted(wrong)}."
         )
     if never:
-        statement += f" Nothing makes files agree in these: {_counted(never)}."
+        statement += f" Not made to agree: {_counted(never)}."
     return {
         "check": f"{one.release} and {other.release}",
         "agrees": not wrong,

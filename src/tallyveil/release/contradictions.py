@@ -29,8 +29,8 @@ class Contradiction:
     Attributes:
         name: A short name.
         meaning: What is true of files without such a contradiction, as a sentence.
-        can_agree: Whether releases can be made to agree in this.
-        n_geounits: Finest geounits that contradict.
+        can_agree: Whether releases can be made to agree in this; of sizes, whether these releases were.
+        n_geounits: Finest geounits that contradict; of sizes that were made to agree, the areas that do.
         n_records: By how many records they differ, summed over these geounits.
     """
 
@@ -39,6 +39,19 @@ class Contradiction:
     can_agree: bool
     n_geounits: int
     n_records: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizedAreas:
+    """The areas in which a release of units was made to agree with household people in the sizes of households.
+
+    Attributes:
+        geolevel: Their geolevel.
+        area: The number of the area that each finest geounit lies in, shape (G,).
+    """
+
+    geolevel: str
+    area: Integers
 
 
 def between_people(earlier: RedistrictingPeople, persons: HouseholdPeople) -> tuple[Contradiction, ...]:
@@ -64,13 +77,14 @@ def between_units(earlier: Units, homes: Households) -> tuple[Contradiction, ...
 
 
 def people_and_units(
-    people: RedistrictingPeople | HouseholdPeople, homes: Units | Households
+    people: RedistrictingPeople | HouseholdPeople, homes: Units | Households, sized: SizedAreas | None = None
 ) -> tuple[Contradiction, ...]:
     """Compare a file of people with a file of units. Every comparison is returned, also those without a contradiction.
 
     Args:
         people: What the first file says of people in households.
         homes: What the second one says of units, in the same order of geounits.
+        sized: Where the two files were made to agree in sizes; None where they were not.
     """
     members, occupied = people.members, homes.occupied
     found = [
@@ -94,7 +108,8 @@ def people_and_units(
             )
         )
         if isinstance(homes, Households):
-            found += [*_households(people, homes), *_never_made_to_agree(people, homes)]
+            found += [*_households(people, homes), *_not_made_to_agree(people, homes)]
+            found += [] if sized is None else [_sizes_in(people, homes, sized)]
     return tuple(found)
 
 
@@ -126,11 +141,31 @@ def _households(people: HouseholdPeople, homes: Households) -> list[Contradictio
     ]
 
 
-def _never_made_to_agree(people: HouseholdPeople, homes: Households) -> list[Contradiction]:
-    """Comparisons of persons and households in which no release is made to agree."""
-    short = np.maximum(homes.least_members - people.members, 0)
-    # The largest size is open, so only geounits without such households can have people too many.
-    too_many = np.where(homes.open_ended == 0, np.maximum(people.members - homes.least_members, 0), 0)
+def _sizes_in(people: HouseholdPeople, homes: Households, sized: SizedAreas) -> Contradiction:
+    """The comparison of sizes in the areas in which the files were made to agree in them."""
+    members, least, open_ended = np.zeros((3, int(sized.area.max(initial=-1)) + 1), dtype=np.int64)
+    sums = ((members, people.members), (least, homes.least_members), (open_ended, homes.open_ended))
+    for total, values in sums:
+        np.add.at(total, sized.area, values)
+    return _found(
+        _size_gaps(members, least, open_ended),
+        f"sizes in {sized.geolevel}",
+        f"In every {sized.geolevel}, the sizes of the households add up to the people in households.",
+    )
+
+
+def _size_gaps(members: Integers, least: Integers, open_ended: Integers) -> Integers:
+    """By how many people sizes are above or below the people in households.
+
+    The largest size is open, so only areas without such households can have people too many.
+    """
+    too_many = np.where(open_ended == 0, np.maximum(members - least, 0), 0)
+    gaps: Integers = np.maximum(least - members, 0) + too_many
+    return gaps
+
+
+def _not_made_to_agree(people: HouseholdPeople, homes: Households) -> list[Contradiction]:
+    """Comparisons of persons and households in which nothing makes finest geounits agree, or only passes for sizes."""
     older = sum(
         _misplaced(homes.older[:, k], homes.older[:, k], people.older[:, k]) for k in range(len(OLDER))
     )
@@ -142,7 +177,11 @@ def _never_made_to_agree(people: HouseholdPeople, homes: Households) -> list[Con
             "Spouses and unmarried partners, of the same and of the opposite sex, are as many as households of their "
             "kind.",
         ),
-        _told(short + too_many, "sizes", "The sizes of the households add up to the people in households."),
+        _told(
+            _size_gaps(people.members, homes.least_members, homes.open_ended),
+            "sizes",
+            "The sizes of the households add up to the people in households.",
+        ),
         _told(
             _misplaced(homes.with_minors, homes.with_minors, people.minors),
             "minors",

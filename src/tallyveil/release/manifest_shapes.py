@@ -146,7 +146,17 @@ TOPDOWN_BODY: Final = {
         ]
     ),
     "residents": Perhaps(
-        [{"name": str, "people": Each([str]), "adults": Each([str]), "run": str, "plan_digest": str}]
+        [
+            {
+                "name": str,
+                "people": Each([str]),
+                "adults": Perhaps(Each([str])),
+                "households": Perhaps(str),
+                "geolevel": Perhaps(str),
+                "run": str,
+                "plan_digest": str,
+            }
+        ]
     ),
     "imported": Perhaps(_IMPORTED),
     "sizes": {

@@ -27,7 +27,8 @@ def load_preset(name: str) -> Schema:
 
     Args:
         name: "pl94-persons" (redistricting data, 2,016 cells), "pl94-units" (its housing units, 2 cells), "dhc-persons"
-            and "dhc-units" (Demographic and Housing Characteristics; docs/dhc.md) or "race-age" (16 cells).
+            and "dhc-units" (Demographic and Housing Characteristics; docs/dhc.md), "dhc-units-sizes" (with recodes for
+            sizes that add up to the people) or "race-age" (16 cells).
     Returns:
         The schema.
     Raises:
@@ -56,7 +57,16 @@ def titles_of(schema: Schema) -> dict[str, str]:
 
 
 def _table(name: str) -> dict[str, Any]:
-    return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    """The content of a preset file. With `extends`, its recodes and titles come after those of that preset."""
+    table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    if "extends" not in table:
+        return table
+    whole = _table(table.pop("extends"))
+    own = {
+        "recodes": [*whole["recodes"], *table["recodes"]],
+        "titles": {**whole["titles"], **table["titles"]},
+    }
+    return {**whole, **table, **own}
 
 
 def schema_from_mapping(table: Mapping[str, Any]) -> Schema:

@@ -16,17 +16,22 @@ DHC = (
     "dhc-persons-us",
     "dhc-persons-us-from-state",
     "dhc-persons-us-from-state-agree",
+    "dhc-persons-us-from-state-agree-sizes",
     "dhc-units-state-rooted",
     "dhc-units-us",
     "dhc-units-us-from-state",
     "dhc-units-us-from-state-agree",
+    "dhc-units-us-from-state-agree-sizes",
 )
 CHAINS = {
     **{name: [2, 0] if "persons" in name else [0, 1, 0] for name in DHC},
     "dhc-persons-us-from-state-agree": [0, 0, 0, 2, 0],
+    "dhc-persons-us-from-state-agree-sizes": [0, 0, 0, 2, 0],
     "dhc-units-us-from-state-agree": [0, 1, 0, 0],
+    "dhc-units-us-from-state-agree-sizes": [0, 0, 0, 0, 0, 0, 1, 0, 0],
 }
 """Number of queries of the rounding chain of each outer pass; lift passes have none."""
+SCHEMAS = {name: name[: name.index("s-") + 1] for name in DHC} | {DHC[-1]: "dhc-units-sizes"}
 REDISTRICTING = [name for name in strategy_preset_names() if name not in DHC]
 
 
@@ -64,7 +69,7 @@ def test_every_measured_query_is_in_exactly_one_pass(name: str) -> None:
 @pytest.mark.parametrize("name", strategy_preset_names())
 def test_every_query_fits_its_schema(name: str) -> None:
     preset = load_strategy_preset(name)
-    schema = load_preset(name[: name.index("s-") + 1] if name in DHC else "pl94-persons")
+    schema = load_preset(SCHEMAS.get(name, "pl94-persons"))
     for geolevel in preset.strategy.geolevels:
         rounded = [query for step in preset.rounding_of(geolevel) for query in step]
         for query in (*preset.strategy.queries(geolevel), *rounded):
@@ -81,7 +86,7 @@ def test_an_unknown_geolevel_is_refused() -> None:
 @pytest.mark.parametrize("name", DHC)
 def test_outer_passes_and_their_chains_are_nested(name: str) -> None:
     preset = load_strategy_preset(name)
-    schema = load_preset(name[: name.index("s-") + 1])
+    schema = load_preset(SCHEMAS[name])
     assert [len(one.rounding) for one in preset.outer] == CHAINS[name]
     for geolevel in preset.strategy.geolevels:
         stages = [(*one.rounding, one.cells) for one in preset.outer]
@@ -135,3 +140,17 @@ def test_one_state_by_itself_is_estimated_as_in_the_national_run() -> None:
         for query in alone.strategy.queries(geolevel):
             assert alone.strategy.share(geolevel, query) == national.strategy.share(geolevel, query)
     assert (alone.slack, alone.delta) == (national.slack, national.delta)
+
+
+def test_sizes_cost_what_the_product_does_not_measure() -> None:
+    strategy = load_strategy_preset("dhc-units-us-from-state-agree-sizes").strategy
+    product = load_strategy_preset("dhc-units-us-from-state-agree").strategy
+    assert strategy.total == product.total + Fraction(81, 2000)
+    levels, shares = dict(strategy.geolevel_shares), dict(strategy.query_shares)
+    for geolevel, queries in product.query_shares:
+        spent = {
+            query: share * dict(product.geolevel_shares)[geolevel] * product.total for query, share in queries
+        }
+        spent["hhsize_all"] = Fraction(1, 2000) if geolevel == "Block" else Fraction(1, 100)
+        own = {query: share * levels[geolevel] * strategy.total for query, share in shares[geolevel]}
+        assert own == spent

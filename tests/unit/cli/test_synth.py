@@ -99,7 +99,25 @@ def test_a_programme_whose_files_agree_can_be_planned(tmp_path):
     for flags in ({"schema": "dhc", "states": 3}, {"schema": "pl94-persons"}):
         with pytest.raises(ConfigError, match="--agree needs --schema dhc and one state"):
             write_country(tmp_path / "other", blocks=60, agree=True, **flags)
+    for flags in ({"agree": True, "sizes": "county"}, {"sizes": "block"}):
+        with pytest.raises(ConfigError, match="wanted one of none, tract, block"):
+            write_country(tmp_path / "other", blocks=60, schema="dhc", **flags)
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(("sizes", "geolevel"), [("tract", "Tract"), ("block", "Block")])
+def test_a_programme_whose_sizes_add_up_can_be_planned(tmp_path, sizes, geolevel):
+    *_, programme = write_country(tmp_path / "new", blocks=60, schema="dhc", agree=True, sizes=sizes)
+    persons, units = (one.plan for one in load_programme(programme, tmp_path / "out").releases[-2:])
+    assert [one.prior for one in persons.outer] == ["shares", "company", "shares", "shares", "shares"]
+    assert [(one.name, one.geolevel) for one in units.residents] == [("dhc-persons", geolevel)]
+    assert [one.part for one in units.outer if one.sizes] == [
+        "size_7_plus",
+        "size_6",
+        "size_5",
+        "size_4",
+        "size_3",
+    ]
 
 
 @pytest.mark.parametrize(

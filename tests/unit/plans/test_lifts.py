@@ -49,13 +49,21 @@ def test_a_lift_pass_has_no_measured_queries_and_is_stated_in_the_plan(tmp_path)
             'company = "others"\n',
             "The part of the first pass has a 'total' or 'residents'",
         ),
-        ('company = "others"\n', 'total = "homes"\n', "Parts of later passes have 'company' or 'at_most'"),
+        (
+            'company = "others"\n',
+            'total = "homes"\n',
+            "Parts of later passes have 'company', 'at_most' or 'sizes'",
+        ),
         ('total = "homes"\n', 'total = "coarse"\n', "from the agreement 'coarse'"),
         ('part = "heads"\n', 'part = "home"\n', "names 'home', which is not a query of one answer"),
         ('part = "lone"\n', 'part = "heads"\n', "one cell of the rest and at most one of the part"),
         ('company = "others"\n', 'company = "heads"\n', "must be other records"),
         ('company = "others"\n', 'company = "others"\nrounding = ["role"]\n', "It has no 'rounding'"),
-        ('company = "others"\n', 'company = "others"\nat_most = "heads"\n', "one of 'company' and 'at_most'"),
+        (
+            'company = "others"\n',
+            'company = "others"\nat_most = "heads"\n',
+            "one of 'company', 'at_most' and 'sizes'",
+        ),
         ('company = "others"\n', 'at_most = "grown"\n', "names 'grown', which is not a query of one answer"),
         (
             'total = "homes"\n',
@@ -63,6 +71,7 @@ def test_a_lift_pass_has_no_measured_queries_and_is_stated_in_the_plan(tmp_path)
             "There must be a \\[\\[residents\\]\\] of this name; there are: none",
         ),
         ('cells = "detailed"\n', 'cells = "detailed"\nprior = "none"\n', "has 'prior' and no 'part'"),
+        ('total = "homes"\n', 'total = "homes"\nprior = "company"\n', "has the prior 'company', which only"),
         ("[outputs]\n", RESIDENTS + "[outputs]\n", "has no effect: no pass"),
     ],
 )

@@ -35,7 +35,7 @@ def write(tmp_path):
         write_geography(tmp_path / name, Hierarchies(spine, spine), {})
         write_histogram(tmp_path / name, counts, schema, spine, {})
         body = {"plan": {"schema": schema.to_mapping(), "geolevels": ["All", "Part", "Block"]}}
-        return name, SimpleNamespace(body=body, digests={})
+        return name, SimpleNamespace(body=body, digests={}, run=f"run of {name}")
 
     return written
 
@@ -78,7 +78,7 @@ def test_what_is_never_made_to_agree_is_told(write, tmp_path):
     releases = [write("people", "dhc-persons", persons), write("homes", "dhc-units", [older])]
     found = between.checks_between(tmp_path, releases)[1]
     assert found["agrees"]
-    assert found["statement"].endswith("partners. Nothing makes files agree in these: older people in 1.")
+    assert found["statement"].endswith("partners. Not made to agree: older people in 1.")
 
 
 def test_other_schemas_and_other_geounits_are_not_compared(write, tmp_path):

@@ -13,11 +13,34 @@ RACES = ("white", "black", "aian", "asian", "nhopi", "sor")
 
 
 def test_presets_are_found_by_name() -> None:
-    assert preset_names() == ("dhc-persons", "dhc-units", "pl94-persons", "pl94-units", "race-age")
+    assert preset_names() == (
+        "dhc-persons", "dhc-units", "dhc-units-sizes", "pl94-persons", "pl94-units", "race-age",
+    )  # fmt: skip
     for name in preset_names():
         assert load_preset(name).name == name
     with pytest.raises(SchemaError, match=r"no schema preset 'pl94-person'.*'pl94-persons'"):
         load_preset("pl94-person")
+
+
+def test_a_preset_that_extends_another_one_only_adds_to_it() -> None:
+    whole, own = load_preset("dhc-units"), load_preset("dhc-units-sizes")
+    assert own.attributes == whole.attributes
+    assert own.structural_zeros == whole.structural_zeros
+    assert own.unit == whole.unit
+    assert own.recodes[: len(whole.recodes)] == whole.recodes
+    # From the largest size down: how many households of a size, and what sizes are told apart.
+    assert [own.query(one.name).size for one in own.recodes[len(whole.recodes) :]] == [
+        1,
+        6,
+        1,
+        8,
+        1,
+        10,
+        1,
+        12,
+        1,
+        14,
+    ]
 
 
 @pytest.mark.parametrize("name", preset_names())

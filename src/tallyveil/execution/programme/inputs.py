@@ -71,7 +71,12 @@ def check_inputs(
     """
     found: dict[str, CheckedRelease] = {}
     for release in releases:
-        asked = [item for one in releases for item in one.awaited_residents if item.name == release.name]
+        asked = [
+            item
+            for one in releases
+            for item in one.awaited_residents
+            if item.name == release.name and item.adults
+        ]
         told = Prefixed(observer, f"check {release.name}: ", set())
         try:
             found[release.name] = _checked(
@@ -106,11 +111,12 @@ def _checked(
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out)
     inputs = read_inputs(plan, observer, watch)
-    promised, people = release.awaited_agreement, release.awaited_residents
-    prepared = prepare(plan, inputs, watch, [*promised, *people], protected=protected)
+    promised, awaited = release.awaited_agreement, release.awaited_residents
+    prepared = prepare(plan, inputs, watch, [*promised, *awaited], protected=protected)
     spine = inputs.hierarchies.spine
     refuse_many_people(plan, spine, out, inputs.histograms[0].total)
     order = spine.geocodes[-1].text.arg_sort().to_numpy()
+    people = [item for item in awaited if item.adults]  # those whose units the release finds
     if people and not promised:
         _refuse_people_without_units(people, earlier, plan, prepared, spine, order)
     constraints = [table.digest() for table in prepared.constraints]

@@ -14,8 +14,8 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.lifts import PartCells
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
+from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.agreement import summed_to_root
 from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.kept import Kept
@@ -25,8 +25,9 @@ from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_p
 from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import PartQueries
-from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits, residents_of
+from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits
 from tallyveil.postprocess.passes.part_targets import PartTargets
+from tallyveil.postprocess.passes.part_weights import part_weights
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
@@ -34,7 +35,7 @@ from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.universe.counts import PublicCounts, sums_between
+from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.nested_queries import meet
 from tallyveil.universe.query_group import QueryGroup
 
@@ -182,9 +183,8 @@ class TreePasses:
         """Makes a geolevel of a lift pass."""
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
-        lower, upper = part_limits(schema, one, groups, cells, self.kept)
-        targets = self._targets(number, cells)
-        adults = None if one.residents is None else residents_of(one, self.kept).adults
+        limits = part_limits(schema, one, groups, cells, self.kept, self.spine)
+        targets, weights = self._targets(number, cells), self._weights(number, groups, cells)
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
             lift = Lift(
@@ -192,15 +192,28 @@ class TreePasses:
                 level=level,
                 groups=groups,
                 cells=cells,
-                lower=lower,
-                upper=upper,
+                limits=limits,
                 targets=targets(level),
                 n_cells=schema.size,
-                adults=None if adults is None else sums_between(self.spine.finest_offsets(level), adults),
+                weights=weights(level),
             )
             return lift_pass(lift, above, self.observer, Threads(self.workers))
 
         return make
+
+    def _weights(self, number: int, groups: FixedGroups, cells: PartCells) -> Callable[[int], Floats | None]:
+        """What counts of a lift pass are divided in proportion to, by number of the geolevel; None for fixed counts."""
+        one, spine = self.plan.outer[number], self.spine
+        own = part_weights(self.plan.schema, one, groups, cells, self.kept)
+
+        def at(level: int) -> Floats | None:
+            if own is None:
+                return None
+            sums = np.zeros(spine.n_geounits(level))
+            np.add.at(sums, spine.ancestors(level), own)
+            return sums
+
+        return at
 
     def _targets(self, number: int, parts: PartCells) -> Callable[[int], PartTargets]:
         """What the counts of the part of a lift pass should be near, by number of the geolevel."""

@@ -13,13 +13,14 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.lifts import possible_cells
+from tallyveil.plans.part_cells import possible_cells
 from tallyveil.postprocess.agreement import AgreedCounts, agreement_name
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.bounded_groups import divide_groups
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
+from tallyveil.postprocess.passes.size_counts import refuse_impossible_sizes
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
 from tallyveil.universe.limits import widen_limits
 from tallyveil.universe.nested_queries import determines, only_answers, representative_cells
@@ -84,7 +85,8 @@ def first_groups(
     Raises:
         ConstraintError: the exact counts do not count every record once, contradict each other or the bounds, or a
             constraint is on other groups than these.
-        ConfigError: the first pass is a lift pass, and its cells do not fit the groups.
+        ConfigError: the first pass is a lift pass, and its cells do not fit the groups; or the groups do not tell apart
+            kinds of households that can have different sizes.
     """
     lift = plan.outer[0] if plan.outer[0].part is not None else None
     records, exact, chosen = covering_counts(plan, constraints, kept.agreed, spine)
@@ -104,6 +106,7 @@ def first_groups(
             _require_within(records, table, groups)
     if lift is not None:
         refuse_totals(lift, groups, cells_of_part(plan.schema, lift, groups), kept, spine)
+    refuse_impossible_sizes(plan, groups, kept.residents, spine)
     return groups
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers, NarrowArray
-from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
+from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sums_between
 from tallyveil.universe.nested_queries import common_groups
 from tallyveil.universe.query_group import QueryGroup
 
@@ -82,3 +83,8 @@ def in_groups(queries: Sequence[QueryGroup], counts: PublicCounts) -> GroupCount
         inside = groups >= 0
         total.add(start + rows[inside], groups[inside], persons[inside])
     return GroupCounts(*total.finish())
+
+
+def sums_of_groups(counts: GroupCounts, weights: NDArray[Any]) -> Integers:
+    """Sum over the records of each geounit of a whole number for each group, or of 1 in each wanted group."""
+    return sums_between(counts.offsets, weights[counts.groups] * counts.counts.astype(np.int64))

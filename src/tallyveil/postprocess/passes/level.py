@@ -18,7 +18,7 @@ from tallyveil.estimation.tiles import (
 )
 from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED
 from tallyveil.kernels.tiles.parts import solve_chunk
-from tallyveil.plans.lifts import possible_cells
+from tallyveil.plans.part_cells import possible_cells
 from tallyveil.postprocess.chunks import Span, cut
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.runs.executor import Executor, gathered

@@ -1,8 +1,8 @@
 """A lift pass at one geolevel: how many records of each group belong to a part, such as householders.
 
-The part has a total, or limits of its total, in every finest geounit. Each family is one flow that reaches down to its
-finest geounits (`estimation.leaf_lift`), so that all families below it keep a solution. What the counts should be near
-is said in `part_targets`.
+The part has a total, or limits of its total, in every geounit of a geolevel: mostly the finest. Each family is one flow
+that reaches down to these geounits (`estimation.leaf_lift`), so that all families below it keep a solution. Below them,
+any counts that sum to the parent's are possible. What the counts should be near is said in `part_targets`.
 """
 
 from collections import Counter
@@ -15,10 +15,11 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, split_with_lift
 from tallyveil.estimation.tiles import TileStatus
 from tallyveil.geography.spine import Spine
-from tallyveil.plans.lifts import PartCells
+from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.chunks import Span, cut
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.level import PassOutcome
+from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Executor, gathered
 from tallyveil.runs.observer import Observer
@@ -34,22 +35,21 @@ class Lift:
         level: Number of the children's geolevel, 0 for the root.
         groups: What is fixed in every geounit.
         cells: The cells of each group.
-        lower: Smallest total of the part in each finest geounit.
-        upper: Largest total.
+        limits: Limits of the total of the part.
         targets: What the counts of the part should be near.
         n_cells: Number of cells of the schema.
-        adults: Of each geounit of the geolevel, if units are divided among residents.
+        weights: Of each geounit of the geolevel, if counts are divided in proportion to something else than the fixed
+            counts.
     """
 
     spine: Spine
     level: int
     groups: FixedGroups
     cells: PartCells
-    lower: Integers
-    upper: Integers
+    limits: PartLimits
     targets: PartTargets
     n_cells: int
-    adults: Integers | None = None
+    weights: Floats | None = None
 
     @property
     def geolevel(self) -> str:
@@ -208,22 +208,29 @@ def _are_fixed(leaves: Leaves) -> bool:
 
 
 def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:
-    """The finest geounits below some children."""
+    """The geounits with limits below some children, or the children themselves where the limits are above them."""
+    limits, last = lift.limits, max(lift.level, lift.limits.level)
     ends = np.arange(children.start, children.stop + 1)
-    for level in range(lift.level, lift.spine.finest):
+    for level in range(lift.level, last):
         ends = lift.spine.child_offsets[level][ends]
     begin, stop = int(ends[0]), int(ends[-1])
-    offsets, groups, counts = lift.groups.levels[-1]
+    offsets, groups, counts = lift.groups.levels[last]
     entries = slice(int(offsets[begin]), int(offsets[stop]))
     leaf = np.repeat(np.arange(stop - begin), np.diff(offsets[begin : stop + 1]))
     place, inside = places_in(columns, groups[entries])
+    leaf, capacity = leaf[inside], counts[entries][inside].astype(np.int64)
+    lower, upper = np.zeros((2, stop - begin), dtype=np.int64)
+    if lift.level <= limits.level:
+        lower, upper = limits.lower[begin:stop], limits.upper[begin:stop]
+    else:
+        np.add.at(upper, leaf, capacity)
     return Leaves(
         child=np.repeat(np.arange(children.stop - children.start), np.diff(ends)),
-        lower=lift.lower[begin:stop],
-        upper=lift.upper[begin:stop],
-        leaf=leaf[inside],
+        lower=lower,
+        upper=upper,
+        leaf=leaf,
         column=place[inside].astype(np.int64),
-        capacity=counts[entries][inside].astype(np.int64),
+        capacity=capacity,
     )
 
 
@@ -243,10 +250,10 @@ def _one_leaf_each(leaves: Leaves, n_children: int) -> Leaves:
 def _base(lift: Lift, children: slice, columns: Integers) -> Floats:
     """What the parent's counts are divided in proportion to, shape (children, columns); above zero in every column."""
     fixed = _group_counts(lift, children, columns).astype(np.float64)
-    if lift.adults is None:
+    if lift.weights is None:
         return fixed
     everything = np.maximum(fixed.sum(axis=1), 1)
-    weighted = fixed * (lift.adults[children] / everything)[:, None]
+    weighted = fixed * (lift.weights[children] / everything)[:, None]
     return np.where(weighted.sum(axis=0) > 0, weighted, fixed)
 
 

@@ -7,9 +7,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tallyveil.plans.lifts import PartCells
+from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.passes.groups import GroupCounts
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass
+from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
@@ -32,8 +33,10 @@ def _dense(counts: PublicCounts, n_cells: int) -> np.ndarray:
     return dense
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_every_geounit_keeps_its_groups_sums_and_totals(seed):
+@pytest.mark.parametrize("limited", [2, 1, 0])
+@pytest.mark.parametrize("seed", range(8))
+def test_every_geounit_keeps_its_groups_sums_and_totals(seed, limited):
+    """The geounits of one geolevel have limits, which need not be the finest one."""
     rng = np.random.default_rng(seed)
     sizes, n_groups = (2, 5, 17), 6
     offsets = [
@@ -44,8 +47,8 @@ def test_every_geounit_keeps_its_groups_sums_and_totals(seed):
     dense = [rng.poisson(0.8, (sizes[-1], n_groups))]
     for begin in reversed(offsets):
         dense.insert(0, np.add.reduceat(dense[0], begin[:-1], axis=0))
-    room = dense[-1][:, :-1].sum(axis=1)
-    lower, upper = np.sort(rng.integers(0, room + 1, (2, sizes[-1])), axis=0)
+    room = dense[limited][:, :-1].sum(axis=1)
+    lower, upper = np.sort(rng.integers(0, room + 1, (2, sizes[limited])), axis=0)
     if seed % 2:
         lower = upper
     spine = SimpleNamespace(
@@ -62,7 +65,8 @@ def test_every_geounit_keeps_its_groups_sums_and_totals(seed):
     made: list[np.ndarray] = []
     above = None
     for level in range(3):
-        lift = Lift(cast(Any, spine), level, cast(Any, groups), cells, lower, upper, NO_ANSWERS, 2 * n_groups)
+        limits = PartLimits(limited, lower, upper)
+        lift = Lift(cast(Any, spine), level, cast(Any, groups), cells, limits, NO_ANSWERS, 2 * n_groups)
         outcome = lift_pass(lift, above, SilentObserver(), Threads(1 + seed % 3))
         above = outcome.counts
         made.append(_dense(above, 2 * n_groups))
@@ -71,6 +75,6 @@ def test_every_geounit_keeps_its_groups_sums_and_totals(seed):
         assert np.array_equal(made[-1].reshape(-1, n_groups, 2).sum(axis=2), dense[level])
     for level, begin in enumerate(offsets):
         assert np.array_equal(np.add.reduceat(made[level + 1], begin[:-1], axis=0), made[level])
-    parts = made[-1][:, 1::2].sum(axis=1)
+    parts = made[limited][:, 1::2].sum(axis=1)
     assert ((lower <= parts) & (parts <= upper)).all()
     assert not made[-1][:, -1].any()

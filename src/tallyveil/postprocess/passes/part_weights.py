@@ -1,0 +1,45 @@
+"""What the counts of a part are divided among places in proportion to, where it is not the fixed counts of the groups.
+
+- Occupied units are divided in proportion to the adults among the residents.
+- Households of a size are divided in proportion to the people who are left if every household whose size is not known
+  is as small as it can be.
+- With the prior "company", householders who live alone are divided in proportion to n * n / (n + m), for n householders
+  and m other members of a finest geounit. A household then has (n + m) / n people on average. Suppose that each size is
+  less frequent than the size below by the same factor. Then a household has one person with probability n / (n + m).
+"""
+
+import numpy as np
+
+from tallyveil.arrays import Floats
+from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.plans.part_cells import PartCells
+from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.passes.groups import FixedGroups, sums_of_groups
+from tallyveil.postprocess.passes.part_limits import others_beside, residents_of
+from tallyveil.postprocess.passes.size_counts import FoundSizes
+from tallyveil.universe.schema import Schema
+
+
+def part_weights(
+    schema: Schema, one: OuterPass, groups: FixedGroups, cells: PartCells, kept: Kept
+) -> Floats | None:
+    """The weight of every finest geounit; None where fixed counts decide.
+
+    Args:
+        schema: The universe.
+        one: The lift pass.
+        groups: What is fixed before it.
+        cells: Its cells in each group.
+        kept: What is taken over from finished releases.
+    """
+    if one.residents is not None:
+        return residents_of(one.residents, kept).adults.astype(np.float64)
+    if one.sizes is not None:
+        homes = FoundSizes.of(schema, schema.query(one.cells), groups, residents_of(one.sizes, kept)).finest
+        return np.maximum(homes.left, 0).astype(np.float64)
+    if one.prior == "company":
+        own = sums_of_groups(groups.levels[-1], cells.part >= 0)
+        everything = own + others_beside(schema, one, groups, cells)
+        expected: Floats = own * own / np.maximum(everything, 1)
+        return expected
+    return None
