@@ -71,15 +71,15 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/check_links.py docs/_build/html
 
 $(VENV)/.installed-bundle: pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,bundle]'
-	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bundle]'
+	@touch $@ $(VENV)/.installed
 
 # One archive in dist/, from which a machine without a network installs this version, for this platform and Python.
 bundle: $(VENV)/.installed-bundle
 	$(BIN)/python tools/bundle --out dist
 
 # Makes the archive, installs it without a network, and runs the self-test and the job of `make demo` there.
-test-bundle: $(VENV)/.installed-bundle
+test-bundle: $(VENV)/.installed-dev $(VENV)/.installed-bundle
 	$(TESTING) $(BIN)/pytest -m bundle tests/system/test_bundle.py
 
 # The newest versions that pyproject.toml allows, with the hashes of their files for every platform.
