@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r coverage soak lint docs benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r coverage soak lint docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -69,6 +69,22 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/tallyveil warm-up
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
+
+$(VENV)/.installed-bundle: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bundle]'
+	@touch $@ $(VENV)/.installed
+
+# One archive in dist/, from which a machine without a network installs this version, for this platform and Python.
+bundle: $(VENV)/.installed-bundle
+	$(BIN)/python tools/bundle --out dist
+
+# Makes the archive, installs it without a network, and runs the self-test and the job of `make demo` there.
+test-bundle: $(VENV)/.installed-dev $(VENV)/.installed-bundle
+	$(TESTING) $(BIN)/pytest -m bundle tests/system/test_bundle.py
+
+# The newest versions that pyproject.toml allows, with the hashes of their files for every platform.
+lock: $(VENV)/.installed-bundle
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --output-file tools/bundle/requirements.lock pyproject.toml
 
 # Small sizes, some minutes; `make benchmark NAMES="noise spine"` runs only those.
 benchmark: $(VENV)/.installed-dev

@@ -64,6 +64,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tallyveil.primitives import require_hashes
+
+    require_hashes()
     place, own = _PLACES[name]
     return getattr(import_module(f"{__name__}.{place}"), own)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.ciphers import Cipher
 from tests.outer_worlds import write_persons
 from tests.pages import require_readable, text_of
 from tests.samples import every
@@ -189,6 +191,17 @@ class TestFinished:
         before = spends(finished)
         assert error_of(programme, finished).code == code
         assert spends(finished) == before
+
+
+def test_a_machine_without_the_cipher_is_refused_at_once(programme, tmp_path, monkeypatch):
+    """Before its folder is made."""
+
+    def refuse(*_, **__):
+        raise UnsupportedAlgorithm("no")
+
+    monkeypatch.setattr(Cipher, "encryptor", refuse)
+    assert error_of(programme, tmp_path / "out").code == "algorithm-refused"
+    assert not (tmp_path / "out").exists()
 
 
 def edit(path: Path, old: str, new: str) -> None:

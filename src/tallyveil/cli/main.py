@@ -32,6 +32,7 @@ from tallyveil.cli.publish import publish
 from tallyveil.cli.report import report
 from tallyveil.cli.run import run
 from tallyveil.cli.safetab import safetab
+from tallyveil.cli.selftest import selftest
 from tallyveil.cli.spine import spine
 from tallyveil.cli.study import study
 from tallyveil.cli.subspace import subspace
@@ -40,6 +41,7 @@ from tallyveil.cli.terminal import compiled_libraries_silenced, say, say_error
 from tallyveil.cli.warm_up import warm_up
 from tallyveil.cli.whole_help import WholeHelp
 from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.primitives import require_hashes
 from tallyveil.printable import shown
 
 app = typer.Typer(
@@ -68,6 +70,7 @@ for command in (
     explain,
     docs,
     warm_up,
+    selftest,
 ):
     app.command()(command)
 app.add_typer(account)
@@ -122,6 +125,7 @@ def main() -> None:
         try:
             for text in (*sys.argv[1:], _working_folder()):
                 require_utf8(text)
+            require_hashes()
             code = command(prog_name="tallyveil", standalone_mode=False)
         except _UsageMistake as error:
             code = _show_mistake(error)

@@ -21,6 +21,7 @@ from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
+from tallyveil.primitives import require_aes256
 from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record
 from tallyveil.release.manifest import (
     TEST_KEY_WARNING,
@@ -72,6 +73,7 @@ def run_product(
     outcome = finished_before(out, Asked(product.plan_digest, last, draws))
     if outcome is not None:
         return outcome
+    require_aes256()
     product.refuse(out)
     return run_once(out, product.read(out, observer or SilentObserver()), test_key=test_key, last=last)
 

@@ -24,6 +24,7 @@ from tallyveil.execution.topdown.before_spend import inputs_of
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan, planned_total
 from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.primitives import require_aes256
 from tallyveil.release.finished import PRIVATE, PROGRAMME
 from tallyveil.release.manifest_files import require_whole
 from tallyveil.release.programme import (
@@ -98,6 +99,7 @@ def run_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> Program
     done = None if (out / PRIVATE).exists() else _finished_programme(plan, out, settings)
     if done is not None:
         return done
+    require_aes256()
     with RunFolder(out) as folder:
         done = _finished_programme(plan, out, settings)
         if done is None:

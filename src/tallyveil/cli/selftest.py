@@ -1,0 +1,53 @@
+"""`tallyveil selftest`: compare what this installation computes with known answers."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, Quiet
+from tallyveil.cli.terminal import say
+
+
+def selftest(
+    topdown: Annotated[
+        bool,
+        typer.Option(
+            "--topdown",
+            help="Make a TopDown release, too. Its first use compiles kernels, for about a minute.",
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check this installation: its cipher, hashes, noise and accounting, and a small release, against known answers.
+
+    The answers are the same on every platform. The command fails if one differs. Only compiled kernels stay on disk.
+    """
+    from tallyveil.cli.show.known_answers import show_answers
+    from tallyveil.errors import SolverError
+    from tallyveil.release.manifest import library_versions
+    from tallyveil.selftest.all_answers import known_answers
+
+    answers = list(known_answers(topdown=topdown))
+    wrong = [answer for answer in answers if not answer.same]
+    if as_json:
+        record = {
+            "passed": not wrong,
+            "versions": library_versions(),
+            "answers": [asdict(one) for one in answers],
+        }
+        say(json.dumps(record, indent=2))
+    elif not quiet:
+        show_answers(answers)
+    if wrong:
+        raise SolverError(
+            f"{len(wrong)} of {len(answers)} known answers are different on this machine. "
+            + " ".join(f"{one.name} ({one.source}): got {one.got}, wanted {one.wanted}." for one in wrong)
+            + " Publish nothing that was made here. Install again from a package whose checksums you have verified; if "
+            "the answers still differ, report this with the output of `tallyveil selftest --json`.",
+            code="selftest-failed",
+        )
+    if not (quiet or as_json):
+        say(f"All {len(answers)} answers are the known ones.")

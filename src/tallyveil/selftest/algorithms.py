@@ -1,0 +1,80 @@
+"""Known answers of the cipher and of the hashes, from the standards that define them."""
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from tallyveil.noise.key import derive_key
+from tallyveil.noise.keystream import BLOCK_BYTES, Keystream
+from tallyveil.primitives import AES256_CIPHER, AES256_KEY, AES256_PLAIN, SHA256_OF_ABC
+from tallyveil.selftest.answers import Answer, equal
+
+KEY: Final = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+PLAIN: Final = bytes.fromhex(
+    "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
+    "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
+)
+COUNTER: Final = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")
+"""Key, plain text and first counter of the examples of NIST SP 800-38A for AES-256."""
+ECB: Final = (
+    "f3eed1bdb5d2a03c064b5a7e3db181f8591ccb10d410ed26dc5ba74a31362870"
+    "b6ed21b99ca6f4f9f153e7b1beafed1d23304b7a39f9f3ff067d8d8f9e24ecc7"
+)
+CTR: Final = (
+    "601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5"
+    "2b0930daa23de94ce87017ba2d84988ddfc9c58db67aada613c2dd08457941a6"
+)
+
+
+def cipher_answers() -> Iterator[Answer]:
+    """AES-256 on single blocks, on several, and as the stream that the noise is made of."""
+    yield equal("cipher", "AES-256, one block", "FIPS 197, C.3", AES256_CIPHER, _encrypted(AES256_KEY))
+    encryptor = Cipher(algorithms.AES(KEY), modes.ECB()).encryptor()
+    yield equal("cipher", "AES-256-ECB, four blocks", "SP 800-38A, F.1.5", ECB, encryptor.update(PLAIN).hex())
+    yield equal("cipher", "keystream as AES-256-CTR", "SP 800-38A, F.5.5", CTR, _counter_mode().hex())
+
+
+def _encrypted(key: bytes) -> str:
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(bytes.fromhex(AES256_PLAIN)).hex()
+
+
+def _counter_mode() -> bytes:
+    """The plain text, encrypted with the keystream of the noise at the counters of the example."""
+    n_blocks = len(PLAIN) // BLOCK_BYTES
+    first = int.from_bytes(COUNTER, "big")
+    counters = b"".join((first + block).to_bytes(BLOCK_BYTES, "big") for block in range(n_blocks))
+    stream = Keystream(Cipher(algorithms.AES(KEY), modes.ECB()).encryptor(), n_blocks)
+    stream.addresses[:] = np.frombuffer(counters, dtype=np.uint64)
+    stream.encrypt(n_blocks)
+    return bytes(a ^ b for a, b in zip(PLAIN, stream.words.tobytes(), strict=True))
+
+
+def hash_answers() -> Iterator[Answer]:
+    """SHA-256, HMAC-SHA256, and the keys that are derived with it."""
+    two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
+    yield equal("hash", "SHA-256, one block", "FIPS 180-4", SHA256_OF_ABC, hashlib.sha256(b"abc").hexdigest())
+    yield equal(
+        "hash",
+        "SHA-256, two blocks",
+        "FIPS 180-4",
+        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
+        hashlib.sha256(two_blocks).hexdigest(),
+    )
+    yield equal(
+        "hash",
+        "HMAC-SHA256",
+        "RFC 4231, case 1",
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+        hmac.new(b"\x0b" * 20, b"Hi There", hashlib.sha256).hexdigest(),
+    )
+    yield equal(
+        "hash",
+        "key derived for a purpose",
+        "this project, format 1",
+        "9af8fafc679cf262b0b1af72b0f6d017318fee8e3485975e2fc760887dc49fad",
+        derive_key(bytes(range(32)), "measure", b"a", b"b").hex(),
+    )

@@ -1,0 +1,25 @@
+"""What the page for security officers names as evidence exists."""
+
+import ast
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+PAGE = PROJECT / "docs" / "assurance.md"
+NAMED = re.compile(r"`((?:src|tests|tools)/[\w./-]+)(?:::(\w+))?`")
+
+
+def test_every_file_and_test_that_is_named_exists():
+    missing = []
+    named = NAMED.findall(PAGE.read_text(encoding="utf-8"))
+    for place, test in named:
+        path = PROJECT / place
+        functions = set()
+        if path.suffix == ".py" and path.is_file():
+            functions = {
+                node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)
+            }
+        if not path.exists() or (test and test not in functions):
+            missing.append(f"{place}::{test}")
+    assert not missing
+    assert len(named) > 25

@@ -1,0 +1,59 @@
+"""Every known answer is given, and a wrong one is found."""
+
+import polars as pl
+import pytest
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.selftest import algorithms, costs, draws, releases
+from tallyveil.selftest.all_answers import known_answers
+from tallyveil.selftest.answers import equal
+
+
+def test_all_answers_are_the_known_ones():
+    answers = list(known_answers(topdown=True))
+    assert not [answer for answer in answers if not answer.same]
+    assert {answer.area for answer in answers} == {"cipher", "hash", "noise", "accounting", "release"}
+    assert len({answer.name for answer in answers}) == len(answers) == 23
+
+
+@pytest.mark.parametrize(
+    ("module", "constant", "value", "check"),
+    [
+        (algorithms, "CTR", "00", algorithms.cipher_answers),
+        (algorithms, "SHA256_OF_ABC", "00", algorithms.hash_answers),
+        (draws, "LAST", "1 2", draws.noise_answers),
+        (draws, "KEY", bytes(32), draws.noise_answers),
+        (costs, "ANSWERS", (10, 10, 10, 20, 10, 10, 11), costs.accounting_answers),
+        (releases, "KEY", "another", releases.table_answers),
+    ],
+)
+def test_a_wrong_answer_differs(monkeypatch, module, constant, value, check):
+    monkeypatch.setattr(module, constant, value)
+    assert not all(answer.same for answer in check())
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "same"),
+    [
+        (1.9, 2.1, False),  # too far apart
+        (2 - 1e-10, 2 + 1e-10, True),
+        (2 - 2e-10, 2 - 1e-10, False),  # an upper bound below the exact cost
+        (2 + 1e-10, 2 + 2e-10, False),
+    ],
+)
+def test_bounds_must_enclose_the_cost_and_be_close(lower, upper, same):
+    assert costs._enclosed("two", "here", "2.0", Bounds(lower, upper)).same is same
+
+
+def test_equal_compares_whole_texts():
+    assert equal("hash", "one", "here", "ab", "ab").same
+    assert not equal("hash", "one", "here", "ab", "abc").same
+
+
+def test_a_digest_of_rows_ignores_their_order():
+    rows = [("a", 1), ("b", 2)]
+    tables = [
+        pl.DataFrame(one, schema=["label", "count"], orient="row") for one in (rows, rows[::-1], rows[:1])
+    ]
+    digests = [releases.rows_digest(table) for table in tables]
+    assert digests[0] == digests[1] != digests[2]
