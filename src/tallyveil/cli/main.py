@@ -33,6 +33,7 @@ from tallyveil.cli.report import report
 from tallyveil.cli.run import run
 from tallyveil.cli.safetab import safetab
 from tallyveil.cli.spine import spine
+from tallyveil.cli.status import status
 from tallyveil.cli.study import study
 from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
@@ -58,6 +59,7 @@ for command in (
     init,
     plan,
     run,
+    status,
     measure,
     estimate,
     report,
