@@ -16,7 +16,7 @@ import typer
 import typer.main
 
 from tallyveil.cli.account import account
-from tallyveil.cli.arguments import require_utf8
+from tallyveil.cli.arguments import require_utf8, typed
 from tallyveil.cli.demo import demo
 from tallyveil.cli.docs import docs
 from tallyveil.cli.estimate import estimate
@@ -122,8 +122,8 @@ def main() -> None:
     command = _command()
     with compiled_libraries_silenced():
         try:
-            for text in (*sys.argv[1:], _working_folder()):
-                require_utf8(text)
+            sys.argv[1:] = map(typed, sys.argv[1:])
+            require_utf8(_working_folder())
             code = command(prog_name="tallyveil", standalone_mode=False)
         except _UsageMistake as error:
             code = _show_mistake(error)

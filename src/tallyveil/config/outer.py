@@ -16,6 +16,7 @@ from tallyveil.plans.constraints import Agreement, Residents, levels_of
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
+from tallyveil.storage.addresses import located
 from tallyveil.universe.schema import Schema
 
 MOST_ANSWERS_IN_FULL: Final = 1 << 17
@@ -134,7 +135,7 @@ def _agreement(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
     where = f"agreement '{item.name}'"
     return Agreement(
         name=item.name,
-        path=None if item.path is None else folder / item.path,
+        path=None if item.path is None else located(folder, item.path),
         query=partition_query(schema, item.query, where),
         theirs=item.theirs,
         release=item.release,
@@ -143,7 +144,7 @@ def _agreement(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
 
 def residents_of(item: ResidentsTable, folder: Path) -> Residents:
     """The residents of a release file."""
-    path = None if item.path is None else folder / item.path
+    path = None if item.path is None else located(folder, item.path)
     return Residents(item.name, path, levels_of(item.people), levels_of(item.adults))
 
 

@@ -25,6 +25,7 @@ from typing import Final
 
 from tallyveil.errors import StoreError
 from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
+from tallyveil.storage.addresses import refuse_object
 from tallyveil.storage.system import (
     flush,
     flush_folder,
@@ -68,7 +69,9 @@ def folder_state(path: Path) -> FolderState:
 
     Raises:
         StoreError: the path is a file, or cannot be read.
+        ConfigError: the path is the address of an object.
     """
+    refuse_object(path)
     try:
         if not path.exists():
             return FolderState.ABSENT

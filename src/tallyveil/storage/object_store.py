@@ -1,0 +1,193 @@
+"""Objects in an object store that speaks the protocol of Amazon S3: pyarrow asks for them and writes them.
+
+Polars reads tables itself (`tallyveil.storage.read`), with the same settings. All settings and credentials come from
+the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, AWS_REGION or AWS_DEFAULT_REGION, and
+AWS_ENDPOINT_URL for a store that is not Amazon's. Both libraries take the credentials from there by themselves, so
+that this program never holds them. No message quotes what a library says, which may hold more than it should.
+"""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from tallyveil.errors import StoreError
+from tallyveil.storage.addresses import address_of, object_name
+
+_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_DEFAULT_REGION: Final = "us-east-1"
+_CONNECT_SECONDS: Final = 10.0
+_REQUEST_SECONDS: Final = 60.0
+_ATTEMPTS: Final = 3
+_DENIED: Final = (
+    "ACCESS_DENIED",
+    "403",
+    "INVALID_ACCESS_KEY",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "401",
+    "EXPIRED_TOKEN",
+)
+_NO_BUCKET: Final = ("NO_SUCH_BUCKET",)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells an object from one that has taken its place: its size, and its tag or the time of its last change."""
+
+    size: int
+    tag: str
+
+
+def polars_settings() -> dict[str, Any]:
+    """Arguments with which polars opens an object as pyarrow does. They hold no credentials."""
+    _require_credentials()
+    endpoint = _first(_ENDPOINTS)
+    options = {"aws_region": _first(_REGIONS) or _DEFAULT_REGION}
+    if endpoint:
+        options["aws_endpoint_url"] = _endpoint(endpoint)
+        options["aws_allow_http"] = str(endpoint.startswith("http://")).lower()
+    # Without a provider, polars takes the credentials from the environment, and from nowhere else.
+    return {"storage_options": options, "credential_provider": None}
+
+
+def is_there(path: Path, what: str) -> bool:
+    """Whether there is such an object; arguments and errors as for `identity`."""
+    from pyarrow.fs import FileType
+
+    with _speaking(path, what):
+        return _filesystem().get_file_info(object_name(path)).type is FileType.File
+
+
+def identity(path: Path, what: str) -> Identity:
+    """What an object is now; asked without reading it.
+
+    Args:
+        path: Its address.
+        what: Its role, for messages.
+    Raises:
+        StoreError: it is not there, or the store does not let it be read.
+    """
+    with _speaking(path, what), _filesystem().open_input_file(object_name(path)) as opened:
+        stated = opened.metadata() or {}
+        tag = stated.get(b"ETag") or stated.get(b"Last-Modified") or b""
+        return Identity(int(opened.size()), tag.decode("latin-1"))
+
+
+@contextmanager
+def unchanged(path: Path, what: str) -> Iterator[None]:
+    """Hold an object to be the same before and after it is read.
+
+    Raises:
+        StoreError: it is another one, or cannot be read.
+    """
+    before = identity(path, what)
+    yield
+    if identity(path, what) != before:
+        raise StoreError(
+            f"the {what} file {address_of(path)} was replaced while it was read, so that a part of it may be old and a "
+            "part new. Nothing of it is used. Give the command again once nobody writes it.",
+            code="input-changed",
+        )
+
+
+@contextmanager
+def open_object(path: Path, what: str) -> Iterator[BinaryIO]:
+    """Open an object for reading from its beginning.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    with _speaking(path, what), _filesystem().open_input_stream(object_name(path)) as opened:
+        yield io.BufferedReader(opened, 1 << 20)
+
+
+@contextmanager
+def _speaking(path: Path, what: str) -> Iterator[None]:
+    """Turn what the library raises into one error that says what to do."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise StoreError(
+            f"the {what} file {address_of(path)} does not exist, or its bucket does not. Correct the address.",
+            code="input-missing",
+        ) from None
+    except OSError as error:
+        raise _failed(path, what, str(error)) from None
+
+
+def _failed(path: Path, what: str, text: str) -> StoreError:
+    if any(word in text for word in _NO_BUCKET):
+        return StoreError(
+            f"the bucket of the {what} file {address_of(path)} does not exist. Correct the address, or make it.",
+            code="input-missing",
+        )
+    if any(word in text for word in _DENIED):
+        return StoreError(
+            f"the object store does not give access to the {what} file {address_of(path)}. Check the credentials in "
+            f"the environment ({', '.join(_KEYS)}, and AWS_SESSION_TOKEN if they are temporary), and what they allow.",
+            code="object-denied",
+        )
+    return StoreError(
+        f"the object store did not answer a request for the {what} file {address_of(path)}. Check that the machine can "
+        f"reach it, {' or '.join(_ENDPOINTS)} if the store is not Amazon's, and {_REGIONS[0]}. Then give the command "
+        "again.",
+        code="object-store",
+    )
+
+
+def _filesystem() -> Any:
+    _require_credentials()
+    try:
+        from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+    except ImportError:
+        raise StoreError(
+            "addresses such as s3://bucket/key need the package pyarrow. Install it with `pip install "
+            "'tallyveil[object-stores]'`.",
+            code="object-store",
+        ) from None
+    endpoint = _first(_ENDPOINTS)
+    return S3FileSystem(
+        region=_first(_REGIONS) or _DEFAULT_REGION,
+        endpoint_override=_endpoint(endpoint) if endpoint else None,
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        background_writes=False,
+    )
+
+
+def _require_credentials() -> None:
+    """Refuse to look for credentials elsewhere than in the environment; raises StoreError."""
+    missing = [name for name in _KEYS if not os.environ.get(name)]
+    if missing:
+        raise StoreError(
+            f"an address in an object store needs credentials, and the environment has no {' and no '.join(missing)}. "
+            "Set these variables, and AWS_SESSION_TOKEN if the credentials are temporary. They are read from nowhere "
+            "else.",
+            code="object-denied",
+        )
+
+
+def _endpoint(text: str) -> str:
+    """The address of a store that is not Amazon's; raises StoreError where it holds more than that."""
+    from urllib.parse import urlsplit
+
+    split = urlsplit(text)
+    plain = split.scheme in ("http", "https") and split.hostname and not (split.query or split.fragment)
+    if not plain or "@" in split.netloc or split.path.strip("/"):
+        raise StoreError(
+            f"{' or '.join(_ENDPOINTS)} is not the address of an object store. Wanted https://HOST or "
+            "https://HOST:PORT, without a user name, a password, a path or a query. It is not shown, because it may "
+            "hold a secret.",
+            code="bad-address",
+        )
+    return text.rstrip("/")
+
+
+def _first(names: tuple[str, ...]) -> str:
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
