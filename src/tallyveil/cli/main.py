@@ -17,6 +17,7 @@ import typer.main
 
 from tallyveil.cli.account import account
 from tallyveil.cli.arguments import require_utf8, typed
+from tallyveil.cli.copy import copy
 from tallyveil.cli.demo import demo
 from tallyveil.cli.docs import docs
 from tallyveil.cli.estimate import estimate
@@ -62,6 +63,7 @@ for command in (
     status,
     measure,
     estimate,
+    copy,
     report,
     intervals,
     evaluate,

@@ -105,7 +105,7 @@ def _no_manifest(root: Path, wanted: Sequence[ReleaseKind]) -> str:
     if is_object(root):
         return (
             f"a release is read from a folder of this machine, and {address_of(root)} is in an object store. "
-            f"Copy the release first: `tallyveil copy {address_of(root)} FOLDER` holds every file to its SHA-256."
+            f"Copy the release first: `tallyveil copy '{address_of(root)}' FOLDER` holds every file to its SHA-256."
         )
     if (root / PROGRAMME).is_file():
         return (

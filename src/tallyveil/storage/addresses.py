@@ -71,6 +71,11 @@ def address_of(path: Path) -> str:
     return f"{OBJECTS}//{object_name(path)}"
 
 
+def shown_path(path: Path) -> str:
+    """A path or an address as people write it."""
+    return address_of(path) if is_object(path) else str(path)
+
+
 def refuse_object(path: Path) -> None:
     """Refuse an address where files are written: a run needs locks, and names that change at once, which stores lack.
 

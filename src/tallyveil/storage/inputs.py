@@ -62,6 +62,13 @@ def held(path: Path, what: str) -> AbstractContextManager[None]:
     return unchanged(path, what)
 
 
+def object_bytes(path: Path) -> bytes:
+    """All bytes of an object that is text. It raises the errors of `open_input`, or that it is too large to hold."""
+    from tallyveil.storage.object_store import whole_text
+
+    return whole_text(path)
+
+
 def object_settings() -> dict[str, Any]:
     """How polars opens objects."""
     from tallyveil.storage.object_store import polars_settings

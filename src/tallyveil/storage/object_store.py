@@ -1,6 +1,6 @@
 """Objects in an object store that speaks the protocol of Amazon S3: pyarrow asks for them and writes them.
 
-Polars reads tables itself (`tallyveil.storage.read`), with the same settings. All settings and credentials come from
+Polars reads Parquet itself (`tallyveil.storage.read`), with the same settings. All settings and credentials come from
 the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, AWS_REGION or AWS_DEFAULT_REGION, and
 AWS_ENDPOINT_URL for a store that is not Amazon's. Both libraries take the credentials from there by themselves, so
 that this program never holds them. No message quotes what a library says, which may hold more than it should.
@@ -8,15 +8,21 @@ that this program never holds them. No message quotes what a library says, which
 
 import io
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.addresses import address_of, object_name
 
+MOST_TEXT: Final = 1 << 32
+"""Largest number of bytes of an object that is read as text."""
+_PIECE: Final = 1 << 20
+"""Number of bytes that are copied at once."""
 _KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -74,7 +80,7 @@ def identity(path: Path, what: str) -> Identity:
     """
     with _speaking(path, what), _filesystem().open_input_file(object_name(path)) as opened:
         stated = opened.metadata() or {}
-        tag = stated.get(b"ETag") or stated.get(b"Last-Modified") or b""
+        tag = stated.get("ETag") or stated.get("Last-Modified") or b""
         return Identity(int(opened.size()), tag.decode("latin-1"))
 
 
@@ -95,6 +101,23 @@ def unchanged(path: Path, what: str) -> Iterator[None]:
         )
 
 
+def whole_text(path: Path) -> bytes:
+    """All bytes of a text object, as they were at one moment.
+
+    Raises:
+        StoreError: it cannot be read, is replaced meanwhile, or is larger than `MOST_TEXT`.
+    """
+    with unchanged(path, "text"):
+        if identity(path, "text").size > MOST_TEXT:
+            raise StoreError(
+                f"{address_of(path)} is larger than {MOST_TEXT >> 30} GiB, and text in an object store is read "
+                "into memory as a whole. Store it as Parquet, which is read piece by piece, or copy it to a disk.",
+                code="object-store",
+            )
+        with open_object(path, "text") as opened:
+            return opened.read()
+
+
 @contextmanager
 def open_object(path: Path, what: str) -> Iterator[BinaryIO]:
     """Open an object for reading from its beginning.
@@ -103,7 +126,31 @@ def open_object(path: Path, what: str) -> Iterator[BinaryIO]:
         StoreError: it cannot be read.
     """
     with _speaking(path, what), _filesystem().open_input_stream(object_name(path)) as opened:
-        yield io.BufferedReader(opened, 1 << 20)
+        yield io.BufferedReader(opened, _PIECE)
+
+
+def put_object(path: Path, content: BinaryIO, what: str) -> None:
+    """Write an object. If the content cannot be read to its end, a part of it may be there under its name.
+
+    Args:
+        path: Its address.
+        content: What it will hold.
+        what: As in `identity`.
+    Raises:
+        StoreError: the store does not let it be written.
+    """
+    with _speaking(path, what), _filesystem().open_output_stream(object_name(path)) as stream:
+        shutil.copyfileobj(content, stream, _PIECE)
+
+
+def object_names(path: Path) -> dict[str, int]:
+    """Number of bytes of each object below an address, by what its key has after it and a slash; raises StoreError."""
+    from pyarrow.fs import FileSelector, FileType
+
+    top = object_name(path)
+    with _speaking(path, "published"):
+        found = _filesystem().get_file_info(FileSelector(top, recursive=True, allow_not_found=True))
+    return {one.path[len(top) + 1 :]: int(one.size) for one in found if one.type is FileType.File}
 
 
 @contextmanager
@@ -142,6 +189,14 @@ def _failed(path: Path, what: str, text: str) -> StoreError:
 
 def _filesystem() -> Any:
     _require_credentials()
+    endpoint = _first(_ENDPOINTS)
+    region = _first(_REGIONS) or _DEFAULT_REGION
+    return _opened(_endpoint(endpoint) if endpoint else None, region, os.environ[_KEYS[0]])
+
+
+@lru_cache(maxsize=1)
+def _opened(endpoint: str | None, region: str, key_id: str) -> Any:
+    """The file system of a store, kept so that its connections are used again; `key_id` says whose it is."""
     try:
         from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
     except ImportError:
@@ -150,10 +205,9 @@ def _filesystem() -> Any:
             "'tallyveil[object-stores]'`.",
             code="object-store",
         ) from None
-    endpoint = _first(_ENDPOINTS)
     return S3FileSystem(
-        region=_first(_REGIONS) or _DEFAULT_REGION,
-        endpoint_override=_endpoint(endpoint) if endpoint else None,
+        region=region,
+        endpoint_override=endpoint,
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_REQUEST_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),

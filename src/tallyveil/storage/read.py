@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import polars as pl
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
-from tallyveil.storage.inputs import held, is_input, object_settings, open_input
+from tallyveil.storage.inputs import held, is_input, object_bytes, object_settings, open_input
 
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
@@ -196,10 +197,9 @@ def parquet_metadata(path: Path) -> dict[str, str]:
 
 def scan_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.LazyFrame:
     """Open a text file with a header line lazily, from exactly this path. All columns are text."""
-    place, settings = (address_of(path), object_settings()) if is_object(path) else (path.absolute(), {})
-    return pl.scan_csv(
-        place, separator=separator, quote_char=quote, infer_schema=False, glob=False, **settings
-    )
+    # Some versions of polars keep a copy of a text object in a folder of their own, so it is never given its address.
+    place = io.BytesIO(object_bytes(path)) if is_object(path) else path.absolute()
+    return pl.scan_csv(place, separator=separator, quote_char=quote, infer_schema=False, glob=False)
 
 
 def read_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.DataFrame:
