@@ -63,10 +63,8 @@ def polars_settings() -> dict[str, Any]:
 
 def is_there(path: Path, what: str) -> bool:
     """Whether there is such an object; arguments and errors as for `identity`."""
-    from pyarrow.fs import FileType
-
     with _speaking(path, what):
-        return _filesystem().get_file_info(object_name(path)).type is FileType.File
+        return bool(_filesystem().get_file_info(object_name(path)).is_file)
 
 
 def identity(path: Path, what: str) -> Identity:
@@ -145,12 +143,14 @@ def put_object(path: Path, content: BinaryIO, what: str) -> None:
 
 def object_names(path: Path) -> dict[str, int]:
     """Number of bytes of each object below an address, by what its key has after it and a slash; raises StoreError."""
-    from pyarrow.fs import FileSelector, FileType
+    top, store = object_name(path), _filesystem()
+    from pyarrow.fs import (
+        FileSelector,
+    )  # here, since the line above says what to do where it is not installed
 
-    top = object_name(path)
     with _speaking(path, "published"):
-        found = _filesystem().get_file_info(FileSelector(top, recursive=True, allow_not_found=True))
-    return {one.path[len(top) + 1 :]: int(one.size) for one in found if one.type is FileType.File}
+        found = store.get_file_info(FileSelector(top, recursive=True, allow_not_found=True))
+    return {one.path[len(top) + 1 :]: int(one.size) for one in found if one.is_file}
 
 
 @contextmanager
@@ -175,8 +175,9 @@ def _failed(path: Path, what: str, text: str) -> StoreError:
         )
     if any(word in text for word in _DENIED):
         return StoreError(
-            f"the object store does not give access to the {what} file {address_of(path)}. Check the credentials in "
-            f"the environment ({', '.join(_KEYS)}, and AWS_SESSION_TOKEN if they are temporary), and what they allow.",
+            f"the object store does not give access to the {what} file {address_of(path)}. Some stores also answer so "
+            f"where there is no such object. Check the address, the credentials in the environment "
+            f"({', '.join(_KEYS)}, and AWS_SESSION_TOKEN if they are temporary), and what they allow.",
             code="object-denied",
         )
     return StoreError(

@@ -81,6 +81,15 @@ def test_an_interrupted_run_says_where_it_stopped(tmp_path, make):
     assert finished.under_way is None
 
 
+@pytest.mark.usefixtures("windows")
+def test_the_lock_is_seen_as_windows_shows_it(tmp_path):
+    lock = tmp_path / "out" / "private" / "lock"
+    assert is_locked(lock) is False
+    with RunFolder(tmp_path / "out"):
+        assert is_locked(lock) is True
+    assert is_locked(lock) is False
+
+
 def test_a_rate_is_given_once_it_says_something():
     assert StageUnderWay("a", 0, 100, 60.0).rate is None
     assert StageUnderWay("a", 1, 1, 60.0).rate is None  # one piece has no rate

@@ -164,6 +164,24 @@ def test_a_store_that_does_not_answer(store, monkeypatch):
     assert caught.value.code == "object-store"
 
 
+def test_a_text_that_is_too_large_to_hold(store, monkeypatch):
+    path = put(store, "rows.csv")
+    monkeypatch.setattr("tallyveil.storage.object_store.MOST_TEXT", 5)
+    with pytest.raises(StoreError, match="Store it as Parquet") as caught:
+        scan_table(path, ["count"], "records")
+    assert caught.value.code == "object-store"
+    assert not [name for method, name in store.requests if method == "GET" and name.endswith(".csv")]
+
+
+def test_without_the_package_that_asks_for_objects(store, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")  # no store is open for it
+    with pytest.raises(StoreError, match=r"pip install 'tallyveil\[object-stores\]'"):
+        scan_table(addressed("s3://bucket/rows.parquet"), ["count"], "records")
+
+
 def test_nothing_of_an_object_is_left_on_the_disk(store, monkeypatch, tmp_path):
     """Polars has a folder for copies of objects. Records must not be in it."""
     import os
