@@ -145,7 +145,8 @@ class _Job:
             )
             claim.begin()
             kept = self._copy(wanted, self.target.names() if claim.goes_on else {})
-            entered_manifest(self.target_path, *ReleaseKind)  # its ledger must fit
+            if entered_manifest(self.target_path, *ReleaseKind) != self.manifest:  # the ledger must fit, too
+                raise damaged(self.source_path / MANIFEST, "the whole", _RESTORE)
         return self._copied(wanted, kept, left_out)
 
     def _wanted(self) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 The process that holds the folder's lock writes the file when a stage begins, and at most once a second while the stage
 advances. The file goes with the private folder at the end. It is in no digest, and nothing in a run reads it. Like
-everything that an observer is told, it holds no count of people.
+everything that an observer is told, it holds nothing confidential.
 """
 
 import json

@@ -63,7 +63,7 @@ class StageUnderWay:
     Attributes:
         stage: Its name.
         done: How much of it was finished when this was last written, at most a second ago while it advances.
-        total: All of it, in the same units, such as families or geounits. Never a number of people.
+        total: All of it, in the same units, such as families, noisy answers or rows to publish. Never a true count.
         seconds: Since it began; to the last word of the run if no process holds the folder.
     """
 

@@ -49,7 +49,7 @@ def input_size(path: Path, what: str) -> int:
     return identity(path, what).size
 
 
-def held(path: Path, what: str) -> AbstractContextManager[None]:
+def held(path: Path, what: str) -> AbstractContextManager[object]:
     """Hold an object to be the same before and after a block that reads it; arguments as for `is_input`.
 
     Raises:

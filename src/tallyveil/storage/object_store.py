@@ -8,6 +8,7 @@ that this program never holds them. No message quotes what a library says, which
 
 import io
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,15 +31,21 @@ _DEFAULT_REGION: Final = "us-east-1"
 _CONNECT_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 3
-_DENIED: Final = (
+_REASON: Final = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation")
+"""What pyarrow says of a request that failed."""
+_DENIED: Final = {
     "ACCESS_DENIED",
-    "403",
-    "INVALID_ACCESS_KEY",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "401",
     "EXPIRED_TOKEN",
-)
-_NO_BUCKET: Final = ("NO_SUCH_BUCKET",)
+    "INVALID_ACCESS_KEY_ID",
+    "INVALID_CLIENT_TOKEN_ID",
+    "INVALID_SIGNATURE",
+    "MISSING_AUTHENTICATION_TOKEN",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "UNRECOGNIZED_CLIENT",
+    "401",
+    "403",
+}
+_NO_BUCKET: Final = {"NO_SUCH_BUCKET"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +90,18 @@ def identity(path: Path, what: str) -> Identity:
 
 
 @contextmanager
-def unchanged(path: Path, what: str) -> Iterator[None]:
+def unchanged(path: Path, what: str) -> Iterator[Identity]:
     """Hold an object to be the same before and after it is read.
 
+    Args:
+        path, what: As for `identity`.
+    Yields:
+        What the object is.
     Raises:
         StoreError: it is another one, or cannot be read.
     """
     before = identity(path, what)
-    yield
+    yield before
     if identity(path, what) != before:
         raise StoreError(
             f"the {what} file {address_of(path)} was replaced while it was read, so that a part of it may be old and a "
@@ -105,8 +116,8 @@ def whole_text(path: Path) -> bytes:
     Raises:
         StoreError: it cannot be read, is replaced meanwhile, or is larger than `MOST_TEXT`.
     """
-    with unchanged(path, "text"):
-        if identity(path, "text").size > MOST_TEXT:
+    with unchanged(path, "text") as found:
+        if found.size > MOST_TEXT:
             raise StoreError(
                 f"{address_of(path)} is larger than {MOST_TEXT >> 30} GiB, and text in an object store is read "
                 "into memory as a whole. Store it as Parquet, which is read piece by piece, or copy it to a disk.",
@@ -168,12 +179,13 @@ def _speaking(path: Path, what: str) -> Iterator[None]:
 
 
 def _failed(path: Path, what: str, text: str) -> StoreError:
-    if any(word in text for word in _NO_BUCKET):
+    said = {word for found in _REASON.findall(text) for word in found}
+    if said & _NO_BUCKET:
         return StoreError(
             f"the bucket of the {what} file {address_of(path)} does not exist. Correct the address, or make it.",
             code="input-missing",
         )
-    if any(word in text for word in _DENIED):
+    if said & _DENIED:
         return StoreError(
             f"the object store does not give access to the {what} file {address_of(path)}. Some stores also answer so "
             f"where there is no such object. Check the address, the credentials in the environment "

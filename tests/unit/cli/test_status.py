@@ -55,6 +55,24 @@ def test_a_run_in_progress_and_the_same_run_after_a_kill(out):
     assert "stopped in estimate County: 0 of 3,143 (0 %), after" in text
 
 
+def test_a_rate_is_shown_as_people_read_it(out):
+    from datetime import UTC, datetime, timedelta
+
+    begun = (datetime.now(UTC) - timedelta(seconds=100)).isoformat()
+    under_way = {"stage": "measure Block", "begun": begun, "total": 10_000_000, "done": 2_500_000}
+    told = {"format": 1, "process": 7, "written": begun, "finished": [], "under_way": under_way}
+    with RunFolder(out) as folder:
+        folder.write("run.json", b"{}")
+        folder.write("progress.json", json.dumps(told).encode())
+        text = said(out)
+        assert "in progress: process 7 holds the folder and works" in text
+        assert "measure Block: 2,500,000 of 10,000,000 (25 %), for 2 min, 2" in text
+        assert " a second; about 5 min left in this stage at this rate, later stages not counted" in text
+        under_way |= {"total": 100, "done": 25}
+        folder.write("progress.json", json.dumps(told).encode())
+        assert "25 of 100 (25 %), for 2 min, 0.25 a second; about 5 min left" in said(out)
+
+
 def test_another_user_is_told_that_it_cannot_be_known(out, monkeypatch):
     monkeypatch.setattr("tallyveil.runs.status.is_locked", lambda path: None)
     assert "it cannot be told whether a process holds the folder" in said(out)

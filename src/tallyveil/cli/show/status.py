@@ -9,6 +9,8 @@ from tallyveil.report.wording import duration
 from tallyveil.runs.folder import FolderState
 from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay
 
+_WHOLE = 10
+"""From this rate on, no fractions of a unit are shown."""
 _LONGEST = 200
 """Characters shown of a name. A damaged folder may hold longer ones."""
 
@@ -96,11 +98,11 @@ def _lines(found: RunStatus) -> Iterator[tuple[str, str]]:
 
 
 def _state(found: RunStatus) -> str:
-    by = "" if found.process is None else f" (process {found.process})"
+    process = "a process" if found.process is None else f"process {found.process}"
     finished = found.state is FolderState.FINISHED
     if found.held:
         work = "does its last steps, such as intervals" if finished else "works"
-        return f"in progress: a process{by} holds the folder and {work}"
+        return f"in progress: {process} holds the folder and {work}"
     if found.held is None:
         return (
             "it cannot be told whether a process holds the folder, because its private folder cannot be opened. Ask as "
@@ -122,7 +124,7 @@ def _stage(stage: StageUnderWay, *, goes_on: bool) -> str:
         text += f"{stage.done:,} of {stage.total:,} ({int(100 * share)} %), "
     text += f"{'for' if goes_on else 'after'} {duration(stage.seconds)}"
     if goes_on and stage.rate is not None:
-        text += f", {stage.rate:,.3g} a second"
+        text += f", {stage.rate:,.0f} a second" if stage.rate >= _WHOLE else f", {stage.rate:.2g} a second"
     if goes_on and stage.seconds_left is not None:
         text += f"; about {duration(stage.seconds_left)} left in this stage at this rate, later stages not counted"
     return text
