@@ -6,12 +6,21 @@ A test may change what it holds between two requests, and refuse requests. Signa
 import hashlib
 import io
 import re
+import ssl
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 
 class ObjectStore:
@@ -31,6 +40,7 @@ class ObjectStore:
         self.before: Callable[[str, str], Any] = lambda method, name: None
         self.denied: set[str] = set()
         self.parts: dict[str, dict[int, bytes]] = {}
+        self.scheme = "http"
         store = self
 
         class Handler(_Handler):
@@ -41,7 +51,7 @@ class ObjectStore:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return f"{self.scheme}://127.0.0.1:{self.server.server_port}"
 
     def __enter__(self) -> "ObjectStore":
         self.thread.start()
@@ -52,6 +62,15 @@ class ObjectStore:
         self.thread.join()
         self.server.server_close()
 
+    def encrypt(self, folder: Path) -> Path:
+        """Answer with TLS from now on; returns the certificate of the authority that signed the store's own."""
+        authority, certificate = certificates(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.scheme = "https"
+        return authority
+
     def environment(self) -> dict[str, str]:
         """The variables by which a program finds the store."""
         return {
@@ -60,6 +79,31 @@ class ObjectStore:
             "AWS_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": self.url,
         }
+
+
+def certificates(folder: Path) -> tuple[Path, Path]:
+    """Files with the certificate of an authority, and with one of this machine that it signed, with its key."""
+    own, name = ec.generate_private_key(ec.SECP256R1()), _named("authority")
+    key, pem = ec.generate_private_key(ec.SECP256R1()), serialization.Encoding.PEM
+    here = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
+    authority = _begun(name, name, own, authority=True).sign(own, hashes.SHA256())
+    signed = _begun(_named("store"), name, key, authority=False).add_extension(here, critical=False)
+    certificate = signed.sign(own, hashes.SHA256())
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "authority.pem").write_bytes(authority.public_bytes(pem))
+    (folder / "store.pem").write_bytes(certificate.public_bytes(pem) + key.private_bytes(pem, *plain))
+    return folder / "authority.pem", folder / "store.pem"
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _begun(name: x509.Name, issuer: x509.Name, key: Any, *, authority: bool) -> x509.CertificateBuilder:
+    years = datetime(2020, 1, 1, tzinfo=UTC), datetime(2090, 1, 1, tzinfo=UTC)
+    return x509.CertificateBuilder(
+        issuer, name, key.public_key(), x509.random_serial_number(), *years
+    ).add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -23,6 +23,9 @@ _WITH_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _LONGEST_KEY: Final = 1024
 _PARTS: Final = 3
+_WANTED_FILE: Final = (
+    "wanted file:///PATH with three slashes, of a file of this machine; write # and ? as %23 and %3F"
+)
 
 
 def located(folder: Path, text: str) -> Path:
@@ -120,16 +123,13 @@ def _require_key(name: str) -> None:
 
 def _file(text: str) -> Path:
     """The path of a `file://` address, whose escapes such as `%20` are undone as in any browser."""
-    split = urlsplit(text)
-    if (
-        split.netloc not in ("", "localhost")
-        or split.query
-        or split.fragment
-        or not split.path.startswith("/")
-    ):
-        raise _refused(
-            "wanted file:///PATH with three slashes, of a file of this machine; write # and ? as %23 and %3F"
-        )
+    try:
+        split = urlsplit(text)
+    except ValueError:  # such as a bracket that is not closed, where the name of a machine is expected
+        raise _refused(_WANTED_FILE) from None
+    here = split.netloc in ("", "localhost") and split.path.startswith("/")
+    if not here or split.query or split.fragment:
+        raise _refused(_WANTED_FILE)
     path = url2pathname(split.path)
     if "\0" in path:
         raise _refused("no path holds the character %00")

@@ -27,6 +27,9 @@ _PIECE: Final = 1 << 20
 _KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_ENDPOINT: Final = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?/*", re.IGNORECASE)
+_ALLOW_HTTP: Final = "AWS_ALLOW_HTTP"
+_THIS_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULT_REGION: Final = "us-east-1"
 _CONNECT_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 60.0
@@ -63,7 +66,7 @@ def polars_settings() -> dict[str, Any]:
     options = {"aws_region": _first(_REGIONS) or _DEFAULT_REGION}
     if endpoint:
         options["aws_endpoint_url"] = _endpoint(endpoint)
-        options["aws_allow_http"] = str(endpoint.startswith("http://")).lower()
+        options["aws_allow_http"] = str(not endpoint.lower().startswith("https:")).lower()
     # Without a provider, polars takes the credentials from the environment, and from nowhere else.
     return {"storage_options": options, "credential_provider": None}
 
@@ -241,16 +244,20 @@ def _require_credentials() -> None:
 
 
 def _endpoint(text: str) -> str:
-    """The address of a store that is not Amazon's; raises StoreError where it holds more than that."""
-    from urllib.parse import urlsplit
-
-    split = urlsplit(text)
-    plain = split.scheme in ("http", "https") and split.hostname and not (split.query or split.fragment)
-    if not plain or "@" in split.netloc or split.path.strip("/"):
+    """The address of a store that is not Amazon's; raises StoreError where it holds more than that, or has no TLS."""
+    found = _ENDPOINT.fullmatch(text)
+    if found is None:
         raise StoreError(
             f"{' or '.join(_ENDPOINTS)} is not the address of an object store. Wanted https://HOST or "
             "https://HOST:PORT, without a user name, a password, a path or a query. It is not shown, because it may "
             "hold a secret.",
+            code="bad-address",
+        )
+    is_open = text.lower().startswith("http:") and os.environ.get(_ALLOW_HTTP, "").lower() != "true"
+    if is_open and found[1].lower() not in _THIS_MACHINE:
+        raise StoreError(
+            f"{' or '.join(_ENDPOINTS)} begins with http://, so everybody on the way to the object store could read "
+            f"what is confidential. Wanted https://. If the way is protected otherwise, set {_ALLOW_HTTP} to true.",
             code="bad-address",
         )
     return text.rstrip("/")

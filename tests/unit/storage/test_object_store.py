@@ -1,5 +1,10 @@
 """Objects are read as files are: whole, unchanged, and with errors that say what to do and show no secret."""
 
+import io
+import os
+import subprocess
+import sys
+
 import polars as pl
 import pytest
 from tests.object_store import ObjectStore
@@ -8,7 +13,7 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.storage import addresses
 from tallyveil.storage.addresses import addressed, located
 from tallyveil.storage.inputs import input_size, is_input, open_input
-from tallyveil.storage.object_store import identity
+from tallyveil.storage.object_store import identity, polars_settings
 from tallyveil.storage.read import collect, collect_batches, read_table, scan_table
 
 SECRET = "the-secret-that-nobody-may-see"
@@ -25,7 +30,6 @@ def store(monkeypatch, tmp_path):
 
 
 def put(store, key, frame=ROWS):
-    import io
 
     stream = io.BytesIO()
     frame.write_csv(stream) if key.endswith(".csv") else frame.write_parquet(stream)
@@ -147,7 +151,16 @@ def test_credentials_come_from_the_environment_alone(store, monkeypatch, tmp_pat
 
 @pytest.mark.parametrize(
     "endpoint",
-    [f"https://u:{SECRET}@host", "host:9000", "ftp://host", f"https://host/{SECRET}", "https://h?a=b"],
+    [
+        f"https://u:{SECRET}@host",
+        "host:9000",
+        "ftp://host",
+        f"https://host/{SECRET}",
+        "https://h?a=b",
+        "http://[",
+        "https://h:x",
+        "https:///",
+    ],
 )
 def test_an_endpoint_that_may_hold_a_secret_is_refused_and_not_shown(store, monkeypatch, endpoint):
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
@@ -155,6 +168,35 @@ def test_an_endpoint_that_may_hold_a_secret_is_refused_and_not_shown(store, monk
         is_input(addressed("s3://bucket/rows.parquet"), "records")
     assert caught.value.code == "bad-address"
     assert endpoint not in str(caught.value)
+
+
+def test_an_endpoint_without_tls_is_on_this_machine_unless_told(store, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store.example")
+    with pytest.raises(StoreError, match="could read what is confidential"):
+        polars_settings()
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    assert polars_settings()["storage_options"]["aws_endpoint_url"] == "http://store.example"
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://store.example/")
+    assert polars_settings()["storage_options"]["aws_endpoint_url"] == "https://store.example"
+
+
+def test_the_certificate_of_an_authority_of_its_own(store, tmp_path):
+    """Both libraries take it from the same variable, and refuse the store without it."""
+    put(store, "rows.parquet")
+    authority = store.encrypt(tmp_path)
+    program = (
+        "from tallyveil.storage.addresses import addressed\nfrom tallyveil.storage.read import read_table\n"
+        "from tallyveil.errors import StoreError\n"
+        "try:\n    print(read_table(addressed('s3://bucket/rows.parquet'), ['count'], 'records').height)\n"
+        "except StoreError as error:\n    print(error.code)"
+    )
+    for certificate, said in (({"SSL_CERT_FILE": str(authority)}, "3\n"), ({}, "object-store\n")):
+        here = os.environ | store.environment() | certificate
+        made = subprocess.run(
+            [sys.executable, "-c", program], env=here, capture_output=True, text=True, check=True
+        )
+        assert made.stdout == said
 
 
 def test_a_store_that_does_not_answer(store, monkeypatch):
@@ -174,7 +216,6 @@ def test_a_text_that_is_too_large_to_hold(store, monkeypatch):
 
 
 def test_without_the_package_that_asks_for_objects(store, monkeypatch):
-    import sys
 
     monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")  # no store is open for it
@@ -184,9 +225,7 @@ def test_without_the_package_that_asks_for_objects(store, monkeypatch):
 
 def test_nothing_of_an_object_is_left_on_the_disk(store, monkeypatch, tmp_path):
     """Polars has a folder for copies of objects. Records must not be in it."""
-    import os
     import subprocess
-    import sys
 
     put(store, "rows.csv")
     put(store, "rows.parquet")
@@ -233,6 +272,7 @@ WRONG = (
     "s3://b*/key",
     f"s3://bucket/{'a' * 1025}",
     "file://host/path",
+    "file://[/path",
     "file:relative",
     "file:///a%00b",
     "file:///a?b",
