@@ -3,7 +3,8 @@
     AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... AWS_ENDPOINT_URL=http://127.0.0.1:9000 \
         python tests/soak/real_store.py s3://BUCKET/SOME-NEW-NAME
 
-The bucket must be there, as must the package pyarrow. Nothing is removed from it.
+The bucket must be there, as must the package pyarrow. Nothing is removed from it. The last step fails with a store that
+checks no signatures, as moto does not unless it is told to.
 """
 
 import argparse

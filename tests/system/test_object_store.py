@@ -246,6 +246,24 @@ def test_the_command(out, small_release, store, command, tmp_path):
     assert SECRET.decode() not in command("copy", f"s3://me:{SECRET.decode()}@bucket/a", "b", code=2)
 
 
+def test_from_python(small_release, store, out):
+    import tallyveil
+
+    programme = small_release.with_name("programme.toml")
+    programme.write_text('[programme]\nname = "p"\n[[releases]]\nname = "a"\nfile = "release.toml"\n')
+    with pytest.raises(TallyveilError, match="tallyveil copy"):
+        tallyveil.run(small_release, "s3://bucket/x")
+    with pytest.raises(TallyveilError, match="tallyveil copy"):
+        tallyveil.run_programme(programme, "s3://bucket/x")
+    with pytest.raises(TallyveilError, match="Copy the release first"):
+        tallyveil.open("s3://bucket/x")
+    with pytest.raises(TallyveilError, match="where only tables are read"):
+        tallyveil.plan("s3://bucket/release.toml")
+    assert tallyveil.open(f"file://{out}").path == out
+    assert not store.requests
+    assert not Path("s3:").exists()
+
+
 def test_the_page_of_the_documentation(small_release, store, command, tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "object-stores.md").read_text()
     (toml,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
