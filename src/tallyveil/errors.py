@@ -14,6 +14,11 @@ found, what was wanted, and how to mend it. Messages of code that sees confident
 a record.
 """
 
+import re
+
+_ADDRESS = re.compile(r"\bs3:/(?=[^/])")
+"""How a path holds the begin of the address `s3://bucket/key`, because paths have no empty parts."""
+
 
 class TallyveilError(Exception):
     """Base class of all errors that Tallyveil raises on purpose.
@@ -27,7 +32,7 @@ class TallyveilError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(_ADDRESS.sub("s3://", message))
         if code is not None:
             self.code = code
         self.add_note(f"More: tallyveil explain {self.code}")  # tracebacks and notebooks show it

@@ -19,7 +19,8 @@ from tallyveil.cli.main import app
 PATHS = (
     "out", "new/er/out", "release.toml", "rec.csv", "geo.csv", "nowhere", ".", "..", "", "-", "rel[1]", "rel*", "a b",
     "{x}", "[bold]x[/bold]", "\x1b[31mx", "x" * 300, "/dev/null", "/dev/full", "link", "loop", "out\n", "~", "\u202ex",
-    "%s", "@ARENA@/ABS/x", "../../x",
+    "%s", "@ARENA@/ABS/x", "../../x", "s3://bucket/out", "s3://me:word@bucket/a.csv", "s3://b", "file:///dev/null",
+    "S3://bucket/a//b.parquet", "file://host/x",
 )  # fmt: skip
 SIZES = {"--blocks", "--people", "--states", "--figure", "--table"}
 """Flags that decide how long a command may take: they get small sizes, or impossible ones."""

@@ -87,6 +87,23 @@ def require_utf8(text: str) -> str:
     return text
 
 
+def typed(text: str) -> str:
+    """What somebody typed as an argument, with the path in place of a `file://` address.
+
+    Raises:
+        StoreError: it has bytes that are no UTF-8.
+        ConfigError: it is an address that cannot be used.
+    """
+    from tallyveil.storage.addresses import addressed
+
+    require_utf8(text)
+    flag, sign, value = text.partition("=") if text.startswith("--") else ("", "", text)
+    if value.lower().startswith(("s3://", "file://")):
+        path = addressed(value)
+        value = str(path) if value.lower().startswith("file://") else value
+    return flag + sign + value
+
+
 def split_names(text: str) -> list[str]:
     """The names in the value of a flag, which are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -16,7 +16,8 @@ import typer
 import typer.main
 
 from tallyveil.cli.account import account
-from tallyveil.cli.arguments import require_utf8
+from tallyveil.cli.arguments import require_utf8, typed
+from tallyveil.cli.copy import copy
 from tallyveil.cli.demo import demo
 from tallyveil.cli.docs import docs
 from tallyveil.cli.estimate import estimate
@@ -34,6 +35,7 @@ from tallyveil.cli.run import run
 from tallyveil.cli.safetab import safetab
 from tallyveil.cli.selftest import selftest
 from tallyveil.cli.spine import spine
+from tallyveil.cli.status import status
 from tallyveil.cli.study import study
 from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
@@ -60,8 +62,10 @@ for command in (
     init,
     plan,
     run,
+    status,
     measure,
     estimate,
+    copy,
     report,
     intervals,
     evaluate,
@@ -123,8 +127,8 @@ def main() -> None:
     command = _command()
     with compiled_libraries_silenced():
         try:
-            for text in (*sys.argv[1:], _working_folder()):
-                require_utf8(text)
+            sys.argv[1:] = map(typed, sys.argv[1:])
+            require_utf8(_working_folder())
             require_hashes()
             code = command(prog_name="tallyveil", standalone_mode=False)
         except _UsageMistake as error:

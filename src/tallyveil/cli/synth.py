@@ -282,11 +282,12 @@ def _filled(name: str, title: str, paths: dict[str, Path]) -> str:
 def _published(like: Path, like_geography: Path | None) -> "PublishedCounts":
     import polars as pl
 
+    from tallyveil.storage.inputs import is_input
     from tallyveil.synthetic import PublishedCounts
 
     counts = _with_block_codes(like, ["geocode", "voting_age", "race_ethnicity", "count"], "counts")
     beside = like.with_name(like.name.replace("_counts", "_blocks"))
-    if like_geography is None and beside != like and beside.exists():
+    if like_geography is None and beside != like and is_input(beside, "geography"):
         like_geography = beside
     if like_geography is not None:
         blocks = _with_block_codes(like_geography, ["geocode", *GEOLEVEL_LENGTHS], "geography")

@@ -17,6 +17,7 @@ from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import StoreError
 from tallyveil.kernels.records.text_records import parse_rows
 from tallyveil.safetab.files import FileFormat, Word, collect_file, scan_file, unreadable
+from tallyveil.storage.inputs import held, input_size, open_input
 
 PIECE: Final = 1 << 23
 """Number of bytes of text parsed at once: about 100,000 records."""
@@ -58,7 +59,7 @@ def most_records(path: Path, form: FileFormat) -> int:
     for column in range(len(form.rules)):
         digits, _, _, _, word = _rule(form, column)
         shortest += min(digits or 9, words[Word(word)]) + 1
-    return path.stat().st_size // shortest + 1
+    return input_size(path, path.stem) // shortest + 1
 
 
 def parsed_records(path: Path, form: FileFormat) -> Iterator[ParsedRecords]:
@@ -110,7 +111,7 @@ def _rule(form: FileFormat, column: int) -> tuple[int, int, int, int, int]:
 def _text_pieces(path: Path) -> Iterator[bytes]:
     """Complete lines after the header, about `PIECE` bytes at a time."""
     try:
-        with path.open("rb") as opened:
+        with held(path, path.stem), open_input(path, path.stem) as opened:
             opened.readline()
             rest = b""
             while piece := opened.read(PIECE):
@@ -135,14 +136,15 @@ def _parquet_pieces(path: Path, scan: pl.LazyFrame) -> Iterator[bytes]:
         StoreError: a value contains the end of a line, which could turn one row into several records.
     """
     n = collect_file(scan.select(pl.len()), path).item()
-    for first in range(0, n, ROWS):
-        text = io.BytesIO()
-        frame = collect_file(scan.slice(first, ROWS), path)
-        frame.write_csv(text, separator="|", quote_style="never", include_header=False)
-        piece = text.getvalue()
-        if piece.count(b"\n") != frame.height or b"\r" in piece:
-            raise _ragged(path)
-        yield piece
+    with held(path, path.stem):
+        for first in range(0, n, ROWS):
+            text = io.BytesIO()
+            frame = collect_file(scan.slice(first, ROWS), path)
+            frame.write_csv(text, separator="|", quote_style="never", include_header=False)
+            piece = text.getvalue()
+            if piece.count(b"\n") != frame.height or b"\r" in piece:
+                raise _ragged(path)
+            yield piece
 
 
 def _ragged(path: Path) -> StoreError:

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 from tallyveil.budget.optimal.aims import MOST_AIMS, Aim, Aims, Goal, Target, VarianceModel, too_many
 from tallyveil.config.load import parse_file
 from tallyveil.config.tables import Exact, Name, Table
+from tallyveil.storage.addresses import located
 
 Model = Annotated[VarianceModel, Field(strict=False)]
 GoalName = Annotated[Goal, Field(strict=False)]
@@ -136,6 +137,6 @@ def load_aims(path: Path) -> Aims:
         ),
         targets=tuple(Target(item.area, item.query, item.deviation()) for item in file.target),
         keep=tuple((level, query, share) for level, own in file.keep.items() for query, share in own.items()),
-        entities=None if file.entities is None else path.parent / file.entities,
-        live=None if file.live is None else path.parent / file.live,
+        entities=None if file.entities is None else located(path.parent, file.entities),
+        live=None if file.live is None else located(path.parent, file.live),
     )

@@ -38,6 +38,7 @@ from tallyveil.plans.estimating import refuse_drawn_counts
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
+from tallyveil.storage.addresses import located
 from tallyveil.universe.names import check_areas, check_table_name
 from tallyveil.universe.ranges import ranges_of
 from tallyveil.universe.schema import Schema
@@ -137,18 +138,18 @@ def _records(file: ReleaseFile, schema: Schema, folder: Path) -> RecordsInput:
     for name in numbers:
         ranges_of(schema.attribute(name, "[records] numbers").levels, name)
     records = file.records
-    return RecordsInput(folder / records.path, records.geocode, records.count, columns, numbers)
+    return RecordsInput(located(folder, records.path), records.geocode, records.count, columns, numbers)
 
 
 def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:
     table = file.geography
     return GeographyInput(
-        path=folder / table.path,
+        path=located(folder, table.path),
         geocode=table.geocode,
         geolevels=tuple(table.geolevels),
         prefix_lengths=tuple(table.prefix_lengths) if table.prefix_lengths is not None else None,
         parent_columns=tuple(table.parent_columns) if table.parent_columns is not None else None,
-        names=None if table.names is None else folder / table.names,
+        names=None if table.names is None else located(folder, table.names),
     )
 
 
@@ -347,6 +348,6 @@ def _bounds(
         name=item.name,
         query=partition_query(schema, item.query, f"bounds '{item.name}'"),
         geolevel=whole_geolevel(item.geolevel, original, geolevels, f"bounds '{item.name}'"),
-        path=folder / item.path,
+        path=located(folder, item.path),
         missing_upper=0 if item.missing == "zero" else None,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tallyveil.config.first_levels import FirstAttribute
 from tallyveil.errors import ConfigError
+from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
 
 
@@ -155,7 +156,9 @@ def tables_of(attributes: Sequence[FirstAttribute]) -> tuple[str, ...]:
 
 
 def relative_to(path: Path, folder: Path) -> str:
-    """A path as a file in that folder names it: relative if it lies in the folder, else absolute."""
+    """A path as a file in that folder names it: relative if it lies in the folder, else absolute; or an address."""
+    if is_object(path):
+        return address_of(path)
     try:
         return path.resolve().relative_to(folder.resolve()).as_posix()
     except ValueError:

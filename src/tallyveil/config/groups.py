@@ -27,6 +27,7 @@ from tallyveil.safetab.groupings import (
 )
 from tallyveil.safetab.input_errors import made_or_noted, raise_all
 from tallyveil.safetab.levels import Ladder, level_laws
+from tallyveil.storage.addresses import located
 from tallyveil.storage.read import collect, require_levels, scan_table
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import check_apart
@@ -305,7 +306,7 @@ def _mapped(name: str, item: MapTable, folder: Path) -> Grouping:
             raise ConfigError(f"grouping '{name}' lists a group twice. List each once.", code="groups-file")
         return grouping_from_rows(name, item.columns, item.match, rows, item.missing)
     value, group = item.value or "", item.group or ""
-    path, what = folder / (item.path or ""), f"groups of '{name}'"
+    path, what = located(folder, item.path or ""), f"groups of '{name}'"
     scan = scan_table(path, [value, group], what)
     require_levels(scan, [value, group], path, what)
     table = collect(scan, path, what)

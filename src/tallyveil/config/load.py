@@ -16,6 +16,7 @@ from tallyveil.config.models import EstimationFile, ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.storage.addresses import is_object
 from tallyveil.storage.text_files import read_text_file
 
 File = TypeVar("File", bound=BaseModel)
@@ -123,6 +124,8 @@ def release_file_schema() -> dict[str, Any]:
 
 def _reason(path: Path, error: OSError | ValueError) -> str:
     """Why a file cannot be read as text, in words."""
+    if is_object(path):
+        return "it is in an object store, where only tables are read"
     if path.is_dir():
         return "it is a folder"
     return (

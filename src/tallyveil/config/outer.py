@@ -17,6 +17,7 @@ from tallyveil.plans.constraints import Agreement, Residents, levels_of
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
+from tallyveil.storage.addresses import located
 from tallyveil.universe.schema import Schema
 
 MOST_ANSWERS_IN_FULL: Final = 1 << 17
@@ -135,7 +136,7 @@ def _agreement(item: AgreementTable, schema: Schema, folder: Path) -> Agreement:
     where = f"agreement '{item.name}'"
     return Agreement(
         name=item.name,
-        path=None if item.path is None else folder / item.path,
+        path=None if item.path is None else located(folder, item.path),
         query=partition_query(schema, item.query, where),
         theirs=item.theirs,
         release=item.release,
@@ -164,7 +165,7 @@ def residents_of(
         whole_geolevel(item.geolevel, original, geolevels, where)
     return Residents(
         name=item.name,
-        path=None if item.path is None else folder / item.path,
+        path=None if item.path is None else located(folder, item.path),
         people=levels_of(item.people),
         adults=levels_of(item.adults),
         households=item.households,

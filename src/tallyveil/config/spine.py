@@ -30,6 +30,7 @@ from tallyveil.geography.optimise import (
     geolevels_after,
 )
 from tallyveil.plans.inputs import Regroup, SpineInput
+from tallyveil.storage.addresses import located
 
 
 def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
@@ -53,12 +54,12 @@ def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
     _refuse_repeated(families, (*file.geography.geolevels, *geolevels))
     _refuse_unknown(file.outputs.entities, families, "[outputs] entities")
     return SpineInput(
-        None if table.entities is None else folder / table.entities,
+        None if table.entities is None else located(folder, table.entities),
         table.geocode,
         columns,
         steps,
         preset=table.preset,
-        overlapping=tuple((name, folder / path) for name, path in table.overlapping.items()),
+        overlapping=tuple((name, located(folder, path)) for name, path in table.overlapping.items()),
         regroup=_regroup(table.regroup, families, geolevels, steps),
         bypassing=_bypassing(table, preset, file.privacy.mechanism),
         most_children=table.most_children,

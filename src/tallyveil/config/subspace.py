@@ -13,6 +13,7 @@ from tallyveil.config.models import ReleaseTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.errors import ConfigError
 from tallyveil.plans.table import SubspacePlan, TableInput
+from tallyveil.storage.addresses import located
 from tallyveil.storage.paths import is_same_file
 from tallyveil.storage.read import column_names, read_table
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
@@ -212,7 +213,7 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
     return SubspacePlan(
         name=file.release.name,
         schema=schema,
-        table=TableInput(folder / file.table.path, file.table.count, columns),
+        table=TableInput(located(folder, file.table.path), file.table.count, columns),
         constraints=constrain(
             schema, [one for item in file.constraints for one in _constraints(item, file.attributes, folder)]
         ),
@@ -250,7 +251,9 @@ def _refuse_columns(attributes: list[CellsTable]) -> None:
 def _refuse_records(file: SubspaceFile, folder: Path) -> None:
     """Refuse the confidential table as the list of the levels, which is published."""
     for item in file.attributes:
-        if item.path is not None and is_same_file(folder / item.path, folder / file.table.path):
+        if item.path is not None and is_same_file(
+            located(folder, item.path), located(folder, file.table.path)
+        ):
             raise ConfigError(
                 f"[[attributes]] '{item.name}' names {item.path}, the confidential table. The table of levels must be "
                 "public: what it lists is published. Name another file, or write the levels out.",
@@ -262,7 +265,7 @@ def _attribute(item: CellsTable, folder: Path) -> Attribute:
     if item.levels is not None:
         return Attribute(item.name, tuple(item.levels))
     column = item.column or ""
-    listed = read_table(folder / (item.path or ""), [column], f"levels of '{item.name}'")[column]
+    listed = read_table(located(folder, item.path or ""), [column], f"levels of '{item.name}'")[column]
     if listed.null_count():
         raise ConfigError(
             f"{item.path}, which lists the levels of '{item.name}', has {listed.null_count()} row(s) without a level "
@@ -292,7 +295,7 @@ def _groups(
     """For each value of a column of an attribute's public table, the levels with this value."""
     found = []
     for item in attributes:
-        path = folder / (item.path or "")
+        path = located(folder, item.path or "")
         if item.column and column in column_names(path, f"levels of '{item.name}'"):
             found.append((item.name, item.column, path))
     if len(found) != 1:

@@ -11,6 +11,7 @@ from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import as_given
 from tallyveil.printable import has_bytes
 from tallyveil.runs.observer import Observer
+from tallyveil.storage.addresses import addressed, is_object
 
 Geocodes = Iterable[str] | pl.Series
 """Geocodes of finest geounits."""
@@ -79,10 +80,10 @@ def workers_given(workers: object) -> int | None:
 
 
 def path_given(path: object, what: str) -> Path:
-    """A path.
+    """A path, or the address of an object (`tallyveil.storage.addresses`).
 
     Raises:
-        ConfigError: it is something else, or a text that no path can be.
+        ConfigError: it is something else, a text that no path can be, or an address that cannot be used.
         StoreError: it has bytes that are no UTF-8, which neither Parquet nor JSON can hold; the system does not look at
             such a path; or it starts from a current folder that was removed.
     """
@@ -96,25 +97,26 @@ def path_given(path: object, what: str) -> Path:
             f"{what} is {as_given(text)}, which has bytes that are no UTF-8 text. Rename the file or the folder.",
             code="path-not-text",
         )
+    given = addressed(text)
     try:
-        fixed(Path(text)).exists()
+        fixed(given).exists()
     except OSError as error:
         raise StoreError(
             f"{what} is {as_given(text)}, a path that the system refuses: {os.strerror(error.errno or 0)}. Correct it, "
             "or the rights of the folders on it.",
             code="path-refused",
         ) from None
-    return Path(text)
+    return given
 
 
 def fixed(path: Path) -> Path:
-    """The path from the root, which leads to the same place when the current folder changes.
+    """The path from the root, which leads to the same place when the current folder changes; or an address as it is.
 
     Raises:
         StoreError: the path starts from the current folder, and that was removed.
     """
     try:
-        return path.absolute()
+        return path if is_object(path) else path.absolute()
     except FileNotFoundError:
         raise StoreError(
             f"{path} starts from the current folder, which was removed. Change to a folder that exists.",

@@ -24,6 +24,7 @@ from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.progress import Progress
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
@@ -57,8 +58,9 @@ def estimate_release(
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
     refuse_drawn_counts(plan.estimation, drawn=bool(measured.terms.subspace))
     product = Estimate(measured, plan, workers or usable_cores())
-    last = PlannedIntervals(plan.intervals, measured.estimated_from, observer, workers)
-    return run_product(product, out, observer=observer, last=last, draws=False)
+    progress = Progress.of(observer)
+    last = PlannedIntervals(plan.intervals, measured.estimated_from, progress, workers)
+    return run_product(product, out, observer=progress, last=last, draws=False)
 
 
 def _refuse_understated(measured: Measured, privacy: JsonObject) -> None:

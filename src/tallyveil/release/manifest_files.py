@@ -27,6 +27,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import MANIFEST_FORMAT, Manifest, Spent, manifest_from_mapping
 from tallyveil.release.manifest_format_2 import upgraded
 from tallyveil.release.manifest_shapes import ESTIMATED_FROM, SHAPES
+from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.json_files import (
     Json,
@@ -101,6 +102,11 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
 
 def _no_manifest(root: Path, wanted: Sequence[ReleaseKind]) -> str:
     """What a folder without a manifest holds, and what to name in its place."""
+    if is_object(root):
+        return (
+            f"a release is read from a folder of this machine, and {address_of(root)} is in an object store. "
+            f"Copy the release first: `tallyveil copy '{address_of(root)}' FOLDER` holds every file to its SHA-256."
+        )
     if (root / PROGRAMME).is_file():
         return (
             f"{root} holds the releases of a programme, each in a folder of its own. Name one of these folders; "

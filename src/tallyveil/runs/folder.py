@@ -4,6 +4,7 @@
     private/run.json          the key; there from before the spend until the release is sealed
     private/programme.json    in the folder of a programme: which of its releases were begun, and on which inputs
     private/<stage>.json      checkpoints
+    private/progress.json     how far the run has come, for `tallyveil status`
     private/sealed-<sha256>   the manifest, whole, before the key is removed; then it becomes manifest.json
 
 The lock is taken on a file that the finishing process removes. A process that gets the lock therefore checks that the
@@ -15,6 +16,7 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -23,6 +25,7 @@ from typing import Final
 
 from tallyveil.errors import StoreError
 from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
+from tallyveil.storage.addresses import refuse_object
 from tallyveil.storage.system import (
     flush,
     flush_folder,
@@ -44,6 +47,9 @@ KEY_FILE: Final = "run.json"
 LOCK_FILE: Final = "lock"
 SEALED: Final = "sealed-"
 _ATTEMPTS: Final = 100
+_REFUSALS: Final = 3
+_PAUSE: Final = 0.02
+"""Seconds between two attempts at a lock that is taken. A process that calls `is_locked` has it for microseconds."""
 
 
 class FolderState(Enum):
@@ -63,7 +69,9 @@ def folder_state(path: Path) -> FolderState:
 
     Raises:
         StoreError: the path is a file, or cannot be read.
+        ConfigError: the path is the address of an object.
     """
+    refuse_object(path)
     try:
         if not path.exists():
             return FolderState.ABSENT
@@ -115,6 +123,11 @@ class RunFolder:
         """Folder of the key and the checkpoints, mode 0700; gone when the run has finished."""
         return self.path / PRIVATE
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process holds the lock."""
+        return self._lock >= 0
+
     def __enter__(self) -> "RunFolder":
         try:
             self._claim()
@@ -155,7 +168,7 @@ class RunFolder:
         except OSError as error:
             raise store_error(self.private / name, error) from error
 
-    def write(self, name: str, data: bytes, *, public: bool = False) -> None:
+    def write(self, name: str, data: bytes, *, public: bool = False, lasting: bool = True) -> None:
         """Write a file of the private folder, complete or absent; on return it is on disk.
 
         An existing entry of this name, or of its temporary name, is replaced by a new file and never written to.
@@ -164,6 +177,7 @@ class RunFolder:
             name: Of the file.
             data: Its bytes.
             public: Whether the file will leave the private folder, and gets the mode of other files.
+            lasting: Whether to wait until it is on disk. Without that, only a crash of the machine can lose it.
         """
         temporary = name + TEMPORARY_SUFFIX
         try:
@@ -175,11 +189,13 @@ class RunFolder:
                     set_mode(stream.fileno(), mode)
                 stream.write(data)
                 stream.flush()
-                os.fsync(stream.fileno())
+                if lasting:
+                    os.fsync(stream.fileno())
             if self._is_folder(name):
                 self.remove(name)
             self._move(temporary, self._place(name))
-            flush_folder(self._directory)
+            if lasting:
+                flush_folder(self._directory)
         except OSError as error:
             with suppress(OSError):
                 self.remove(temporary)
@@ -247,6 +263,7 @@ class RunFolder:
 
     def _claim(self) -> None:
         gone: OSError | None = None
+        refused = 0
         for _ in range(_ATTEMPTS):
             try:
                 self._open_private()
@@ -254,8 +271,11 @@ class RunFolder:
                 self._lock = open_for_lock(self._place(LOCK_FILE), folder=self._directory, mode=0o600)
                 if not lock(self._lock, self.private / LOCK_FILE):
                     gone = None
-                    break
-                if self._is_current():
+                    refused += 1
+                    if refused == _REFUSALS:
+                        break
+                    time.sleep(_PAUSE)
+                elif self._is_current():
                     return
             except FileNotFoundError as error:  # who held the folder has removed it just now
                 gone = error

@@ -41,8 +41,9 @@ from tallyveil.runs.earlier import (
 )
 from tallyveil.runs.folder import KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.runs.key_file import RunSecrets, key_file, read_key_file
-from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
+from tallyveil.runs.progress import Progress
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
 from tallyveil.version import VERSION
@@ -70,12 +71,12 @@ def run_product(
         TallyveilError: nothing is spent before the folder and all inputs are checked.
     Privacy: as `run_once`.
     """
-    outcome = finished_before(out, Asked(product.plan_digest, last, draws))
-    if outcome is not None:
+    if (outcome := finished_before(out, Asked(product.plan_digest, last, draws))) is not None:
         return outcome
     require_aes256()
     product.refuse(out)
-    return run_once(out, product.read(out, observer or SilentObserver()), test_key=test_key, last=last)
+    progress = Progress.of(observer)
+    return run_once(out, product.read(out, progress), test_key=test_key, last=last, progress=progress)
 
 
 def finished_before(out: Path, asked: Asked) -> Outcome | None:
@@ -102,7 +103,12 @@ def finished_before(out: Path, asked: Asked) -> Outcome | None:
 
 
 def run_once(
-    out: Path, work: Work, *, test_key: bytes | None = None, last: LastStep | None = None
+    out: Path,
+    work: Work,
+    *,
+    test_key: bytes | None = None,
+    last: LastStep | None = None,
+    progress: Progress | None = None,
 ) -> Outcome:
     """Make a release, or go on with one, or find that another process has made it.
 
@@ -111,6 +117,7 @@ def run_once(
         work: What the run will do. Its inputs are read, and everything that can fail with them has been tried.
         test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
         last: What is done once the release is finished.
+        progress: Told of progress by the work; written into the private folder while its lock is held.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
         TallyveilError: what the work raises.
@@ -118,14 +125,13 @@ def run_once(
     """
     job = work.job()
     asked = Asked(job.plan_digest, last, draws=job.earlier is None)
-    outcome = finished_before(out, asked)
-    if outcome is not None:
+    if (outcome := finished_before(out, asked)) is not None:
         return outcome
     with RunFolder(out) as folder:
-        outcome = _last_steps(folder, asked)
-        if outcome is not None:
+        if (outcome := _last_steps(folder, asked)) is not None:
             return outcome
         run = _begin(folder, job, test_key)
+        (progress or Progress()).begin(folder)
         body = work.release(run)
         checks = work.check(run)
         _require_one_spend(out, _ledger_entries(out, draws=asked.draws), job, run.run_id)
@@ -362,11 +368,7 @@ def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run:
 
 
 def _bad_ledger(out: Path, reason: str, *, draws: bool) -> StoreError:
-    why = (
-        "The run has drawn noise and"
-        if draws
-        else "The counts come from noise that a run has drawn, and the work"
-    )
+    why = "The run drew noise and" if draws else "The counts come from noise that a run drew, and the work"
     return StoreError(
         f"the ledger {out / LEDGER} is not as the run left it: {reason}. {why} cannot go on without the record of it. "
         f"Restore the ledger from a copy, or choose another folder{_at_the_cost(draws)}.",

@@ -17,7 +17,9 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
 from tallyveil.safetab.input_errors import raise_all, some
+from tallyveil.storage.addresses import is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
+from tallyveil.storage.inputs import held, is_input, open_input
 from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
@@ -186,8 +188,10 @@ def find_file(folder: Path, form: FileFormat) -> Path:
     Raises:
         StoreError: neither file or both files exist, or a command is writing the folder.
     """
-    refuse_unfinished_folder(folder)
-    found = [path for end in (".txt", ".parquet") if (path := folder / (form.stem + end)).is_file()]
+    if not is_object(folder):
+        refuse_unfinished_folder(folder)
+    ends = (".txt", ".parquet")
+    found = [path for end in ends if is_input(path := folder / (form.stem + end), form.stem)]
     if len(found) == 1:
         return found[0]
     said = (
@@ -255,7 +259,8 @@ def collect_file(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
         StoreError: the file is damaged, or lines have different numbers of columns.
     """
     try:
-        return frame.collect(engine="streaming")
+        with held(path, path.stem):
+            return frame.collect(engine="streaming")
     except UNREADABLE as error:
         raise unreadable(path, error) from None
 
@@ -268,9 +273,9 @@ def check_utf8(path: Path) -> None:
     """
     place = 0
     try:
-        if not S_ISREG(path.stat().st_mode):
+        if not is_object(path) and not S_ISREG(path.stat().st_mode):
             raise OSError("a device or a pipe may have no end")
-        with path.open("rb") as lines:
+        with open_input(path, path.stem) as lines:
             for number, line in enumerate(lines, start=1):
                 line.decode("utf-8")
                 place = number

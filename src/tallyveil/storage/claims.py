@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.addresses import refuse_object
 from tallyveil.storage.system import flush, remove_locked, take_lock
 from tallyveil.storage.write import store_error
 
@@ -59,6 +60,7 @@ class Claim:
         self._begun = True
 
     def __enter__(self) -> Self:
+        refuse_object(self.folder)
         try:
             self._made_folder = not self.folder.is_dir()
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.addresses import is_object, refuse_object
 from tallyveil.storage.claims import UNFINISHED, Claim
 from tallyveil.storage.paths import real
 from tallyveil.storage.read import parquet_metadata
@@ -29,9 +30,13 @@ def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
         inputs: Files that are read.
     Raises:
         StoreError: an input is `out` itself or lies below it, possibly through symbolic links.
+        ConfigError: `out` is an address in an object store.
     """
+    refuse_object(out)
     written = real(out)
     for path in inputs:
+        if is_object(path):
+            continue
         if real(path).is_relative_to(written) or path.absolute().is_relative_to(out.absolute()):
             raise StoreError(
                 f"the input {path} is inside the folder that output is written to ({out}). Output could replace the "

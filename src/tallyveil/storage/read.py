@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError
+from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
+from tallyveil.storage.inputs import held, is_input, object_bytes, object_settings, open_input
 
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
@@ -42,7 +45,9 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
     if missing:
         message = _missing_message(path, what, missing, None if confidential else present)
         raise ConfigError(message, code="column-missing")
-    if twice := [name for name, times in Counter(_header(path)).items() if times > 1 and name in columns]:
+    if twice := [
+        name for name, times in Counter(_header(path, what)).items() if times > 1 and name in columns
+    ]:
         raise ConfigError(
             f"the {what} file {path} has the column(s) {', '.join(twice)} more than once, so it is not clear which "
             "of them is meant. Keep one, and remove or rename the others.",
@@ -51,11 +56,11 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
     return frame.select(list(dict.fromkeys(columns)))
 
 
-def _header(path: Path) -> list[str]:
+def _header(path: Path, what: str) -> list[str]:
     """Column names in the first line of a CSV file. Empty for Parquet, whose column names are unique."""
     if path.suffix != ".csv":
         return []
-    with path.open("rb") as stream:
+    with open_input(path, what) as stream:
         line = stream.readline(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
     csv.field_size_limit(LONGEST_HEADER)
     return next(csv.reader([line.rstrip("\r\n")], strict=False), [])
@@ -73,8 +78,9 @@ def column_names(path: Path, what: str) -> tuple[str, ...]:
 
 def _opened(path: Path, what: str) -> pl.LazyFrame:
     """A table, lazily, after a check that its folder is complete and that its columns can be read."""
-    refuse_unfinished_folder(path.parent)
-    if not path.is_file():
+    if not is_object(path):
+        refuse_unfinished_folder(path.parent)
+    if not is_input(path, what):
         found = "is no file" if path.exists() else "does not exist"
         raise StoreError(
             f"the {what} file {path} {found}. Name a Parquet or CSV file. Paths in a TOML file are relative to that "
@@ -105,7 +111,8 @@ def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
         StoreError: the file is damaged, or a column has the wrong type.
     """
     try:
-        return frame.collect(engine="streaming")
+        with held(path, what):
+            return frame.collect(engine="streaming")
     except UNREADABLE as error:
         raise _unreadable(path, what, error) from None
 
@@ -121,8 +128,9 @@ def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.D
         Frames with a limited number of rows, about a million. None is empty.
     """
     try:
-        batches = _csv_batches(frame) if path.suffix == ".csv" else _slices(frame)
-        yield from (batch for batch in batches if batch.height)
+        with held(path, what):
+            batches = _csv_batches(frame) if path.suffix == ".csv" else _slices(frame)
+            yield from (batch for batch in batches if batch.height)
     except UNREADABLE as error:
         raise _unreadable(path, what, error) from None
 
@@ -166,6 +174,8 @@ def scan_parquet(*paths: Path) -> pl.LazyFrame:
     Without this, polars would interpret `[1]`, `*` and `?` in a path as patterns, `~` as the home folder and `s3:` as a
     service.
     """
+    if any(map(is_object, paths)):
+        return pl.scan_parquet([address_of(path) for path in paths], glob=False, **object_settings())
     return pl.scan_parquet([path.absolute() for path in paths], glob=False)
 
 
@@ -187,7 +197,9 @@ def parquet_metadata(path: Path) -> dict[str, str]:
 
 def scan_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.LazyFrame:
     """Open a text file with a header line lazily, from exactly this path. All columns are text."""
-    return pl.scan_csv(path.absolute(), separator=separator, quote_char=quote, infer_schema=False, glob=False)
+    # Some versions of polars keep a copy of a text object in a folder of their own, so it is never given its address.
+    place = io.BytesIO(object_bytes(path)) if is_object(path) else path.absolute()
+    return pl.scan_csv(place, separator=separator, quote_char=quote, infer_schema=False, glob=False)
 
 
 def read_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.DataFrame:

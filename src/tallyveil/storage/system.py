@@ -59,6 +59,41 @@ def lock(descriptor: int, path: Path) -> bool:
         ) from error
 
 
+def is_locked(path: Path) -> bool | None:
+    """Whether a process has the lock of a file. Nothing is changed, and nobody is kept waiting.
+
+    To find out, this process has the lock itself for some microseconds if nobody else has. Elsewhere than on Windows it
+    is then shared, so that two processes that ask do not see each other.
+
+    Returns:
+        None where this cannot be told: the file cannot be opened, or the file system has no locks.
+    """
+    from filelock import lock_descriptor
+
+    try:
+        if WINDOWS:
+            _refuse_link(path)
+        careful = _flag("O_NOFOLLOW") | _flag("O_NONBLOCK") | _flag("O_BINARY")
+        descriptor = os.open(path, careful | (os.O_RDWR if WINDOWS else os.O_RDONLY))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        if WINDOWS:
+            return not lock_descriptor(descriptor, blocking=False)
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def open_for_lock(name: str | Path, *, folder: int | None = None, mode: int = 0o666) -> int:
     """Open a file for reading and writing, and make it if it is not there.
 

@@ -33,6 +33,7 @@ from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.progress import Progress
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.system import usable_cores
@@ -65,8 +66,9 @@ def run_release(
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
     product = TopDown(plan, workers or usable_cores(), protected=test_key is None)
-    last = PlannedIntervals(plan.intervals, None, observer, workers)
-    return run_product(product, out, test_key=test_key, observer=observer, last=last)
+    progress = Progress.of(observer)
+    last = PlannedIntervals(plan.intervals, None, progress, workers)
+    return run_product(product, out, test_key=test_key, observer=progress, last=last)
 
 
 def measure_release(

@@ -144,9 +144,10 @@ def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, s
 
 def _columns_of(path: Path) -> list[str]:
 
+    from tallyveil.storage.inputs import is_input
     from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
 
-    if not path.is_file() or path.suffix not in (".parquet", ".csv"):
+    if not is_input(path, "geography") or path.suffix not in (".parquet", ".csv"):
         return []  # reading it says what is wrong
     scan = scan_parquet(path) if path.suffix == ".parquet" else scan_text(path)
     try:

@@ -1,0 +1,273 @@
+"""What a run folder says of its run, seen from outside. Nothing is written, and nobody is kept waiting.
+
+The folder may change while it is looked at: files appear, are replaced, and are gone. Each file is therefore read by
+itself, and a file that is missing, cut off or no plain file counts as absent. Whether a process holds the folder is
+asked of the operating system, so that a process that was killed is never taken for one that works.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, Literal
+
+from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import spent
+from tallyveil.errors import StoreError
+from tallyveil.release.finished import LEDGER, PRIVATE, PROGRAMME
+from tallyveil.release.manifest_files import written_manifest
+from tallyveil.runs.folder import LOCK_FILE, FolderState, folder_state
+from tallyveil.runs.log import LOG
+from tallyveil.runs.progress import PROGRESS, PROGRESS_FORMAT
+from tallyveil.storage.json_files import TEXT_OR_NONE, Each, Json, misfit
+from tallyveil.storage.paths import inside
+from tallyveil.storage.system import is_locked, open_to_read
+
+_MOST_BYTES: Final = 1 << 22
+"""Bytes read of the end of a file. A log of all stages of a run has some thousand."""
+_MOST: Final = 1 << 53
+"""Larger numbers than a run writes; such a file was damaged."""
+_LOOKS: Final = 5
+"""How often a folder is looked at that changes from one state to another meanwhile."""
+_LEAST_SECONDS: Final = 5.0
+_LEAST_SHARE: Final = 0.02
+"""Before so many seconds and such a share of a stage, its rate says too little about what is left."""
+_STAGE: Final = {"stage": str, "seconds": (int, float)}
+_SHAPE: Final = {
+    "format": int,
+    "process": int,
+    "written": str,
+    "finished": [_STAGE],
+}
+_UNDER_WAY: Final = {"stage": str, "begun": str, "total": int, "done": int}
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStage:
+    """A stage that has ended, and how many seconds it took."""
+
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageUnderWay:
+    """The stage that a run is in, or was in when it was interrupted.
+
+    Attributes:
+        stage: Its name.
+        done: How much of it was finished when this was last written, at most a second ago while it advances.
+        total: All of it, in the same units, such as families, noisy answers or rows to publish. Never a true count.
+        seconds: Since it began; to the last word of the run if no process holds the folder.
+    """
+
+    stage: str
+    done: int
+    total: int
+    seconds: float
+
+    @property
+    def rate(self) -> float | None:
+        """Units a second; None before any was finished, and for a stage of one piece."""
+        return self.done / self.seconds if self.done > 0 and self.total > 1 and self.seconds > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until this stage ends if it goes on at its mean rate; None where that says too little."""
+        early = self.seconds < _LEAST_SECONDS or self.done < _LEAST_SHARE * self.total
+        if self.rate is None or early or self.done > self.total:
+            return None
+        return (self.total - self.done) / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """What the ledger shows.
+
+    Attributes:
+        found: Whether it is there and whole.
+        unit: "rho" or "epsilon"; None where it cannot be read.
+        declared, spent: Exact; None where it cannot be read.
+    """
+
+    found: Literal["absent", "whole", "damaged"]
+    unit: str | None = None
+    declared: Fraction | None = None
+    spent: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run folder, seen from outside.
+
+    Attributes:
+        path: The folder.
+        state: What it holds.
+        held: Whether a process holds it; None where this cannot be told, because the private folder is another user's.
+        process: Number of the process that holds it or held it last; None where it is not known.
+        finished: Stages that have ended, in order.
+        under_way: The stage that the run is in, or was interrupted in; None where none is known.
+        ledger: What it shows.
+        damage: What is wrong with the manifest of a finished release; None where nothing is.
+        is_complete: Whether the release, or every release of the programme, is finished and its private folder gone.
+        releases: For the folder of a programme, its releases by name.
+    """
+
+    path: Path
+    state: FolderState
+    held: bool | None
+    process: int | None
+    finished: tuple[FinishedStage, ...]
+    under_way: StageUnderWay | None
+    ledger: LedgerStatus
+    damage: str | None
+    is_complete: bool
+    releases: "tuple[tuple[str, RunStatus], ...]" = ()
+
+
+def run_status(path: Path, now: Clock = lambda: datetime.now(UTC)) -> RunStatus:
+    """Look at the folder of a run or of a programme.
+
+    Args:
+        path: The folder; it need not exist.
+        now: The clock.
+    Raises:
+        StoreError: the path is a file, or cannot be read.
+    """
+    found = _look(path, now)
+    for _ in range(_LOOKS):
+        again = _look(path, now)
+        if (again.state, again.held) == (found.state, found.held):
+            return again
+        found = again
+    return found
+
+
+def _look(path: Path, now: Clock) -> RunStatus:
+    state = folder_state(path)
+    held = is_locked(path / PRIVATE / LOCK_FILE)
+    told = _json(path / PRIVATE / PROGRESS)
+    if misfit(told, _SHAPE) is not None or told["format"] != PROGRESS_FORMAT:
+        told = None
+    damage = _damage(path) if state is FolderState.FINISHED else None
+    releases = _releases(path, now) if state is FolderState.PROGRAMME else ()
+    whole = state is FolderState.FINISHED and damage is None
+    is_complete = whole or (bool(releases) and all(one.is_complete for _, one in releases))
+    return RunStatus(
+        path=path,
+        state=state,
+        held=held,
+        process=None if told is None else told["process"],
+        finished=_finished(path, told),
+        under_way=None if told is None else _under_way(told, now() if held else _time(told["written"])),
+        ledger=_ledger(path),
+        damage=damage,
+        is_complete=is_complete and not (path / PRIVATE).exists(),
+        releases=releases,
+    )
+
+
+def _under_way(told: Json, until: datetime | None) -> StageUnderWay | None:
+    stage = told.get("under_way")
+    if misfit(stage, _UNDER_WAY) is not None or not 0 <= stage["done"] < _MOST or not stage["total"] < _MOST:
+        return None
+    begun = _time(stage["begun"])
+    # A clock that was set back gives less than nothing.
+    seconds = 0.0 if begun is None or until is None else max(0.0, (until - begun).total_seconds())
+    return StageUnderWay(stage["stage"], stage["done"], stage["total"], seconds)
+
+
+def _finished(path: Path, told: Json) -> tuple[FinishedStage, ...]:
+    """Stages that have ended: by the log, which holds those of earlier processes too, and by the progress.
+
+    The log of a main job lists all stages. Other products write none. The last time of a repeated stage is kept.
+    """
+    lines = [_parsed(line) for line in _tail(path / LOG).split(b"\n")]
+    logged = [line for line in lines if isinstance(line, dict) and line.get("event") == "stage finished"]
+    found = logged + ([] if told is None else told["finished"])
+    return tuple(
+        {
+            one["stage"]: FinishedStage(one["stage"], one["seconds"]) for one in found if _is_stage(one)
+        }.values()
+    )
+
+
+def _is_stage(line: Json) -> bool:
+    return misfit({name: line.get(name) for name in _STAGE}, _STAGE) is None and 0 <= line["seconds"] < _MOST
+
+
+def _ledger(path: Path) -> LedgerStatus:
+    try:
+        if not stat.S_ISREG((path / LEDGER).lstat().st_mode):
+            return LedgerStatus("damaged")
+        if b"\n" not in (path / LEDGER).read_bytes():
+            return LedgerStatus("absent")  # only being begun
+        declaration, entries = read_ledger(path / LEDGER)
+    except FileNotFoundError:
+        return LedgerStatus("absent")
+    except (OSError, StoreError):
+        return LedgerStatus("damaged")
+    return LedgerStatus("whole", declaration.budget_unit, declaration.total, spent(entries))
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a manifest, in words; None where nothing is."""
+    try:
+        written_manifest(path)
+    except StoreError as error:
+        return str(error)
+    return None
+
+
+def _releases(path: Path, now: Clock) -> tuple[tuple[str, RunStatus], ...]:
+    """The releases of a programme, by what its folder says of them while it is unfinished, or once it is finished."""
+    names: Sequence[str] = ()
+    stated, kept = _json(path / PROGRAMME), _json(path / PRIVATE / PROGRAMME)
+    if misfit(kept, {"begun": Each(TEXT_OR_NONE), "waiting": Each(dict)}) is None:
+        names = [*kept["begun"], *kept["waiting"]]
+    elif misfit(stated, {"releases": [{"name": str}]}) is None:
+        names = [one["name"] for one in stated["releases"]]
+    found = []
+    for name in dict.fromkeys(names):
+        try:
+            found.append((name, _look(inside(path, name), now)))
+        except StoreError:  # a damaged file of the programme names what is no folder of a release
+            continue
+    return tuple(found)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if time.tzinfo is None else time
+
+
+def _json(path: Path) -> Json:
+    return _parsed(_tail(path))
+
+
+def _parsed(data: bytes) -> Json:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _tail(path: Path) -> bytes:
+    """The last bytes of a plain file; none where it is no plain file, or cannot be read."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):  # a pipe would never end
+            return b""
+        with os.fdopen(open_to_read(path), "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MOST_BYTES))
+            return stream.read(_MOST_BYTES)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return b""

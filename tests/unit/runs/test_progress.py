@@ -1,0 +1,109 @@
+"""How far a run has come is written while its folder is held, and is gone with the private folder."""
+
+import json
+
+import pytest
+
+from tallyveil.runs.folder import RunFolder
+from tallyveil.runs.once import run_once, run_product
+from tallyveil.runs.progress import PROGRESS, Progress
+
+from .conftest import KEY, Killed, Toy, contents
+
+
+class Recorder:
+    def __init__(self):
+        self.events = []
+
+    def stage_started(self, stage, total):
+        self.events.append(("started", stage, total))
+
+    def advanced(self, amount):
+        self.events.append(("advanced", amount))
+
+    def stage_finished(self, stage, seconds):
+        self.events.append(("finished", stage, seconds))
+
+    def warned(self, message):
+        self.events.append(("warned", message))
+
+
+def written(folder):
+    return json.loads((folder.private / PROGRESS).read_text())
+
+
+def test_everything_is_handed_on_and_nothing_is_written_before_the_folder_is_held(tmp_path):
+    told = Recorder()
+    progress = Progress(told)
+    progress.stage_started("read", 3)
+    progress.advanced(2)
+    progress.stage_finished("read", 0.5)
+    progress.warned("few cores")
+    assert told.events == [
+        ("started", "read", 3),
+        ("advanced", 2),
+        ("finished", "read", 0.5),
+        ("warned", "few cores"),
+    ]
+    assert Progress.of(progress) is progress
+    folder = RunFolder(tmp_path / "out")
+    progress.begin(folder)
+    assert not folder.path.exists()
+
+
+def test_a_stage_is_written_when_it_begins_and_once_a_second_while_it_advances(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with RunFolder(tmp_path / "out") as folder:
+        progress = Progress()
+        progress.stage_started("read", 1)
+        progress.stage_finished("read", 0.25)
+        progress.begin(folder)
+        assert written(folder)["under_way"] is None
+        assert written(folder)["finished"] == [{"stage": "read", "seconds": 0.25}]
+        progress.stage_started("estimate County", 8)
+        for _ in range(3):
+            progress.advanced(1)
+        assert written(folder)["under_way"]["done"] == 0
+        now[0] += 1.0
+        progress.advanced(1)
+        assert written(folder)["under_way"] | {"begun": ""} == {
+            "stage": "estimate County",
+            "begun": "",
+            "total": 8,
+            "done": 4,
+        }
+        before = (folder.private / PROGRESS).read_bytes()
+    now[0] += 5.0
+    progress.advanced(1)  # the folder was given up, and somebody else may have it
+    assert (folder.private / PROGRESS).read_bytes() == before
+
+
+def test_a_disk_that_fails_does_not_stop_a_run(tmp_path, monkeypatch):
+    with RunFolder(tmp_path / "out") as folder:
+        progress = Progress()
+        progress.begin(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "tallyveil.runs.folder.open_new", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "full"))
+            )
+            progress.stage_started("tables", 1)
+        assert written(folder)["under_way"] is None
+
+
+def test_it_is_private_stays_after_a_kill_and_is_in_no_release(tmp_path, make):
+    out = tmp_path / "out"
+
+    def killed(run):
+        assert (run.path / "private" / PROGRESS).stat().st_mode & 0o777 == 0o600
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_once(out, Toy(during=killed), test_key=KEY)
+    assert (out / "private" / PROGRESS).is_file()
+    make(out)
+    assert not (out / "private").exists()
+    with_observer = tmp_path / "observed"
+    run_product(Toy(), with_observer, test_key=KEY, observer=Recorder())
+    assert contents(out).keys() == contents(with_observer).keys()
+    assert not [name for name in contents(out) if PROGRESS in name]
