@@ -33,6 +33,7 @@ RESUMED = (
     ("safetab", "households"),
     ("subspace", "release"),
     ("measurements", "import"),
+    ("copy",),
 )
 """Commands that go on with what they find in their folder."""
 

@@ -149,6 +149,7 @@ READY += "handler = signal.signal; signal.signal = lambda *a: (handler(*a), prin
         (["subspace", "release", "t"], True),
         (["measurements", "import", "files"], True),
         (["measurements", "export", "folder"], False),
+        (["copy", "release", "s3://bucket/there"], True),
         (["safetab", "validate"], False),
         (["subspace", "diagnose"], False),
         (["spine", "run"], False),
@@ -160,3 +161,11 @@ READY += "handler = signal.signal; signal.signal = lambda *a: (handler(*a), prin
 def test_only_a_run_goes_on(arguments, resumed):
     assert ("goes on" in sentence(arguments)) == resumed
     assert ("spends nothing twice" in sentence(arguments)) == resumed
+
+
+def test_the_command_is_a_module():
+    ended = subprocess.run(
+        [sys.executable, "-m", "tallyveil", "run", "--nonsense"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert "Usage: tallyveil run" in ended.stderr
