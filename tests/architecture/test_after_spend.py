@@ -40,7 +40,7 @@ ROOTS = (
     "confidential.subspace_table:restricted_table",
     "subspace.nonnegative:nearest_nonnegative",
     "subspace.noise_plan:NoisePlan.draw",
-    "runs.once:_require_one_spend",
+    "runs.run_ledger:require_one_spend",
     "runs.once:_manifest",
     "runs.once:_remove_half_written",
     "runs.folder:RunFolder.seal",

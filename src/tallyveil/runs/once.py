@@ -15,10 +15,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tallyveil.accounting.events import TEST_KEY
-from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.ledger.file import Ledger, read_ledger
-from tallyveil.accounting.ledger.lines import LedgerEntry, spent
+from tallyveil.accounting.ledger.lines import spent
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.noise.key import new_run_key
 from tallyveil.primitives import require_aes256
@@ -33,7 +30,6 @@ from tallyveil.release.manifest import (
 )
 from tallyveil.release.manifest_files import parsed_manifest, require_entered, written_manifest
 from tallyveil.runs.earlier import (
-    Earlier,
     public_secrets,
     refuse_other_work,
     require_same_work,
@@ -44,8 +40,16 @@ from tallyveil.runs.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
 from tallyveil.runs.progress import Progress
+from tallyveil.runs.run_ledger import (
+    at_the_cost,
+    copy_ledger,
+    enter_spend,
+    ledger_entries,
+    require_one_spend,
+    spent_in_words,
+)
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest
 from tallyveil.version import VERSION
 
 
@@ -134,7 +138,7 @@ def run_once(
         (progress or Progress()).begin(folder)
         body = work.release(run)
         checks = work.check(run)
-        _require_one_spend(out, _ledger_entries(out, draws=asked.draws), job, run.run_id)
+        require_one_spend(out, ledger_entries(out, draws=asked.draws), job, run.run_id)
         content = _manifest(run, job, body, checks, work.performance()).to_mapping()
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         folder.seal(text.encode())
@@ -192,7 +196,7 @@ def _usable_state(out: Path, asked: Asked) -> FolderState:
     if state is FolderState.KEYLESS:
         raise StoreError(
             f"{out} holds a ledger and no key. The key of its run is lost, or it was removed when the run ended, so "
-            f"the same noise cannot be drawn again. {_spent_in_words(out)} A new key would be a new spend, so "
+            f"the same noise cannot be drawn again. {spent_in_words(out)} A new key would be a new spend, so "
             "nothing was done. Choose another folder for a new release, or restore this one from a copy.",
             code="key-lost",
         )
@@ -243,17 +247,12 @@ def _sealed_manifest(folder: RunFolder, asked: Asked) -> Manifest | None:
     if folder.read(KEY_FILE) is None:
         raise StoreError(
             f"the release in {folder.path} was nearly finished and its key is removed, but {changed} has been changed "
-            f"or removed since. {_spent_in_words(folder.path)} Restore it from a copy and run again, or choose another "
-            f"folder{_at_the_cost(asked.draws)}.",
+            f"or removed since. {spent_in_words(folder.path)} Restore it from a copy and run again, or choose another "
+            f"folder{at_the_cost(asked.draws)}.",
             code="release-damaged",
         )
     folder.unseal()
     return None
-
-
-def _at_the_cost(draws: bool) -> str:
-    """What work in another folder costs, as the end of a sentence."""
-    return ", which is a new spend" if draws else "; estimating spends nothing"
 
 
 def _differs(path: Path, digest: str) -> bool:
@@ -275,7 +274,7 @@ def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> None:
 def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
     """Take or make the key, and enter the spend into the ledger before the first draw."""
     out = folder.path
-    entries = _ledger_entries(out, draws=job.earlier is None)
+    entries = ledger_entries(out, draws=job.earlier is None)
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
     versions: tuple[str, ...] = (VERSION,)
@@ -288,21 +287,21 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
         require_same_work(out, stored, work_file(secrets, job.earlier))
     else:
         refuse_other_work(out, stored)
-        spent_before = _spent_in_words(out)
+        spent_before = spent_in_words(out)
         found = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
         secrets, versions = found
         if stored != (kept := json.dumps(key_file(secrets, versions), indent=2).encode()):
             folder.write(KEY_FILE, kept)  # this version works on the run, too
     if begun:
-        _require_one_spend(out, entries, job, secrets.run_id)
+        require_one_spend(out, entries, job, secrets.run_id)
     try:
-        entered = _copy(out, job.earlier) if job.earlier else _enter(out / LEDGER, job, secrets)
+        entered = copy_ledger(out, job.earlier) if job.earlier else enter_spend(out / LEDGER, job, secrets)
     except TallyveilError:
         if not begun:
             (out / LEDGER).unlink(missing_ok=True)
             folder.abandon()
         raise
-    _require_one_spend(out, entered, job, secrets.run_id)
+    require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
     return Run(folder, secrets, spent(entered), versions, resumed=begun)
 
@@ -312,80 +311,6 @@ def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:
     if job.earlier is not None:
         return public_secrets(job.earlier, job.binding, job.whole_plan)
     return RunSecrets(test_key or new_run_key(), job.binding, job.whole_plan, test_key is None)
-
-
-def _copy(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
-    """Begin the ledger with the lines of the run that has spent; they are there already where work goes on."""
-    if not _ledger_entries(out, draws=False):
-        write_text(out / LEDGER, earlier.ledger.decode())
-    elif (out / LEDGER).read_bytes() != earlier.ledger:
-        raise _bad_ledger(
-            out, "it does not hold the lines of the run that drew the measurements", draws=False
-        )
-    return _ledger_entries(out, draws=False)
-
-
-def _enter(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry, ...]:
-    with Ledger(path, job.declaration, secrets.run_id) as ledger:
-        if not secrets.protected:
-            ledger.declassify(
-                TEST_KEY,
-                description="run with an insecure test key",
-                token=f"{secrets.run_id} test key",
-            )
-        ledger.spend(job.event, description=job.description, token=f"{secrets.run_id} {job.token}")
-        return ledger.entries
-
-
-def _ledger_entries(out: Path, *, draws: bool) -> tuple[LedgerEntry, ...]:
-    """Entries of the ledger; none where it is not there, or was only being begun."""
-    path = out / LEDGER
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise _bad_ledger(out, "it is no plain file", draws=draws)
-    try:
-        if not path.exists() or b"\n" not in path.read_bytes():
-            return ()
-    except OSError as error:
-        raise store_error(path, error) from error
-    return read_ledger(path)[1]
-
-
-def _require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: str) -> None:
-    """Refuse a ledger that shows anything but the one spend of this run, or of the run whose files it works on."""
-    draws = job.earlier is None
-    run = run if job.earlier is None else job.earlier.run
-    others = sorted({entry.run for entry in entries if entry.run != run})
-    if others:
-        raise _bad_ledger(out, f"it has lines of another run ({', '.join(others)!a:.60})", draws=draws)
-    spends = [entry for entry in entries if entry.kind == "spend"]
-    tokens = [entry.token for entry in spends]
-    if tokens != [f"{run} {job.token}"]:
-        raise _bad_ledger(
-            out, "it does not show the spend of the run whose files are in the same folder", draws=draws
-        )
-    if spends[0].event != job.event:
-        raise _bad_ledger(out, "it shows another spend than this plan's", draws=draws)
-
-
-def _bad_ledger(out: Path, reason: str, *, draws: bool) -> StoreError:
-    why = "The run drew noise and" if draws else "The counts come from noise that a run drew, and the work"
-    return StoreError(
-        f"the ledger {out / LEDGER} is not as the run left it: {reason}. {why} cannot go on without the record of it. "
-        f"Restore the ledger from a copy, or choose another folder{_at_the_cost(draws)}.",
-        code="ledger-damaged",
-    )
-
-
-def _spent_in_words(out: Path) -> str:
-    """What the ledger of a folder shows, as a sentence."""
-    try:
-        declaration, entries = read_ledger(out / LEDGER)
-    except TallyveilError:
-        return "It is not known what was spent, because its ledger is not there or cannot be read."
-    cost = spent(entries)
-    if not cost:
-        return "Its ledger shows no spend."
-    return f"Its ledger shows that {declaration.budget_unit} = {exact_text(cost)} was spent."
 
 
 def _written(out: Path) -> list[str]:
