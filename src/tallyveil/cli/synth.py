@@ -196,15 +196,12 @@ def write_country(
     from tallyveil.storage.write import write_text
     from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
     from tallyveil.synthetic.dhc.files import DHC_FILES, write_dhc_states
+    from tallyveil.synthetic.published import geography_of
 
     _check_country(blocks, like, schema)
     dhc, title = schema == DHC, name or _title_of(out)
     if agree and (not dhc or (states or 1) > 1):
-        raise ConfigError(
-            f"--agree needs --schema {DHC} and one state: the strategies of files that agree have no geolevel above "
-            "State.",
-            code="bad-flag",
-        )
+        raise _one_state_is_needed()
     if sizes not in SIZES or (sizes != "none" and not agree):
         raise ConfigError(
             f"--sizes {sizes}: wanted one of {', '.join(SIZES)}. Sizes in tracts or blocks need --agree.",
@@ -213,8 +210,10 @@ def write_country(
     files = _dhc_toml_files(agree=agree, sized=sizes != "none") if dhc else {RELEASE_FILE: schema}
     with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), *files]):
         published = _published(like, like_geography) if like is not None else None
+        if agree and published is not None and geography_of(published)["state"].n_unique() > 1:
+            raise _one_state_is_needed()
         if dhc:
-            n_states = 1 if agree else states
+            n_states = 1 if agree and like is None else states
             paths = write_dhc_states(settled_states(blocks, seed, published, people, n_states), seed, out)
         else:
             paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
@@ -224,6 +223,15 @@ def write_country(
             text = _filled(template, title, paths).replace("@SIZES@", SIZES[sizes] or "")
             write_text(out / file, text + ending)
     return [*paths.values(), *(out / file for file in files)]
+
+
+def _one_state_is_needed() -> Exception:
+    from tallyveil.errors import ConfigError
+
+    return ConfigError(
+        f"--agree needs --schema {DHC} and one state: the strategies of files that agree have no geolevel above State.",
+        code="bad-flag",
+    )
 
 
 def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:

@@ -120,6 +120,21 @@ def test_a_programme_whose_sizes_add_up_can_be_planned(tmp_path, sizes, geolevel
     ]
 
 
+@pytest.mark.parametrize("states", [["44", "44"], ["44", "25"]])
+def test_files_agree_for_published_counts_of_one_state(tmp_path, states):
+    codes = [f"{state}001030100100{number}" for number, state in enumerate(states)]
+    counts = {"voting_age": ["18_plus"] * 2, "race_ethnicity": ["two"] * 2, "count": [3, 4]}
+    pl.DataFrame({"geocode": codes, **counts}).write_parquet(tmp_path / "counts.parquet")
+    like = {"blocks": None, "schema": "dhc", "agree": True, "like": tmp_path / "counts.parquet"}
+    if len(set(states)) > 1:
+        with pytest.raises(ConfigError, match="--agree needs --schema dhc and one state"):
+            write_country(tmp_path / "new", **like)
+        assert not (tmp_path / "new").exists()
+    else:
+        *_, programme = write_country(tmp_path / "new", **like)
+        assert len(load_programme(programme, tmp_path / "out").releases) == 4
+
+
 @pytest.mark.parametrize(
     ("schema", "hint"), [("dhc-units", "Use --schema dhc,"), ("pl94-person", "Did you mean 'pl94-persons'")]
 )
