@@ -3,29 +3,105 @@
 An executor may begin and complete chunks in any order and on any machine, because noise is addressed and no chunk
 depends on another. `gathered` puts the results in the order of the numbers, so that nothing that follows depends on
 the executor.
+
+Threads call the work itself. Other processes cannot: they are told the address of the work and the number of a chunk,
+make the same work from the run's folder, and write its result to a file. So a result can be written and read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from tallyveil.storage.json_files import JsonObject
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks(Generic[Result]):
+    """Numbered chunks of one piece of work.
+
+    Attributes:
+        address: Names the work within its run. The same address in another process of the run names the same work.
+        work: Does the chunk of a number; several calls may run at the same time.
+        write: Writes a result to a new file.
+        read: Reads the result that `write` wrote.
+    """
+
+    address: JsonObject
+    work: Callable[[int], Result]
+    write: Callable[[Result, Path], None]
+    read: Callable[[Path], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A run, as other processes are told of it.
+
+    Attributes:
+        opener: A function that these processes import, as "package.module:function". It takes the description and the
+            secret, and returns what holds the run there (`runs.cluster.site.Opened`).
+        description: What the opener needs and everybody may know.
+        secret: What the opener needs and only processes of the run may know. It leaves this process encrypted.
+        files_key: Authenticates files of results; the same whenever the run is resumed. Confidential, 32 bytes.
+    """
+
+    opener: str
+    description: JsonObject
+    secret: bytes = field(repr=False)
+    files_key: bytes = field(repr=False)
 
 
 class Executor(Protocol):
     """Does chunks of work."""
 
-    def completed(
-        self, work: Callable[[int], Result], numbers: Sequence[int]
-    ) -> Iterator[tuple[int, Result]]:
+    @property
+    def is_remote(self) -> bool:
+        """Whether other processes do the work. They must be served, and what they need must be shared."""
+        ...
+
+    def serve(self, site: Site) -> None:
+        """Tell other processes of the run. The work of a run is given to them after that.
+
+        Raises:
+            TallyveilError: they cannot open the run.
+        """
+        ...
+
+    def share(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let other processes read a file that this process writes; what they do not need is not written.
+
+        Args:
+            name: Of the file, without a folder.
+            write: Writes it.
+        """
+        ...
+
+    def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """Do every chunk once, and yield its number and result when it is complete, in any order.
 
         Args:
-            work: Does the chunk of a number; several calls may run at the same time.
+            chunks: The work.
             numbers: The chunks, in the order in which to begin them.
         Raises:
             Exception: what the work raises. Chunks that have not begun are then left out.
+        """
+        ...
+
+
+class Executors(Protocol):
+    """Makes the executor of a run."""
+
+    def begin(self, folder: Path) -> AbstractContextManager[Executor]:
+        """Make sure that the work can be done, before anything is spent.
+
+        Args:
+            folder: For files of the work, inside the private folder of the run; it need not exist.
+        Raises:
+            TallyveilError: the work could not be done.
         """
         ...
 
@@ -40,10 +116,32 @@ class Threads:
 
     workers: int = 1
 
-    def completed(
-        self, work: Callable[[int], Result], numbers: Sequence[int]
-    ) -> Iterator[tuple[int, Result]]:
+    @property
+    def is_remote(self) -> bool:
+        """As `Executor.is_remote`."""
+        return False
+
+    def begin(self, folder: Path) -> AbstractContextManager[Executor]:
+        """As `Executors.begin`."""
+        return nullcontext(self)
+
+    def serve(self, site: Site) -> None:
+        """As `Executor.serve`: threads are in the process that holds the run."""
+
+    def share(self, name: str, write: Callable[[Path], None]) -> None:
+        """As `Executor.share`: threads read what the process holds."""
+
+    def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """As `Executor.completed`."""
+        return self.each(chunks.work, numbers)
+
+    def each(self, work: Callable[[int], Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
+        """As `completed`, for work that only this process does.
+
+        Args:
+            work: Does the chunk of a number.
+            numbers: The chunks, in the order in which to begin them.
+        """
         with ThreadPoolExecutor(max_workers=max(1, min(self.workers, len(numbers)))) as pool:
             running = {pool.submit(work, number): number for number in numbers}
             try:
@@ -56,7 +154,7 @@ class Threads:
 
 def gathered(
     executor: Executor,
-    work: Callable[[int], Result],
+    chunks: Chunks[Result],
     numbers: Sequence[int],
     done: Callable[[int], None] = lambda number: None,
 ) -> list[Result]:
@@ -64,14 +162,14 @@ def gathered(
 
     Args:
         executor: Does the chunks.
-        work: Does the chunk of a number.
+        chunks: The work.
         numbers: The chunks, in the order in which to begin them.
         done: Told the number of each chunk when it is complete.
     Raises:
         ValueError: the executor did not give exactly one result for each chunk.
     """
     results: dict[int, Result] = {}
-    for number, result in executor.completed(work, numbers):
+    for number, result in executor.completed(chunks, numbers):
         if number in results:
             raise ValueError(f"the executor completed chunk {number} twice")
         results[number] = result
