@@ -7,7 +7,8 @@ TallyveilError
 ├── BudgetError       shares do not sum to one, or an event costs more than was declared
 ├── ConstraintError   no non-negative integer counts satisfy the constraints
 ├── SolverError       a numerical answer could not be certified
-└── StoreError        a file or folder cannot be read, written or resumed
+├── StoreError        a file or folder cannot be read, written or resumed
+└── ClusterError      a cluster cannot be joined or trusted, or was lost
 
 Each error has a `code`, which names a section of docs/errors.md. Its message says what is wrong and where, what was
 found, what was wanted, and how to mend it. Messages of code that sees confidential data hold no count and no value of
@@ -85,3 +86,10 @@ class StoreError(TallyveilError):
 
     code = "store"
     exit_code = 8
+
+
+class ClusterError(TallyveilError):
+    """A cluster cannot be joined or trusted, or was lost."""
+
+    code = "cluster"
+    exit_code = 9

@@ -1,0 +1,130 @@
+"""The channel on which a driver gives the secret of a run to a worker process, whatever carries the messages.
+
+Each end makes a key pair on the curve P-256 for this one exchange. Both ends derive two keys by HKDF-SHA256 from the
+shared point (NIST SP 800-56A), followed by a digest of the cluster's token (SP 800-56C revision 2, section 2), and
+bound to both public keys and the roles of their owners. The worker process proves that it has the first key by an
+HMAC-SHA256. Only then does the driver send the secret, encrypted by AES-256-GCM under the second key.
+
+So a worker process that does not know the token gets nothing, and neither does whoever reads the messages or later
+learns the token. Who knows the token and can change messages on their way may take the place of a worker process.
+Without a token the channel is encrypted, but nobody knows who is at its other end.
+"""
+
+import hashlib
+import hmac
+import os
+from typing import Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from tallyveil.errors import ClusterError
+
+_LABEL: Final = b"tallyveil/cluster-channel/1"
+_NONCE_BYTES: Final = 12
+_CURVE: Final = ec.SECP256R1
+
+
+class _Keys(NamedTuple):
+    confirm: bytes
+    seal: bytes
+    transcript: bytes
+
+
+class _End:
+    """One end of the channel: a key pair for one exchange, and the token. Its repr shows neither."""
+
+    def __init__(self, token: bytes | None) -> None:
+        self._token = token
+        self._private = ec.generate_private_key(_CURVE())
+
+    @property
+    def public(self) -> str:
+        """The public key: an uncompressed point in hexadecimal."""
+        point = self._private.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        return point.hex()
+
+    def _shared(self, other: str) -> bytes:
+        try:
+            peer = ec.EllipticCurvePublicKey.from_encoded_point(_CURVE(), bytes.fromhex(other))
+        except ValueError:
+            raise ClusterError(
+                "a public key of the channel between driver and worker process is no point of the curve P-256. The "
+                "messages were changed on their way, or the versions differ.",
+                code="cluster-token",
+            ) from None
+        return self._private.exchange(ec.ECDH(), peer)
+
+    def _keys(self, other: str, driver: str, worker: str) -> _Keys:
+        transcript = _LABEL + b"".join(
+            len(part).to_bytes(8, "little") + part
+            for part in (b"driver", bytes.fromhex(driver), b"worker", bytes.fromhex(worker))
+        )
+        derived = HKDF(algorithm=SHA256(), length=64, salt=None, info=transcript)
+        both = derived.derive(self._shared(other) + _digest(self._token))
+        return _Keys(both[:32], both[32:], transcript)
+
+
+class WorkerEnd(_End):
+    """The end of a worker process."""
+
+    def confirmation(self, driver: str) -> str:
+        """Proof, for the driver with this public key, that this end knows the token.
+
+        Raises:
+            ClusterError: the text is no public key.
+        """
+        return _confirmation(self._keys(driver, driver, self.public))
+
+    def opened(self, driver: str, sealed: str) -> bytes:
+        """The secret that a driver sealed.
+
+        Raises:
+            ClusterError: whoever sealed it does not know the token, or it was changed.
+        """
+        keys = self._keys(driver, driver, self.public)
+        data = bytes.fromhex(sealed)
+        try:
+            return AESGCM(keys.seal).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], keys.transcript)
+        except InvalidTag:
+            raise ClusterError(
+                "a worker process was sent a message that does not come from a driver which knows the token of the "
+                "cluster. Give every machine the same token.",
+                code="cluster-token",
+            ) from None
+
+
+class DriverEnd(_End):
+    """The end of the driver."""
+
+    def sealed(self, worker: str, confirmation: str, secret: bytes) -> str:
+        """The secret, encrypted for the worker process with this public key.
+
+        Raises:
+            ClusterError: the worker process has not proved that it knows the token. Then nothing is encrypted.
+        """
+        keys = self._keys(worker, self.public, worker)
+        if not hmac.compare_digest(_confirmation(keys).encode(), confirmation.encode()):
+            raise ClusterError(
+                "a worker process does not know the token of the cluster, so it was given nothing. Give every machine "
+                "of the cluster the same token, as RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token, and start "
+                "its nodes again.",
+                code="cluster-token",
+            )
+        nonce = os.urandom(_NONCE_BYTES)
+        return (nonce + AESGCM(keys.seal).encrypt(nonce, secret, keys.transcript)).hex()
+
+
+def _confirmation(keys: _Keys) -> str:
+    return hmac.new(keys.confirm, b"worker confirms" + keys.transcript, hashlib.sha256).hexdigest()
+
+
+def _digest(token: bytes | None) -> bytes:
+    """32 bytes that stand for the token, or for its absence."""
+    if token is None:
+        return hashlib.sha256(_LABEL + b"/open").digest()
+    return hashlib.sha256(_LABEL + b"/token" + token).digest()

@@ -1,0 +1,149 @@
+"""Results of chunks as files in a folder that all machines share.
+
+A result is written to a temporary name, flushed, and renamed to a name that holds its own SHA-256. Then a record is
+written beside it: the digest, and an HMAC-SHA256 over address, number and digest under a key that only the driver and
+its worker processes have. A chunk is finished if its record and its file hold. So two worker processes may do the same
+chunk, and a half-written or forged file is not used.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tallyveil.errors import ClusterError, StoreError
+from tallyveil.runs.cluster.failures import UnwrittenError
+from tallyveil.storage.json_files import JsonObject, digest_of, misfit
+from tallyveil.storage.system import flush, open_new, set_mode
+from tallyveil.storage.write import file_digest, store_error
+from tallyveil.version import VERSION
+
+_LABEL: Final = b"tallyveil/cluster-chunk-files/1"
+_RECORD: Final = {"sha256": str, "mac": str}
+_WAITS: Final = 0.05
+"""Seconds between two looks at a file that a file system may still hide."""
+
+
+def files_key(secret: bytes, description: JsonObject) -> bytes:
+    """The key of the records of a run; another description or version of Tallyveil gives another key."""
+    info = _LABEL + VERSION.encode() + digest_of(description)
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)
+
+
+class ChunkFiles:
+    """The files of finished chunks.
+
+    Args:
+        folder: Where they are. It is made if it is not there, for this user alone.
+        key: Authenticates records, 32 bytes. Confidential.
+    """
+
+    def __init__(self, folder: Path, key: bytes) -> None:
+        self._folder = folder
+        self._key = key
+
+    def finished(self, address: JsonObject, number: int) -> Path | None:
+        """The file of a finished chunk; None if there is none, or if its record or its content does not hold."""
+        name = _name(address, number)
+        try:
+            record = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        if misfit(record, _RECORD) is not None:
+            return None
+        digest = record["sha256"]
+        if not hmac.compare_digest(self._mac(address, number, digest).encode(), record["mac"].encode()):
+            return None
+        path = self._path(name, digest)
+        try:
+            return path if file_digest(path) == digest else None
+        except OSError:
+            return None
+
+    def keep(self, address: JsonObject, number: int, write: Callable[[Path], None]) -> str:
+        """Write the result of a chunk.
+
+        Args:
+            address: Of the work.
+            number: Of the chunk.
+            write: Writes the result to a new file.
+        Returns:
+            The SHA-256 of the file, in hexadecimal.
+        Raises:
+            UnwrittenError: the disk is full, or the folder cannot be written to.
+        """
+        name = _name(address, number)
+        temporary = self._folder / f"{name}.{os.getpid()}-{os.urandom(8).hex()}.partial"
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(open_new(temporary, mode=0o600))
+            write(temporary)
+            digest = _settle(temporary, lambda digest: self._path(name, digest))
+            record = {"sha256": digest, "mac": self._mac(address, number, digest)}
+            temporary.write_text(json.dumps(record), encoding="utf-8")
+            _settle(temporary, lambda _: self._folder / f"{name}.json")
+            flush(self._folder)
+        except (OSError, StoreError) as error:
+            with suppress(OSError):
+                temporary.unlink()
+            cause = error if isinstance(error, StoreError) else store_error(self._folder / name, error)
+            raise UnwrittenError(cause) from error
+        return digest
+
+    def awaited(self, address: JsonObject, number: int, digest: str, *, seconds: float) -> Path:
+        """The file of a chunk that another machine has just written.
+
+        Args:
+            address: Of the work.
+            number: Of the chunk.
+            digest: What the worker process said.
+            seconds: How long a file system may take to show it.
+        Raises:
+            ClusterError: it does not appear.
+        """
+        path = self._path(_name(address, number), digest)
+        end = time.monotonic() + seconds
+        while self.finished(address, number) != path:
+            if time.monotonic() > end:
+                raise ClusterError(
+                    f"a worker process wrote the result of chunk {number} of {json.dumps(address)} to {self._folder}, "
+                    f"but {seconds:g} seconds later this machine does not see it, or sees another content. Use a "
+                    "folder of a file system that every machine of the cluster shares.",
+                    code="cluster-folder",
+                )
+            time.sleep(_WAITS)
+        return path
+
+    def _mac(self, address: JsonObject, number: int, digest: str) -> str:
+        message = json.dumps(["chunk", address, number, digest], sort_keys=True, separators=(",", ":"))
+        return hmac.new(self._key, message.encode(), hashlib.sha256).hexdigest()
+
+    def _path(self, name: str, digest: str) -> Path:
+        return self._folder / f"{name}.{digest[:32]}"
+
+
+def _name(address: JsonObject, number: int) -> str:
+    """The name of a chunk's files; it does not depend on the order of the address's keys."""
+    text = json.dumps([address, number], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _settle(temporary: Path, target: Callable[[str], Path]) -> str:
+    """Close a file to other users, flush it, and rename it as its SHA-256 says, which is returned. Raises OSError."""
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        set_mode(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    digest = file_digest(temporary)
+    flush(temporary)
+    temporary.replace(target(digest))
+    return digest

@@ -1,0 +1,237 @@
+"""The driver's side of the relay: it starts the child process, sends requests, and notices when the cluster is lost."""
+
+import json
+import os
+import queue
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Final
+
+from tallyveil.errors import ClusterError
+from tallyveil.printable import shown
+from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.cluster.token import MODE, TOKEN, TOKEN_PATH, read_token
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.system import open_new, usable_cores
+
+JOIN_SECONDS: Final = 60.0
+LOST_SECONDS: Final = 30.0
+"""A cluster whose head does not answer for so long is lost."""
+_END_SECONDS: Final = 15.0
+_SAID_LINES: Final = 3
+
+
+class Connection:
+    """A joined cluster; a context manager that leaves it.
+
+    Attributes:
+        token: The token that the cluster demands; None for an open cluster.
+        cpus: Processors that the cluster has.
+
+    Raises:
+        ClusterError: Ray is not installed; the cluster cannot be joined; it is open, and that is not allowed.
+    """
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        if find_spec("ray") is None:
+            raise ClusterError(
+                "work on a cluster needs the package Ray. Install it with `pip install 'tallyveil[cluster]'` on every "
+                "machine.",
+                code="cluster-missing",
+            )
+        self._temporary = Path(tempfile.mkdtemp(prefix="tv-", dir=_short_temporary()))
+        self._reports: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
+        self._heard = time.monotonic()
+        self._child: subprocess.Popen[str] | None = None
+        try:
+            self.token = self._token(settings)
+            self._start(settings)
+            self.cpus = self._joined()
+        except BaseException:
+            self.leave()
+            raise
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def send(self, request: JsonObject) -> None:
+        """Send one request. If the relay is gone, the next `report` says so."""
+        assert self._child is not None
+        assert self._child.stdin is not None
+        with suppress(OSError, ValueError):
+            self._child.stdin.write(json.dumps(request) + "\n")
+            self._child.stdin.flush()
+
+    def report(self, seconds: float) -> JsonObject | None:
+        """The next report of the relay; None if there is none in the given time.
+
+        Raises:
+            ClusterError: the cluster is lost.
+        """
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                found = self._reports.get(timeout=max(0.0, min(1.0, end - time.monotonic())))
+            except queue.Empty:
+                self._require_pulse()
+                if time.monotonic() >= end:
+                    return None
+                continue
+            if found is None:
+                raise self._lost("Ray ended the process that speaks with the cluster")
+            return found
+
+    def leave(self) -> None:
+        """Leave the cluster; one of this machine ends. Nothing happens the second time."""
+        if self._child is not None:
+            _end(self._child)
+        self._child = None
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _token(self, settings: ClusterSettings) -> bytes | None:
+        if settings.address is None:
+            made = secrets.token_hex(32).encode()
+            descriptor = open_new(self._temporary / "token", mode=0o600)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(made)
+            return made
+        if _demands_token(settings.address):
+            token = read_token()
+            if token is None:
+                raise ClusterError(
+                    f"the cluster at {settings.address} demands a token, and this machine has none. Give it as "
+                    f"{TOKEN}, {TOKEN_PATH} or ~/.ray/auth_token.",
+                    code="cluster-token",
+                )
+            return token
+        if not settings.open_allowed:
+            raise ClusterError(
+                f"the cluster at {settings.address} demands no token: everybody who reaches its ports can run programs "
+                f"there and read what worker processes hold. Start every node with {MODE}=token and the same token. "
+                "If the network lets nobody else in, allow an open cluster in the settings.",
+                code="cluster-open",
+            )
+        return None
+
+    def _start(self, settings: ClusterSettings) -> None:
+        environment = dict(os.environ, RAY_USAGE_STATS_ENABLED="0", PYTHONUNBUFFERED="1")
+        environment.pop("RAY_ADDRESS", None)
+        environment[MODE] = "disabled" if self.token is None else "token"
+        if settings.address is None:
+            environment.pop(TOKEN, None)
+            environment[TOKEN_PATH] = str(self._temporary / "token")
+        with (self._temporary / "relay.log").open("wb") as said:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "tallyveil.runs.cluster.relay"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=environment,
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,  # Ctrl-C reaches the driver alone, which ends this process
+            )
+        assert self._child.stdout is not None
+        reader = threading.Thread(target=self._listen, args=(self._child.stdout,), daemon=True)
+        reader.start()
+        self.send(
+            {
+                "address": settings.address,
+                "workers": settings.workers or usable_cores(),
+                "temporary": str(self._temporary / "r"),
+            }
+        )
+
+    def _listen(self, stream: IO[str]) -> None:
+        """Put the relay's reports in the queue, and None when it has ended."""
+        with suppress(ValueError):  # `leave` has closed the stream
+            for line in stream:
+                self._heard = time.monotonic()
+                report = json.loads(line)
+                if report["event"] != "pulse":
+                    self._reports.put(report)
+        self._reports.put(None)
+
+    def _joined(self) -> int:
+        try:
+            found = self._reports.get(timeout=JOIN_SECONDS)
+        except queue.Empty:
+            found = None
+        if found is None:
+            raise ClusterError(
+                f"the cluster could not be joined within {JOIN_SECONDS:g} seconds. {self._said()}Check that its nodes "
+                "run, that this machine is one of them, and that all have the same versions of Ray and Python and the "
+                "same token.",
+                code="cluster-unreachable",
+            )
+        self._heard = time.monotonic()
+        return int(found["cpus"])
+
+    def _require_pulse(self) -> None:
+        silent = time.monotonic() - self._heard
+        if silent > LOST_SECONDS:
+            raise self._lost(f"its head has not answered for {silent:.0f} seconds")
+
+    def _lost(self, why: str) -> ClusterError:
+        return ClusterError(
+            f"the cluster is lost: {why}. {self._said()}Finished chunks are kept. Start the cluster again, and then "
+            "run the same command again.",
+            code="cluster-lost",
+        )
+
+    def _said(self) -> str:
+        """The last lines that Ray wrote, as a sentence."""
+        try:
+            text = (self._temporary / "relay.log").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()][-_SAID_LINES:]
+        return f"Ray's last words: '{shown(' / '.join(lines))[-600:]}'. " if lines else ""
+
+
+def _demands_token(address: str) -> bool:
+    """Whether a cluster refuses a client without a token. Raises ClusterError."""
+    environment = {name: text for name, text in os.environ.items() if name not in (TOKEN, TOKEN_PATH)}
+    environment[MODE] = "disabled"
+    command = [sys.executable, "-m", "tallyveil.runs.cluster.probe", address]
+    said = ""
+    with suppress(subprocess.TimeoutExpired):
+        ended = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=JOIN_SECONDS, check=False
+        )
+        said = ended.stdout.strip()
+    if said not in ("open", "closed"):
+        raise ClusterError(
+            f"no Ray cluster answers at {shown(address)}. Wanted the address of its head, such as 10.0.0.1:6379. Check "
+            "that the head runs, and that its port can be reached.",
+            code="cluster-unreachable",
+        )
+    return said == "closed"
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """Close the relay's input, at which it leaves the cluster and ends; kill it if it does not."""
+    with suppress(OSError):
+        if child.stdin is not None:
+            child.stdin.close()
+    try:
+        child.wait(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _short_temporary() -> str | None:
+    """Where Ray's sockets are: systems allow about 100 bytes for their paths, and Ray itself needs 60."""
+    return "/tmp" if Path("/tmp").is_dir() else None

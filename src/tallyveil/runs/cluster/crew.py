@@ -1,0 +1,235 @@
+"""The worker processes of a run: each is hired, greeted, checked, given the secret, and used until it dies.
+
+A worker process goes through the steps hello, confirm and open, and is then free or busy. One that dies is replaced,
+and Ray starts the replacement when it has a processor for it. One that is dismissed, because its machine cannot write,
+is not replaced.
+"""
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from tallyveil.errors import ClusterError
+from tallyveil.runs.cluster.channel import DriverEnd
+from tallyveil.runs.cluster.connection import Connection
+from tallyveil.runs.cluster.failures import UnwrittenError, result_of
+from tallyveil.runs.cluster.site import Site
+from tallyveil.runs.cluster.worker import this_installation
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import write_text
+
+START_SECONDS: Final = 300.0
+"""How long a run waits while it has no worker process at all."""
+_EARLY_DEATHS: Final = 3
+
+
+class Step(Enum):
+    """What a worker process is doing."""
+
+    HELLO = "hello"
+    CONFIRM = "confirm"
+    OPEN = "open"
+    FREE = "free"
+    BUSY = "do"
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker process, as the driver sees it.
+
+    Attributes:
+        number: Names it to the relay.
+        end: The driver's end of its channel.
+        step: What it is doing.
+        public: Public key of its end of the channel.
+        host: Name of its machine, once it has said so.
+        pid: Number of the process there.
+        call: The call that it is to answer.
+    """
+
+    number: int
+    end: DriverEnd
+    step: Step = Step.HELLO
+    public: str = ""
+    host: str = ""
+    pid: int = 0
+    call: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A worker process has answered a call to do a chunk, and is free."""
+
+    worker: Worker
+    call: int
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A worker process died, which had this call to answer."""
+
+    worker: Worker
+    call: int
+
+
+class Crew:
+    """All worker processes of a run.
+
+    Args:
+        connection: The joined cluster.
+        site: The run.
+        size: Number of worker processes wanted.
+
+    Attributes:
+        size: Number of worker processes wanted, less those that were dismissed.
+
+    Raises:
+        StoreError: the run's folder cannot be written to.
+    """
+
+    def __init__(self, connection: Connection, site: Site, size: int) -> None:
+        self._connection = connection
+        self._site = site
+        self.size = size
+        self._nonce = os.urandom(16).hex()
+        self._nonce_file = site.folder.absolute() / f"nonce-{self._nonce[:8]}"
+        write_text(self._nonce_file, self._nonce)
+        self._workers: dict[int, Worker] = {}
+        self._hired = 0
+        self._called = 0
+        self._early_deaths = 0
+        self._waits_since = time.monotonic()
+
+    def close(self) -> None:
+        """Remove the file by which worker processes show that they see the folder."""
+        self._nonce_file.unlink(missing_ok=True)
+
+    def fill(self) -> None:
+        """Hire worker processes for those that died."""
+        while len(self._workers) < self.size:
+            worker = Worker(self._hired, DriverEnd(self._connection.token))
+            self._hired += 1
+            self._workers[worker.number] = worker
+            self._connection.send({"do": "hire", "worker": worker.number})
+            self._call(worker, Step.HELLO, [str(self._nonce_file), int(self._connection.token is None)])
+
+    def free(self) -> list[Worker]:
+        """Worker processes that have nothing to do."""
+        return [worker for worker in self._workers.values() if worker.step is Step.FREE]
+
+    def hosts(self) -> set[str]:
+        """Machines of the worker processes that have opened the run."""
+        return {one.host for one in self._workers.values() if one.step in (Step.FREE, Step.BUSY)}
+
+    def begin(self, worker: Worker, address: str, number: int) -> int:
+        """Give a free worker process a chunk; the number of the call is returned."""
+        return self._call(worker, Step.BUSY, [address, number])
+
+    def dismiss(self, worker: Worker) -> None:
+        """End a worker process and hire none in its place."""
+        self.size -= 1
+        del self._workers[worker.number]
+        self._connection.send({"do": "dismiss", "worker": worker.number})
+
+    def next(self, seconds: float) -> Answered | Died | None:
+        """What happens next to a chunk; None if nothing does in the given time, or if it concerned no chunk.
+
+        Raises:
+            ClusterError: the cluster is lost; a worker process cannot be trusted or used; none can be had.
+            TallyveilError: a worker process could not open the run.
+        """
+        report = self._connection.report(seconds)
+        self._require_workers()
+        if report is None or (worker := self._caller(report["call"])) is None:
+            return None
+        if report["event"] == "died":
+            return self._died(worker)
+        if worker.step is Step.BUSY:
+            worker.step = Step.FREE
+            return Answered(worker, worker.call, report["text"])
+        self._advance(worker, report["text"])
+        return None
+
+    def _caller(self, call: int) -> Worker | None:
+        return next((one for one in self._workers.values() if one.call == call), None)
+
+    def _call(self, worker: Worker, step: Step, arguments: list[Any]) -> int:
+        self._called += 1
+        worker.call, worker.step = self._called, step
+        self._connection.send(
+            {
+                "do": "call",
+                "call": worker.call,
+                "worker": worker.number,
+                "method": step.value,
+                "arguments": arguments,
+            }
+        )
+        return worker.call
+
+    def _advance(self, worker: Worker, text: str) -> None:
+        """Take the next step towards a worker process that has opened the run."""
+        try:
+            result = result_of(text)
+        except UnwrittenError as error:
+            self.dismiss(worker)
+            if self.size == 0:
+                raise error.cause from None
+            return
+        if worker.step is Step.HELLO:
+            self._greeted(worker, result)
+            self._call(worker, Step.CONFIRM, [worker.end.public])
+        elif worker.step is Step.CONFIRM:
+            sealed = worker.end.sealed(worker.public, result, self._site.secret)
+            site = self._site
+            description = json.dumps(site.description)
+            folder = str(site.folder.absolute())
+            self._call(worker, Step.OPEN, [worker.end.public, sealed, site.opener, folder, description])
+        else:
+            worker.step = Step.FREE
+            self._early_deaths = 0
+
+    def _greeted(self, worker: Worker, said: JsonObject) -> None:
+        """Take what a worker process says of itself. Raises ClusterError if it cannot be used."""
+        worker.host, worker.pid, worker.public = said["host"], said["pid"], said["public"]
+        for name, wanted in this_installation().items():
+            if said[name] != wanted:
+                raise ClusterError(
+                    f"a worker process on {worker.host} has {name} {said[name] or '(none)'}, and the driver has "
+                    f"{wanted}. Install the same versions on every machine of the cluster.",
+                    code="cluster-version",
+                )
+        if said["nonce"] != self._nonce:
+            raise ClusterError(
+                f"a worker process on {worker.host} does not see a file that the driver wrote in {self._site.folder}. "
+                "Use a folder of a file system that every machine of the cluster has at the same path.",
+                code="cluster-folder",
+            )
+
+    def _died(self, worker: Worker) -> Died | None:
+        del self._workers[worker.number]
+        if worker.step is Step.BUSY:
+            return Died(worker, worker.call)
+        self._early_deaths += 1
+        if self._early_deaths >= _EARLY_DEATHS * self.size:
+            raise ClusterError(
+                f"{self._early_deaths} worker processes in a row ended before they could do anything. Check that "
+                "Tallyveil is installed on every machine, with the versions of this one, and that there is memory.",
+                code="cluster-no-workers",
+            )
+        return None
+
+    def _require_workers(self) -> None:
+        """Refuse to wait for ever for the first worker process. Raises ClusterError."""
+        if any(one.step is not Step.HELLO for one in self._workers.values()):
+            self._waits_since = time.monotonic()
+        elif time.monotonic() - self._waits_since > START_SECONDS:
+            raise ClusterError(
+                f"the cluster has started no worker process for {START_SECONDS:g} seconds. Wanted {self.size}, on one "
+                "processor each. Look with `ray status` for what keeps its processors.",
+                code="cluster-no-workers",
+            )

@@ -1,0 +1,201 @@
+"""Does chunks of work on a Ray cluster: gives them to worker processes, and reads the results that they wrote.
+
+Results do not travel through Ray, only addresses, numbers and digests. A chunk whose result is on disk, from this
+driver or from one before it, is not done again.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tallyveil.errors import ClusterError
+from tallyveil.runs.cluster.chunk_files import ChunkFiles, files_key
+from tallyveil.runs.cluster.connection import Connection
+from tallyveil.runs.cluster.crew import Answered, Crew, Worker
+from tallyveil.runs.cluster.failures import UnwrittenError, result_of
+from tallyveil.runs.cluster.site import ClusterSettings, Site
+from tallyveil.runs.executor import Chunks
+from tallyveil.storage.json_files import JsonObject
+
+Result = TypeVar("Result")
+
+ATTEMPTS: Final = 3
+"""How often a chunk may kill its worker process, or fail to be written, before the run ends."""
+_LOOK_SECONDS: Final = 1.0
+_STALE_SECONDS: Final = 60.0
+"""How long a shared file system may hide a file that another machine wrote. NFS keeps what it knows for up to 60 s."""
+
+
+class RayExecutor:
+    """An executor on a Ray cluster; a context manager. See `Executor`.
+
+    Args:
+        settings: Which cluster.
+        site: The run.
+        told: Is told of every chunk that is begun, finished or repeated, for the log.
+    """
+
+    def __init__(self, settings: ClusterSettings, site: Site, told: Callable[[JsonObject], None]) -> None:
+        self._settings = settings
+        self._site = site
+        self._told = told
+        self._files = ChunkFiles(site.folder.absolute(), files_key(site.secret, site.description))
+        self._connection: Connection | None = None
+        self._crew: Crew | None = None
+
+    def __enter__(self) -> "RayExecutor":
+        """Join the cluster, and wait until one worker process has opened the run.
+
+        Raises:
+            ClusterError: the cluster cannot be used; see docs/errors.md.
+            TallyveilError: a worker process could not open the run.
+        """
+        self._connection = Connection(self._settings)
+        try:
+            size = self._settings.workers or max(1, self._connection.cpus)
+            self._crew = Crew(self._connection, self._site, size)
+            while not self._crew.free():
+                self._crew.fill()
+                self._crew.next(_LOOK_SECONDS)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.leave()
+        if self._crew is not None:
+            self._crew.close()
+        self._connection = self._crew = None
+
+    def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
+        """As `Executor.completed`: first the chunks that are finished on disk.
+
+        Raises:
+            ClusterError: the cluster is lost; a chunk killed its worker process three times; a result is not seen.
+            TallyveilError: what the work raised.
+            WorkerDefectError: a worker process met another exception.
+        """
+        if self._crew is None:
+            raise ValueError("RayExecutor was used outside its `with` statement")
+        pending: list[int] = []
+        for number in numbers:
+            path = self._files.finished(chunks.address, number)
+            if path is None:
+                pending.append(number)
+            else:
+                yield number, chunks.read(path)
+        one = _Round(self._crew, self._files, chunks.address, pending, self._told)
+        for number, path in one.completed():
+            yield number, chunks.read(path)
+
+
+@dataclass(slots=True)
+class _Given:
+    """A chunk that a worker process has."""
+
+    number: int
+    worker: Worker
+    begun: float = field(default_factory=time.monotonic)
+
+
+class _Round:
+    """The chunks of one piece of work that are still to be done."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        files: ChunkFiles,
+        address: JsonObject,
+        numbers: Sequence[int],
+        told: Callable[[JsonObject], None],
+    ) -> None:
+        self._crew = crew
+        self._files = files
+        self._address = address
+        self._pending = deque(numbers)
+        self._told = told
+        self._given: dict[int, _Given] = {}
+        self._deaths: dict[int, int] = {}
+        self._unwritten: dict[int, list[str]] = {}
+
+    def completed(self) -> Iterator[tuple[int, Path]]:
+        """Numbers and files of the chunks, as they are finished."""
+        while self._pending or self._given:
+            self._crew.fill()
+            self._give()
+            happened = self._crew.next(_LOOK_SECONDS)
+            given = self._given.pop(happened.call, None) if happened is not None else None
+            if given is None:
+                continue
+            if not isinstance(happened, Answered):
+                self._repeat_after_death(given)
+            elif (digest := self._digest(given, happened.text)) is not None:
+                self._give()  # before this process is busy with reading
+                yield (
+                    given.number,
+                    self._files.awaited(self._address, given.number, digest, seconds=_STALE_SECONDS),
+                )
+
+    def _give(self) -> None:
+        """Give every free worker process the first chunk that it may have."""
+        for worker in self._crew.free():
+            number = next((one for one in self._pending if self._may_have(worker, one)), None)
+            if number is not None:
+                self._pending.remove(number)
+                call = self._crew.begin(worker, json.dumps(self._address), number)
+                self._given[call] = _Given(number, worker)
+                self._say("begun", self._given[call])
+
+    def _may_have(self, worker: Worker, number: int) -> bool:
+        """A chunk that a machine could not write goes to another one, as long as there is another one."""
+        failed = set(self._unwritten.get(number, ()))
+        return worker.host not in failed or not self._crew.hosts() - failed
+
+    def _digest(self, given: _Given, text: str) -> str | None:
+        """The SHA-256 of a finished chunk; None if it was not written, and another worker process is to do it."""
+        try:
+            said = result_of(text)
+        except UnwrittenError as error:
+            self._crew.dismiss(given.worker)
+            failed = self._unwritten.setdefault(given.number, [])
+            failed.append(given.worker.host)
+            if len(failed) >= ATTEMPTS or self._crew.size == 0:
+                raise error.cause from None
+            self._repeat(given, "not written")
+            return None
+        self._say("finished", given, seconds=said["seconds"])
+        return str(said["sha256"])
+
+    def _repeat_after_death(self, given: _Given) -> None:
+        deaths = self._deaths[given.number] = self._deaths.get(given.number, 0) + 1
+        if deaths >= ATTEMPTS:
+            raise ClusterError(
+                f"chunk {given.number} of {json.dumps(self._address)} was begun {deaths} times, and each time its "
+                f"worker process died, the last one on {given.worker.host}. Most often it needs more memory than a "
+                "machine has: use fewer worker processes on each machine, or larger ones. Finished chunks are kept.",
+                code="chunk-kills-workers",
+            )
+        self._repeat(given, "its worker process died")
+
+    def _repeat(self, given: _Given, why: str) -> None:
+        self._pending.appendleft(given.number)
+        self._say("repeated", given, seconds=round(time.monotonic() - given.begun, 3), why=why)
+
+    def _say(self, what: str, given: _Given, **more: float | str) -> None:
+        worker = given.worker
+        self._told(
+            {
+                "chunk": what,
+                "number": given.number,
+                "address": self._address,
+                "host": worker.host,
+                "pid": worker.pid,
+                **more,
+            }
+        )

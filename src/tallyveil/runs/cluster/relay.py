@@ -1,0 +1,138 @@
+"""The child process that speaks with Ray for a driver, because Ray ends a process that loses its cluster.
+
+`python -m tallyveil.runs.cluster.relay` reads one JSON object a line from its standard input, and writes one a line to
+its standard output. It passes on text that it does not understand: secrets are encrypted by the driver and decrypted by
+worker processes. It ends when its standard input ends.
+
+Requests: the first says what to join, {"address", "workers", "temporary", "probe"}. Then {"do": "hire", "worker"},
+{"do": "call", "call", "worker", "method", "arguments"} and {"do": "dismiss", "worker"}.
+Reports: {"event": "joined", "cpus", "ray"}, {"event": "answer", "call", "text"}, {"event": "died", "call"}, and
+{"event": "pulse"} every two seconds while the cluster's head answers.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from typing import IO, Any, Final
+
+from tallyveil.runs.cluster.worker import ClusterWorker
+from tallyveil.storage.json_files import JsonObject
+
+PULSE_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 5.0
+_STORE_BYTES: Final = 100 << 20
+"""Ray's object store on a cluster of this machine. Ray takes no less, and nothing of ours is in it."""
+
+
+class Reports:
+    """Writes reports, one line each, from any thread."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def write(self, report: JsonObject) -> None:
+        """Write one report. A driver that is gone hears nothing."""
+        with self._lock:
+            self._stream.write(json.dumps(report) + "\n")
+            self._stream.flush()
+
+
+class Relay:
+    """Worker processes of one driver by number, and the calls of them."""
+
+    def __init__(self, ray: Any, reports: Reports) -> None:
+        self._ray = ray
+        self._reports = reports
+        self._made = ray.remote(ClusterWorker)
+        self._workers: dict[int, Any] = {}
+
+    def obey(self, request: JsonObject) -> None:
+        """Do what a request says."""
+        doing: dict[str, Callable[[JsonObject], None]] = {
+            "hire": self._hire,
+            "call": self._call,
+            "dismiss": self._dismiss,
+        }
+        doing[request["do"]](request)
+
+    def _hire(self, request: JsonObject) -> None:
+        asked = self._made.options(num_cpus=1, max_restarts=0, max_task_retries=0)
+        self._workers[request["worker"]] = asked.remote()
+
+    def _call(self, request: JsonObject) -> None:
+        method = getattr(self._workers[request["worker"]], request["method"])
+        reference = method.remote(*request["arguments"])
+        reference.future().add_done_callback(partial(self._answered, request["call"]))
+
+    def _dismiss(self, request: JsonObject) -> None:
+        self._ray.kill(self._workers.pop(request["worker"]), no_restart=True)
+
+    def _answered(self, call: int, future: Any) -> None:
+        error = future.exception()
+        if error is None:
+            self._reports.write({"event": "answer", "call": call, "text": future.result()})
+        else:
+            self._reports.write({"event": "died", "call": call, "why": type(error).__name__})
+
+
+def pulses(client: Any, failed: type[Exception], reports: Reports) -> None:
+    """Report that the cluster's head answers, again and again, as long as it does.
+
+    Args:
+        client: Asks the head.
+        failed: What the client raises if the head does not answer in time.
+        reports: Where to write.
+    """
+    while True:
+        with suppress(failed):
+            client.check_alive([], _ANSWER_SECONDS)
+            reports.write({"event": "pulse"})
+        time.sleep(PULSE_SECONDS)
+
+
+def join(ray: Any, asked: JsonObject) -> None:
+    """Join a cluster, or start one on this machine."""
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    if asked["address"] is not None:
+        ray.init(address=asked["address"], **quiet)
+        return
+    ray.init(
+        address="local",
+        num_cpus=asked["workers"],
+        num_gpus=0,
+        include_dashboard=False,
+        object_store_memory=_STORE_BYTES,
+        _temp_dir=asked["temporary"],
+        _node_ip_address="127.0.0.1",
+        **quiet,
+    )
+
+
+def main() -> None:
+    """Relay between the driver, on the standard streams, and Ray."""
+    reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)  # whatever Ray prints goes to the standard error
+    asked = json.loads(sys.stdin.readline())
+    ray = import_module("ray")
+    join(ray, asked)
+    head = import_module("ray._raylet").GcsClient(address=ray.get_runtime_context().gcs_address)
+    watch = threading.Thread(target=pulses, args=(head, ray.exceptions.RpcError, reports), daemon=True)
+    watch.start()
+    reports.write(
+        {"event": "joined", "cpus": int(ray.cluster_resources().get("CPU", 0)), "ray": ray.__version__}
+    )
+    relay = Relay(ray, reports)
+    for line in sys.stdin:
+        relay.obey(json.loads(line))
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

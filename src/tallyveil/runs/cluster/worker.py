@@ -1,0 +1,127 @@
+"""A worker process: it opens the run once, then does one chunk after another and says the SHA-256 of each result.
+
+Every method takes and returns text and numbers, and none raises: see `failures.answer`. Ray makes the object in a
+process of its own. Libraries of numbers are imported only once the process is set to one thread.
+"""
+
+import json
+import os
+import platform
+import socket
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tallyveil.errors import ClusterError
+from tallyveil.runs.cluster.failures import answer
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.version import VERSION
+
+if TYPE_CHECKING:
+    from tallyveil.runs.cluster.channel import WorkerEnd
+    from tallyveil.runs.cluster.chunk_files import ChunkFiles
+    from tallyveil.runs.cluster.site import Opened
+
+ONE_THREAD: Final = (
+    "NUMBA_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
+"""Variables that numba, the libraries of linear algebra and polars read when they are imported."""
+
+COMPARED: Final = ("numpy", "numba", "polars")
+"""Packages whose versions must be the same on every machine, beside Tallyveil and Python."""
+
+
+class ClusterWorker:
+    """What Ray makes one of in each worker process."""
+
+    def __init__(self) -> None:
+        os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+        self._end: WorkerEnd | None = None
+        self._site: tuple[Opened, ChunkFiles] | None = None
+
+    def hello(self, nonce: str, is_open: int) -> str:
+        """Say what runs here and what the nonce file holds, and make the public key of the channel.
+
+        Args:
+            nonce: Path of a file that the driver has just written in the run's folder.
+            is_open: 1 if the cluster demands no token, else 0.
+        """
+        return answer(lambda: self._hello(Path(nonce), bool(is_open)))
+
+    def confirm(self, driver: str) -> str:
+        """Prove to the driver with this public key that this process knows the cluster's token."""
+        return answer(lambda: self._channel().confirmation(driver))
+
+    def open(self, driver: str, sealed: str, opener: str, folder: str, description: str) -> str:
+        """Open the run; arguments as in `Site`, the secret sealed."""
+        return answer(lambda: self._open(driver, sealed, opener, Path(folder), json.loads(description)))
+
+    def do(self, address: str, number: int) -> str:
+        """Do a chunk, keep its result, and say its SHA-256 and the seconds that it took."""
+        return answer(lambda: self._do(json.loads(address), number))
+
+    def _hello(self, nonce: Path, is_open: bool) -> JsonObject:
+        from tallyveil.runs.cluster.channel import WorkerEnd
+        from tallyveil.runs.cluster.token import read_token
+
+        self._end = WorkerEnd(None if is_open else read_token())
+        return {
+            **this_installation(),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "nonce": _read(nonce),
+            "public": self._end.public,
+        }
+
+    def _channel(self) -> "WorkerEnd":
+        if self._end is None:
+            raise ClusterError("a worker process was not greeted before it was used.", code="cluster-token")
+        return self._end
+
+    def _open(self, driver: str, sealed: str, opener: str, folder: Path, description: JsonObject) -> None:
+        from tallyveil.runs.cluster.chunk_files import ChunkFiles, files_key
+        from tallyveil.runs.cluster.site import opener_of
+
+        secret = self._channel().opened(driver, sealed)
+        files = ChunkFiles(folder, files_key(secret, description))
+        self._site = opener_of(opener)(description, secret), files
+
+    def _do(self, address: JsonObject, number: int) -> JsonObject:
+        if self._site is None:
+            raise ClusterError("a worker process was given a chunk before a run.", code="cluster-token")
+        opened, files = self._site
+        begun = time.perf_counter()
+        chunks = opened.chunks(address)
+        result: Any = chunks.work(number)
+        digest = files.keep(address, number, lambda path: chunks.write(result, path))
+        return {"sha256": digest, "seconds": round(time.perf_counter() - begun, 6)}
+
+
+def this_installation() -> dict[str, str]:
+    """Versions that must be the same in the driver and in all worker processes, by name; "" for what is missing."""
+    return {
+        "Tallyveil": VERSION,
+        "Python": platform.python_version(),
+        **{name: _installed(name) for name in COMPARED},
+    }
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _read(nonce: Path) -> str:
+    """The content of the nonce file; "" if this machine does not see it."""
+    try:
+        return nonce.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""
