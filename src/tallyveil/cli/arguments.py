@@ -88,14 +88,6 @@ ClusterAddress = Annotated[
         help="With --executor ray: the head of a running cluster. Default: a cluster of this machine alone.",
     ),
 ]
-OpenCluster = Annotated[
-    bool,
-    typer.Option(
-        "--open-cluster",
-        help="With --executor ray: allow a cluster that demands no token. Whoever reaches its ports can then read true "
-        "counts.",
-    ),
-]
 InsecureTestKey = Annotated[
     str | None,
     typer.Option(
@@ -106,19 +98,19 @@ InsecureTestKey = Annotated[
 ]
 
 
-def cluster_of(executor: ExecutorName | None, address: str | None, open_cluster: bool) -> "Where":
+def cluster_of(executor: ExecutorName | None, address: str | None) -> "Where":
     """Where the work is done, as flags say; None where they say nothing.
 
     Raises:
-        ConfigError: an address, or the permission to use an open cluster, without --executor ray.
+        ConfigError: an address without --executor ray.
     """
     if executor is ExecutorName.RAY:
         from tallyveil.runs.cluster.site import ClusterSettings
 
-        return ClusterSettings(address, open_allowed=open_cluster)
-    if address is not None or open_cluster:
+        return ClusterSettings(address)
+    if address is not None:
         raise ConfigError(
-            "--address and --open-cluster say which cluster does the work. Give --executor ray with them.",
+            "--address says which cluster does the work. Give --executor ray with it.",
             code="bad-flag",
         )
     return None if executor is None else "threads"

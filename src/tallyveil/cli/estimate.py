@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, ClusterAddress, Executor, OpenCluster, Quiet, Workers, cluster_of
+from tallyveil.cli.arguments import AsJson, ClusterAddress, Executor, Quiet, Workers, cluster_of
 from tallyveil.cli.show.finished import finish_release
 
 
@@ -37,7 +37,6 @@ def estimate(
     workers: Workers = None,
     executor: Executor = None,
     address: ClusterAddress = None,
-    open_cluster: OpenCluster = False,
 ) -> None:
     """Make a release from published measurements: histograms, tables, microdata and a report.
 
@@ -47,7 +46,7 @@ def estimate(
     from tallyveil.cli.progress import observer_for
     from tallyveil.face.estimating import estimate as make
 
-    cluster = cluster_of(executor, address, open_cluster)
+    cluster = cluster_of(executor, address)
     with observer_for(quiet, as_json) as observer:
         made = make(
             measurements, out, estimation=estimation, observer=observer, workers=workers, cluster=cluster

@@ -11,7 +11,6 @@ from tallyveil.cli.arguments import (
     ClusterAddress,
     Executor,
     InsecureTestKey,
-    OpenCluster,
     Quiet,
     ReleaseFilePath,
     Workers,
@@ -36,7 +35,6 @@ def measure(
     workers: Workers = None,
     executor: Executor = None,
     address: ClusterAddress = None,
-    open_cluster: OpenCluster = False,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
@@ -47,7 +45,7 @@ def measure(
     from tallyveil.cli.progress import observer_for
     from tallyveil.face.making import measure as make
 
-    cluster = cluster_of(executor, address, open_cluster)
+    cluster = cluster_of(executor, address)
     with observer_for(quiet, as_json) as observer:
         made = make(
             release_file,

@@ -8,7 +8,6 @@ from tallyveil.cli.arguments import (
     ClusterAddress,
     Executor,
     InsecureTestKey,
-    OpenCluster,
     Out,
     Quiet,
     ReleaseFilePath,
@@ -31,7 +30,6 @@ def run(
     workers: Workers = None,
     executor: Executor = None,
     address: ClusterAddress = None,
-    open_cluster: OpenCluster = False,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Make a release from a table of records, or all releases of a programme.
@@ -44,7 +42,7 @@ def run(
     from tallyveil.face.products import is_programme
 
     make = make_programme if is_programme(release_file) else make_release
-    cluster = cluster_of(executor, address, open_cluster)
+    cluster = cluster_of(executor, address)
     make(release_file, out, quiet, as_json, insecure_test_key, workers, cluster)
 
 
