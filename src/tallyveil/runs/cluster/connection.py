@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import re
 import secrets
 import shutil
 import subprocess
@@ -24,9 +25,12 @@ from tallyveil.storage.system import open_new, usable_cores
 
 JOIN_SECONDS: Final = 60.0
 LOST_SECONDS: Final = 30.0
-"""A cluster whose head does not answer for so long is lost."""
+"""A cluster is lost if its head does not answer for so long, or says for so long that the driver's node is dead.
+
+Ray itself ends the relay after 60 seconds without a head."""
 _END_SECONDS: Final = 15.0
-_SAID_LINES: Final = 3
+_SAID_CHARACTERS: Final = 300
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Connection:
@@ -90,6 +94,7 @@ class Connection:
                 continue
             if found is None:
                 raise self._lost("Ray ended the process that speaks with the cluster")
+            self._require_pulse()
             return found
 
     def leave(self) -> None:
@@ -149,7 +154,7 @@ class Connection:
             {
                 "address": settings.address,
                 "workers": settings.workers or usable_cores(),
-                "temporary": str(self._temporary / "r"),
+                "folder": str(self._temporary),
             }
         )
 
@@ -157,9 +162,10 @@ class Connection:
         """Put the relay's reports in the queue, and None when it has ended."""
         with suppress(ValueError):  # `leave` has closed the stream
             for line in stream:
-                self._heard = time.monotonic()
                 report = json.loads(line)
-                if report["event"] != "pulse":
+                if report["event"] == "pulse":
+                    self._heard = time.monotonic()
+                else:
                     self._reports.put(report)
         self._reports.put(None)
 
@@ -181,7 +187,9 @@ class Connection:
     def _require_pulse(self) -> None:
         silent = time.monotonic() - self._heard
         if silent > LOST_SECONDS:
-            raise self._lost(f"its head has not answered for {silent:.0f} seconds")
+            raise self._lost(
+                f"for {silent:.0f} seconds its head has not answered, or has said that this machine's node is dead"
+            )
 
     def _lost(self, why: str) -> ClusterError:
         return ClusterError(
@@ -191,13 +199,13 @@ class Connection:
         )
 
     def _said(self) -> str:
-        """The last lines that Ray wrote, as a sentence."""
+        """The last line that Ray wrote, as a sentence."""
         try:
             text = (self._temporary / "relay.log").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-        lines = [line.strip() for line in text.splitlines() if line.strip()][-_SAID_LINES:]
-        return f"Ray's last words: '{shown(' / '.join(lines))[-600:]}'. " if lines else ""
+        last = (_COLOUR.sub("", text).strip().splitlines() or [""])[-1]
+        return f"Ray's last words: '{shown(last)[:_SAID_CHARACTERS]}'. " if last else ""
 
 
 def _demands_token(address: str) -> bool:
