@@ -18,6 +18,7 @@ from typing import IO, Final
 
 from tallyveil.errors import ClusterError
 from tallyveil.printable import shown
+from tallyveil.runs.cluster.probe import ANSWERED, REFUSED
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.cluster.token import MODE, TOKEN, TOKEN_PATH, read_token
 from tallyveil.storage.json_files import JsonObject
@@ -55,6 +56,7 @@ class Connection:
         self._reports: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
         self._heard = time.monotonic()
         self._child: subprocess.Popen[str] | None = None
+        self._is_lost = False
         try:
             self.token = self._token(settings)
             self._start(settings)
@@ -100,7 +102,7 @@ class Connection:
     def leave(self) -> None:
         """Leave the cluster; one of this machine ends. Nothing happens the second time."""
         if self._child is not None:
-            _end(self._child)
+            _end(self._child, 0.0 if self._is_lost else _END_SECONDS)
         self._child = None
         shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -192,6 +194,7 @@ class Connection:
             )
 
     def _lost(self, why: str) -> ClusterError:
+        self._is_lost = True
         return ClusterError(
             f"the cluster is lost: {why}. {self._said()}Finished chunks are kept. Start the cluster again, and then "
             "run the same command again.",
@@ -213,28 +216,27 @@ def _demands_token(address: str) -> bool:
     environment = {name: text for name, text in os.environ.items() if name not in (TOKEN, TOKEN_PATH)}
     environment[MODE] = "disabled"
     command = [sys.executable, "-m", "tallyveil.runs.cluster.probe", address]
-    said = ""
+    code = None
     with suppress(subprocess.TimeoutExpired):
-        ended = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=JOIN_SECONDS, check=False
-        )
-        said = ended.stdout.strip()
-    if said not in ("open", "closed"):
+        code = subprocess.run(
+            command, env=environment, capture_output=True, timeout=JOIN_SECONDS, check=False
+        ).returncode
+    if code not in (ANSWERED, REFUSED):
         raise ClusterError(
             f"no Ray cluster answers at {shown(address)}. Wanted the address of its head, such as 10.0.0.1:6379. Check "
             "that the head runs, and that its port can be reached.",
             code="cluster-unreachable",
         )
-    return said == "closed"
+    return code == REFUSED
 
 
-def _end(child: "subprocess.Popen[str]") -> None:
-    """Close the relay's input, at which it leaves the cluster and ends; kill it if it does not."""
+def _end(child: "subprocess.Popen[str]", seconds: float) -> None:
+    """Close the relay's input, at which it leaves the cluster and ends; kill it if it does not in this time."""
     with suppress(OSError):
         if child.stdin is not None:
             child.stdin.close()
     try:
-        child.wait(timeout=_END_SECONDS)
+        child.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
