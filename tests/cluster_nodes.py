@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, for tests: one processor each, at 127.0.0.2 (the head) and 127.0.0.3.
+"""A Ray cluster on this machine, for tests: nodes of one processor each, at 127.0.0.2 (the head), 127.0.0.3, and on.
 
 The cluster lives in a process of its own, because Ray keeps settings for the whole life of a process. Its folders are
 in one private folder. `Nodes` is a context manager.
@@ -25,10 +25,12 @@ settings = json.loads(sys.stdin.readline())
 node = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
 head = {**node, "node_ip_address": "127.0.0.2", "temp_dir": settings["temporary"]}
 cluster = Cluster(initialize_head=True, head_node_args=head)
-second = cluster.add_node(**node, node_ip_address="127.0.0.3")
+others = [
+    cluster.add_node(**node, node_ip_address=f"127.0.0.{3 + number}") for number in range(settings["nodes"] - 1)
+]
 pids = [
     [one.process.pid for kind in started.all_processes.values() for one in kind]
-    for started in (cluster.head_node, second)
+    for started in (cluster.head_node, *others)
 ]
 print(json.dumps({"address": cluster.address, "pids": pids}), flush=True)
 sys.stdin.read()
@@ -36,7 +38,11 @@ sys.stdin.read()
 
 
 class Nodes:
-    """Two nodes.
+    """Running nodes.
+
+    Args:
+        number: How many.
+        is_open: Whether they demand no token.
 
     Attributes:
         temporary: Ray's folder, for sessions, logs and spilled objects.
@@ -45,7 +51,8 @@ class Nodes:
         address: Of the head.
     """
 
-    def __init__(self, *, is_open: bool = False) -> None:
+    def __init__(self, number: int = 2, *, is_open: bool = False) -> None:
+        self._number = number
         self._root = tempfile.TemporaryDirectory(prefix="tv-", dir="/tmp")
         self.temporary = Path(self._root.name, "r")
         self.token = Path(self._root.name, "token")
@@ -56,6 +63,7 @@ class Nodes:
             "RAY_USAGE_STATS_ENABLED": "0",
             "PYTHONPATH": str(PROJECT),
             "RAY_health_check_period_ms": "1000",
+            "RAY_health_check_timeout_ms": "2000",
             "RAY_health_check_failure_threshold": "3",
         }
 
@@ -69,7 +77,9 @@ class Nodes:
             text=True,
             start_new_session=True,
         )
-        self._process.stdin.write(json.dumps({"temporary": str(self.temporary)}) + "\n")
+        self._process.stdin.write(
+            json.dumps({"temporary": str(self.temporary), "nodes": self._number}) + "\n"
+        )
         self._process.stdin.flush()
         started = next(line for line in self._process.stdout if line.startswith("{"))
         found: dict[str, Any] = json.loads(started)
@@ -79,7 +89,7 @@ class Nodes:
 
     def __exit__(self, *_: object) -> None:
         self._process.stdin.close()
-        for number in (1, 0):
+        for number in reversed(range(self._number)):
             self.kill(number)
         self._process.wait(timeout=30)
         self._root.cleanup()

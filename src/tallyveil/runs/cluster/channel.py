@@ -60,12 +60,13 @@ class _End:
         return self._private.exchange(ec.ECDH(), peer)
 
     def _keys(self, other: str, driver: str, worker: str) -> _Keys:
+        shared = self._shared(other)
         transcript = _LABEL + b"".join(
             len(part).to_bytes(8, "little") + part
             for part in (b"driver", bytes.fromhex(driver), b"worker", bytes.fromhex(worker))
         )
         derived = HKDF(algorithm=SHA256(), length=64, salt=None, info=transcript)
-        both = derived.derive(self._shared(other) + _digest(self._token))
+        both = derived.derive(shared + _digest(self._token))
         return _Keys(both[:32], both[32:], transcript)
 
 
@@ -87,10 +88,10 @@ class WorkerEnd(_End):
             ClusterError: whoever sealed it does not know the token, or it was changed.
         """
         keys = self._keys(driver, driver, self.public)
-        data = bytes.fromhex(sealed)
         try:
+            data = bytes.fromhex(sealed)
             return AESGCM(keys.seal).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], keys.transcript)
-        except InvalidTag:
+        except (InvalidTag, ValueError):
             raise ClusterError(
                 "a worker process was sent a message that does not come from a driver which knows the token of the "
                 "cluster. Give every machine the same token.",

@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import re
 import secrets
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from typing import IO, Final
 
 from tallyveil.errors import ClusterError
 from tallyveil.printable import shown
+from tallyveil.runs.cluster.probe import ANSWERED, REFUSED
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.cluster.token import MODE, TOKEN, TOKEN_PATH, read_token
 from tallyveil.storage.json_files import JsonObject
@@ -24,9 +26,12 @@ from tallyveil.storage.system import open_new, usable_cores
 
 JOIN_SECONDS: Final = 60.0
 LOST_SECONDS: Final = 30.0
-"""A cluster whose head does not answer for so long is lost."""
+"""A cluster is lost if its head does not answer for so long, or says for so long that the driver's node is dead.
+
+Ray itself ends the relay after 60 seconds without a head."""
 _END_SECONDS: Final = 15.0
-_SAID_LINES: Final = 3
+_SAID_CHARACTERS: Final = 300
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Connection:
@@ -51,6 +56,7 @@ class Connection:
         self._reports: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
         self._heard = time.monotonic()
         self._child: subprocess.Popen[str] | None = None
+        self._is_lost = False
         try:
             self.token = self._token(settings)
             self._start(settings)
@@ -90,12 +96,13 @@ class Connection:
                 continue
             if found is None:
                 raise self._lost("Ray ended the process that speaks with the cluster")
+            self._require_pulse()
             return found
 
     def leave(self) -> None:
         """Leave the cluster; one of this machine ends. Nothing happens the second time."""
         if self._child is not None:
-            _end(self._child)
+            _end(self._child, 0.0 if self._is_lost else _END_SECONDS)
         self._child = None
         shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -149,7 +156,7 @@ class Connection:
             {
                 "address": settings.address,
                 "workers": settings.workers or usable_cores(),
-                "temporary": str(self._temporary / "r"),
+                "folder": str(self._temporary),
             }
         )
 
@@ -157,9 +164,10 @@ class Connection:
         """Put the relay's reports in the queue, and None when it has ended."""
         with suppress(ValueError):  # `leave` has closed the stream
             for line in stream:
-                self._heard = time.monotonic()
                 report = json.loads(line)
-                if report["event"] != "pulse":
+                if report["event"] == "pulse":
+                    self._heard = time.monotonic()
+                else:
                     self._reports.put(report)
         self._reports.put(None)
 
@@ -181,9 +189,12 @@ class Connection:
     def _require_pulse(self) -> None:
         silent = time.monotonic() - self._heard
         if silent > LOST_SECONDS:
-            raise self._lost(f"its head has not answered for {silent:.0f} seconds")
+            raise self._lost(
+                f"for {silent:.0f} seconds its head has not answered, or has said that this machine's node is dead"
+            )
 
     def _lost(self, why: str) -> ClusterError:
+        self._is_lost = True
         return ClusterError(
             f"the cluster is lost: {why}. {self._said()}Finished chunks are kept. Start the cluster again, and then "
             "run the same command again.",
@@ -191,13 +202,13 @@ class Connection:
         )
 
     def _said(self) -> str:
-        """The last lines that Ray wrote, as a sentence."""
+        """The last line that Ray wrote, as a sentence."""
         try:
             text = (self._temporary / "relay.log").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-        lines = [line.strip() for line in text.splitlines() if line.strip()][-_SAID_LINES:]
-        return f"Ray's last words: '{shown(' / '.join(lines))[-600:]}'. " if lines else ""
+        last = (_COLOUR.sub("", text).strip().splitlines() or [""])[-1]
+        return f"Ray's last words: '{shown(last)[:_SAID_CHARACTERS]}'. " if last else ""
 
 
 def _demands_token(address: str) -> bool:
@@ -205,28 +216,27 @@ def _demands_token(address: str) -> bool:
     environment = {name: text for name, text in os.environ.items() if name not in (TOKEN, TOKEN_PATH)}
     environment[MODE] = "disabled"
     command = [sys.executable, "-m", "tallyveil.runs.cluster.probe", address]
-    said = ""
+    code = None
     with suppress(subprocess.TimeoutExpired):
-        ended = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=JOIN_SECONDS, check=False
-        )
-        said = ended.stdout.strip()
-    if said not in ("open", "closed"):
+        code = subprocess.run(
+            command, env=environment, capture_output=True, timeout=JOIN_SECONDS, check=False
+        ).returncode
+    if code not in (ANSWERED, REFUSED):
         raise ClusterError(
             f"no Ray cluster answers at {shown(address)}. Wanted the address of its head, such as 10.0.0.1:6379. Check "
             "that the head runs, and that its port can be reached.",
             code="cluster-unreachable",
         )
-    return said == "closed"
+    return code == REFUSED
 
 
-def _end(child: "subprocess.Popen[str]") -> None:
-    """Close the relay's input, at which it leaves the cluster and ends; kill it if it does not."""
+def _end(child: "subprocess.Popen[str]", seconds: float) -> None:
+    """Close the relay's input, at which it leaves the cluster and ends; kill it if it does not in this time."""
     with suppress(OSError):
         if child.stdin is not None:
             child.stdin.close()
     try:
-        child.wait(timeout=_END_SECONDS)
+        child.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

@@ -7,7 +7,7 @@ driver or from one before it, is not done again.
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -73,8 +73,13 @@ class RayExecutor:
             self._crew.close()
         self._connection = self._crew = None
 
-    def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
+    def completed(
+        self, chunks: Chunks[Result], numbers: Sequence[int]
+    ) -> Generator[tuple[int, Result], None, None]:
         """As `Executor.completed`: first the chunks that are finished on disk.
+
+        A caller that stops early leaves worker processes with the chunks that they have begun. Each is free for other
+        work when it has finished its chunk.
 
         Raises:
             ClusterError: the cluster is lost; a chunk killed its worker process three times; a result is not seen.

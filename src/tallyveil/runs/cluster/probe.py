@@ -1,11 +1,15 @@
 """Finds out, in a process of its own, whether a Ray cluster answers whoever has no token.
 
-`python -m tallyveil.runs.cluster.probe ADDRESS` is run with RAY_AUTH_MODE=disabled, so that Ray sends no token. It
-prints "open" if the cluster answers, and "closed" if the cluster refuses.
+`python -m tallyveil.runs.cluster.probe ADDRESS` is run with RAY_AUTH_MODE=disabled, so that Ray sends no token. Its
+exit code says what the cluster did.
 """
 
 import sys
 from importlib import import_module
+from typing import Final
+
+ANSWERED: Final = 70
+REFUSED: Final = 71
 
 
 def main() -> None:
@@ -14,9 +18,8 @@ def main() -> None:
     try:
         import_module("ray._raylet").GcsClient(address=sys.argv[1]).check_alive([], 10.0)
     except refused:
-        sys.stdout.write("closed\n")
-    else:
-        sys.stdout.write("open\n")
+        sys.exit(REFUSED)
+    sys.exit(ANSWERED)
 
 
 if __name__ == "__main__":

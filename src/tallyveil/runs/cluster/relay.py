@@ -2,16 +2,17 @@
 
 `python -m tallyveil.runs.cluster.relay` reads one JSON object a line from its standard input, and writes one a line to
 its standard output. It passes on text that it does not understand: secrets are encrypted by the driver and decrypted by
-worker processes. It ends when its standard input ends.
+worker processes. It ends when its standard input ends, also because the driver was killed, and then removes its folder.
 
-Requests: the first says what to join, {"address", "workers", "temporary", "probe"}. Then {"do": "hire", "worker"},
+Requests: the first says what to join, {"address", "workers", "folder"}. Then {"do": "hire", "worker"},
 {"do": "call", "call", "worker", "method", "arguments"} and {"do": "dismiss", "worker"}.
 Reports: {"event": "joined", "cpus", "ray"}, {"event": "answer", "call", "text"}, {"event": "died", "call"}, and
-{"event": "pulse"} every two seconds while the cluster's head answers.
+{"event": "pulse"} every two seconds while the cluster's head answers and this machine's node is alive.
 """
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -19,12 +20,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import IO, Any, Final
 
 from tallyveil.runs.cluster.worker import ClusterWorker
 from tallyveil.storage.json_files import JsonObject
 
 PULSE_SECONDS: Final = 2.0
+RAY_FOLDER: Final = "r"
+"""Ray's folder in that of the relay; a short name, because systems allow about 100 bytes for a path of a socket."""
 _ANSWER_SECONDS: Final = 5.0
 _STORE_BYTES: Final = 100 << 20
 """Ray's object store on a cluster of this machine. Ray takes no less, and nothing of ours is in it."""
@@ -82,18 +86,15 @@ class Relay:
             self._reports.write({"event": "died", "call": call, "why": type(error).__name__})
 
 
-def pulses(client: Any, failed: type[Exception], reports: Reports) -> None:
-    """Report that the cluster's head answers, again and again, as long as it does.
-
-    Args:
-        client: Asks the head.
-        failed: What the client raises if the head does not answer in time.
-        reports: Where to write.
-    """
+def pulses(ray: Any, reports: Reports) -> None:
+    """Report that the cluster's head answers and that this node is alive, again and again, as long as both are so."""
+    context = ray.get_runtime_context()
+    head = import_module("ray._raylet").GcsClient(address=context.gcs_address)
+    node = ray.NodeID.from_hex(context.get_node_id())
     while True:
-        with suppress(failed):
-            client.check_alive([], _ANSWER_SECONDS)
-            reports.write({"event": "pulse"})
+        with suppress(ray.exceptions.RpcError):
+            if head.check_alive([node], _ANSWER_SECONDS) == [True]:
+                reports.write({"event": "pulse"})
         time.sleep(PULSE_SECONDS)
 
 
@@ -109,7 +110,7 @@ def join(ray: Any, asked: JsonObject) -> None:
         num_gpus=0,
         include_dashboard=False,
         object_store_memory=_STORE_BYTES,
-        _temp_dir=asked["temporary"],
+        _temp_dir=str(Path(asked["folder"], RAY_FOLDER)),
         _node_ip_address="127.0.0.1",
         **quiet,
     )
@@ -122,9 +123,7 @@ def main() -> None:
     asked = json.loads(sys.stdin.readline())
     ray = import_module("ray")
     join(ray, asked)
-    head = import_module("ray._raylet").GcsClient(address=ray.get_runtime_context().gcs_address)
-    watch = threading.Thread(target=pulses, args=(head, ray.exceptions.RpcError, reports), daemon=True)
-    watch.start()
+    threading.Thread(target=pulses, args=(ray, reports), daemon=True).start()
     reports.write(
         {"event": "joined", "cpus": int(ray.cluster_resources().get("CPU", 0)), "ray": ray.__version__}
     )
@@ -132,6 +131,7 @@ def main() -> None:
     for line in sys.stdin:
         relay.obey(json.loads(line))
     ray.shutdown()
+    shutil.rmtree(asked["folder"], ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ process of its own. Libraries of numbers are imported only once the process is s
 
 import json
 import os
-import platform
 import socket
+import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -107,7 +107,7 @@ def this_installation() -> dict[str, str]:
     """Versions that must be the same in the driver and in all worker processes, by name; "" for what is missing."""
     return {
         "Tallyveil": VERSION,
-        "Python": platform.python_version(),
+        "Python": ".".join(str(part) for part in sys.version_info[:3]),
         **{name: _installed(name) for name in COMPARED},
     }
 

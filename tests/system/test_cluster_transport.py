@@ -1,0 +1,228 @@
+"""The executor on real Ray clusters: one of this machine, and one of two nodes that lose workers, a node and the head.
+
+Time limits are generous, because a machine may be busy; what is asserted of times is in docs/cluster.md.
+"""
+
+import base64
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.cluster_nodes import PROJECT, Nodes
+from tests.cluster_site import OPENER, open_site
+
+from tallyveil.errors import ClusterError, ConstraintError, StoreError
+from tallyveil.runs.cluster.executor import RayExecutor
+from tallyveil.runs.cluster.site import ClusterSettings, Site
+from tallyveil.runs.executor import Threads
+
+pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(sys.platform != "linux", reason="other systems have no second address of their own"),
+]
+
+SECRET = hashlib.sha256(b"canary").digest()
+N = range(12)
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(OPENER, {"folder": str(tmp_path)}, SECRET, tmp_path / "chunks")
+
+
+@pytest.fixture
+def events():
+    return []
+
+
+@pytest.fixture
+def joined(site, events, monkeypatch):
+    """A function: an executor on these nodes."""
+
+    def made(nodes, **changes):
+        for name, text in nodes.environment.items():
+            monkeypatch.setenv(name, text)
+        return RayExecutor(ClusterSettings(nodes.address, **changes), site, events.append)
+
+    return made
+
+
+def chunks_of(site, **address):
+    return open_site(site.description, site.secret).chunks(address)
+
+
+def by_threads(site, **address):
+    return dict(Threads(2).completed(chunks_of(site, **address), N))
+
+
+def needles(secret):
+    """A secret as it may be found: its bytes, and what hexadecimal and base64 make of it."""
+    encoded = [base64.b64encode(b"\0" * shift + secret)[4:-4] for shift in range(3)]
+    return [secret, secret.hex().encode(), secret.hex().upper().encode(), repr(secret).encode(), *encoded]
+
+
+def holding(secret, *folders):
+    """Files, and command lines and environments of processes, that hold a secret."""
+    files = [path for folder in folders for path in Path(folder).rglob("*")]
+    files += [path for one in Path("/proc").glob("[0-9]*") for path in (one / "cmdline", one / "environ")]
+    found = []
+    for path in files:
+        try:
+            content = path.read_bytes() if path.is_file() else b""
+        except OSError:
+            continue
+        if any(needle in content for needle in needles(secret)):
+            found.append(path)
+    return found
+
+
+def test_two_nodes(joined, site, events, tmp_path, monkeypatch):
+    """The results of threads, through the loss of a worker process, errors and forgery; no trace of the secret."""
+    with Nodes() as nodes:
+        with joined(nodes) as executor:
+            assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site, name="all")
+            assert {event["pid"] for event in events} <= {
+                one.pid for k in (0, 1) for one in nodes.processes(k)
+            }
+            require_no_trace(nodes, site, tmp_path)
+
+            slow = executor.completed(chunks_of(site, seconds=0.3), N)
+            first = dict([next(slow)])
+            os.kill(events[-1]["pid"], signal.SIGKILL)
+            assert first | dict(slow) == by_threads(site)
+            assert {event["why"] for event in events if event["chunk"] == "repeated"} == {
+                "its worker process died"
+            }
+
+            with pytest.raises(ConstraintError, match="too large"):
+                dict(executor.completed(chunks_of(site, at={"3": "refuse"}), N))
+            with pytest.raises(ClusterError, match=r"chunk 4 of .* was begun 3 times"):
+                dict(executor.completed(chunks_of(site, at={"4": "kill"}), [4, 5]))
+            require_no_trace(nodes, site, tmp_path)
+        require_a_restart_skips_what_is_done(joined, nodes, site, events)
+        require_refusals(joined, nodes, site, monkeypatch)
+        require_no_trace(nodes, site, tmp_path)
+        require_losses(joined, nodes, site, monkeypatch)
+
+
+def require_no_trace(nodes, site, tmp_path):
+    folders = (nodes.temporary, tmp_path, "/dev/shm", *Path("/tmp").glob("tv-*"))
+    assert any(path.suffix == ".log" for path in nodes.temporary.rglob("*"))
+    assert holding(site.secret, *folders) == []
+    for needle in needles(site.secret):
+        planted = tmp_path / "planted"
+        planted.write_bytes(b"before" + needle + b"after")
+        assert holding(site.secret, tmp_path) == [planted]
+        planted.unlink()
+
+
+def require_a_restart_skips_what_is_done(joined, nodes, site, events):
+    events.clear()
+    with joined(nodes, workers=1) as executor:
+        executor._files.finished({"name": "all"}, 3).write_text("forged")
+        assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site)
+        assert dict(executor.completed(chunks_of(site, seconds=0.3), N)) == by_threads(site)
+        assert [(event["chunk"], event["number"]) for event in events] == [("begun", 3), ("finished", 3)]
+        with pytest.raises(StoreError) as caught:
+            dict(executor.completed(chunks_of(site, full=1), N))
+        assert caught.value.code == "disk-full"
+
+
+def require_refusals(joined, nodes, site, monkeypatch):
+    elsewhere = Site(site.opener, site.description, site.secret, Path("/proc/self/cwd/chunks"))
+    monkeypatch.chdir(site.folder.parent)
+    executor = joined(nodes)
+    executor._site = elsewhere
+    with pytest.raises(ClusterError) as caught, executor:
+        pass
+    assert caught.value.code == "cluster-folder"
+
+    monkeypatch.setattr("tallyveil.runs.cluster.connection.read_token", lambda: b"another")
+    with pytest.raises(ClusterError, match="was given nothing") as caught, joined(nodes):
+        pass
+    assert caught.value.code == "cluster-token"
+    monkeypatch.undo()
+
+
+def require_losses(joined, nodes, site, monkeypatch):
+    """The second node's chunk is done by the first one. Without a head the run ends, and this process goes on."""
+    monkeypatch.setattr("tallyveil.runs.cluster.connection.LOST_SECONDS", 4.0)
+    with joined(nodes) as executor:
+        slow = executor.completed(chunks_of(site, seconds=0.4), N)
+        results = dict([next(slow)])
+        nodes.kill(1)
+        results |= dict(slow)
+        assert results == by_threads(site)
+
+        endless = executor.completed(chunks_of(site, seconds=0.2), range(1000))
+        next(endless)
+        nodes.kill(0)
+        begun = time.monotonic()
+        with pytest.raises(ClusterError, match="the cluster is lost") as caught:
+            dict(endless)
+        assert caught.value.code == "cluster-lost"
+        assert time.monotonic() - begun < 60
+
+
+def test_an_open_cluster_is_refused_unless_it_is_allowed(joined, site):
+    with Nodes(1, is_open=True) as nodes:
+        with pytest.raises(ClusterError, match="demands no token") as caught, joined(nodes):
+            pass
+        assert caught.value.code == "cluster-open"
+        with joined(nodes, open_allowed=True) as executor:
+            assert dict(executor.completed(chunks_of(site), N)) == by_threads(site)
+
+
+ONE_MACHINE = """
+import sys
+from pathlib import Path
+from tallyveil.runs.cluster.executor import RayExecutor
+from tallyveil.runs.cluster.site import ClusterSettings, Site
+from tests.cluster_site import OPENER, open_site
+folder = Path(sys.argv[1])
+site = Site(OPENER, {"folder": str(folder)}, b"s" * 32, folder / "chunks")
+with RayExecutor(ClusterSettings(workers=1), site, lambda event: None) as executor:
+    chunks = open_site(site.description, site.secret).chunks({"seconds": 0.1})
+    for number, square in executor.completed(chunks, range(999)):
+        print(number, square, executor._connection._temporary, flush=True)
+"""
+
+
+def test_one_machine(tmp_path):
+    """A cluster of this machine does chunks, and ends with its driver, however that ends."""
+    command = [sys.executable, "-c", ONE_MACHINE, str(tmp_path)]
+    environment = dict(os.environ, PYTHONPATH=str(PROJECT))
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    said = [driver.stdout.readline().split() for _ in range(4)]
+    folder = said[0][2]
+    assert [(number, square) for number, square, _ in said] == [(str(n), str(n * n * 32)) for n in range(4)]
+    assert Path(folder).stat().st_mode & 0o077 == 0
+    assert len(naming(folder)) > 2
+    driver.kill()
+    driver.wait()
+    end = time.monotonic() + 40
+    while (left := naming(folder)) or Path(folder).exists():
+        assert time.monotonic() < end, left
+        time.sleep(0.2)
+
+
+def naming(folder):
+    """Command lines of processes that name a folder."""
+    lines = [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
+    return [line for line in lines if folder in line]
+
+
+def test_a_wrong_address_is_said(site, monkeypatch):
+    monkeypatch.setattr("tallyveil.runs.cluster.connection.JOIN_SECONDS", 3.0)
+    executor = RayExecutor(ClusterSettings("127.0.0.1:1"), site, lambda event: None)
+    with pytest.raises(ClusterError, match="no Ray cluster answers") as caught, executor:
+        pass
+    assert caught.value.code == "cluster-unreachable"

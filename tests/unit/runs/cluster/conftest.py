@@ -1,0 +1,73 @@
+"""A cluster in this process, without Ray: worker processes are objects, and die when a test says so."""
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster_site import OPENER
+
+from tallyveil.runs.cluster.site import Site
+from tallyveil.runs.cluster.worker import ClusterWorker
+
+SECRET = b"only for worker processes"
+TOKEN = b"7c" * 32
+
+
+class HereConnection:
+    """A connection that does each call when its report is asked for.
+
+    Attributes:
+        token: As in `Connection`.
+        cpus: As in `Connection`.
+        dies: Told method and arguments of each call; True ends the worker process before it answers.
+        sent: All requests.
+    """
+
+    def __init__(self, settings: Any = None) -> None:
+        self.token: bytes | None = TOKEN
+        self.cpus = 2
+        self.dies = lambda method, arguments: False
+        self.sent: list[dict[str, Any]] = []
+        self.left = False
+        self._workers: dict[int, ClusterWorker] = {}
+        self._calls: deque[dict[str, Any]] = deque()
+
+    def send(self, request: dict[str, Any]) -> None:
+        self.sent.append(request)
+        if request["do"] == "hire":
+            self._workers[request["worker"]] = ClusterWorker()
+        elif request["do"] == "dismiss":
+            del self._workers[request["worker"]]
+        else:
+            self._calls.append(request)
+
+    def report(self, seconds: float) -> dict[str, Any] | None:
+        while self._calls and self._calls[0]["worker"] not in self._workers:
+            self._calls.popleft()
+        if not self._calls:
+            return None
+        asked = self._calls.popleft()
+        if self.dies(asked["method"], asked["arguments"]):
+            del self._workers[asked["worker"]]
+            return {"event": "died", "call": asked["call"], "why": "ActorDiedError"}
+        text = getattr(self._workers[asked["worker"]], asked["method"])(*asked["arguments"])
+        return {"event": "answer", "call": asked["call"], "text": text}
+
+    def leave(self) -> None:
+        self.left = True
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The connection of every executor of the test."""
+    monkeypatch.setattr(os, "environ", dict(os.environ, RAY_AUTH_TOKEN=TOKEN.decode()))
+    connection = HereConnection()
+    monkeypatch.setattr("tallyveil.runs.cluster.executor.Connection", lambda settings: connection)
+    return connection
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(OPENER, {"folder": str(tmp_path)}, SECRET, tmp_path / "chunks")

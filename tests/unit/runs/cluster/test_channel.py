@@ -1,0 +1,58 @@
+"""The secret reaches an end that knows the token, and no other."""
+
+import pytest
+
+from tallyveil.errors import ClusterError
+from tallyveil.runs.cluster.channel import DriverEnd, WorkerEnd
+
+SECRET = b"the run key and more"
+
+
+def exchange(driver: DriverEnd, worker: WorkerEnd) -> bytes:
+    sealed = driver.sealed(worker.public, worker.confirmation(driver.public), SECRET)
+    assert SECRET.hex() not in sealed
+    return worker.opened(driver.public, sealed)
+
+
+@pytest.mark.parametrize("token", [b"t" * 64, None])
+def test_both_ends_of_a_token_exchange_the_secret(token):
+    assert exchange(DriverEnd(token), WorkerEnd(token)) == SECRET
+
+
+@pytest.mark.parametrize(("driver", "worker"), [(b"a", b"b"), (b"a", None), (None, b"b")])
+def test_a_worker_without_the_token_gets_nothing(driver, worker):
+    with pytest.raises(ClusterError, match="does not know the token") as caught:
+        exchange(DriverEnd(driver), WorkerEnd(worker))
+    assert caught.value.code == "cluster-token"
+
+
+def test_somebody_who_confirms_without_the_token_cannot_open():
+    """Even if the driver skipped its check, the sealed text would tell nothing: the token is in its key."""
+    driver, impostor, owner = DriverEnd(b"a"), WorkerEnd(b"b"), WorkerEnd(b"a")
+    owner._private = impostor._private
+    sealed = driver.sealed(owner.public, owner.confirmation(driver.public), SECRET)
+    with pytest.raises(ClusterError, match="does not come from a driver"):
+        impostor.opened(driver.public, sealed)
+
+
+def test_the_sealed_secret_is_bound_to_the_exchange():
+    driver, worker = DriverEnd(b"a"), WorkerEnd(b"a")
+    confirmed = worker.confirmation(driver.public)
+    sealed = driver.sealed(worker.public, confirmed, SECRET)
+    changed = sealed[:-2] + f"{int(sealed[-2:], 16) ^ 1:02x}"
+    for other, text in ((driver.public, changed), (driver.public, "0"), (DriverEnd(b"a").public, sealed)):
+        with pytest.raises(ClusterError):
+            worker.opened(other, text)
+    with pytest.raises(ClusterError):
+        DriverEnd(b"a").sealed(worker.public, confirmed, SECRET)
+    assert driver.sealed(worker.public, confirmed, SECRET) != sealed
+
+
+@pytest.mark.parametrize("public", ["", "zz", "04" + "11" * 64])
+def test_what_is_no_point_is_refused(public):
+    with pytest.raises(ClusterError, match="no point of the curve"):
+        WorkerEnd(b"a").confirmation(public)
+
+
+def test_an_end_does_not_show_its_token():
+    assert "token-text" not in repr(DriverEnd(b"token-text"))
