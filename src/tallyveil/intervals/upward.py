@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ Sums of answers over the finest geounits of some parents are as many, too.
 """
 
 GEOUNITS_PER_CALL = 32
+
+SUBTREES = 256
+"""About the number of parts in which processes do a sweep."""
 
 Receive = Callable[[int, int, Floats], None]
 """Takes the number of a geolevel, a first geounit, and the results of it and of those that follow it."""
@@ -123,6 +126,7 @@ def sweep_up(
     receive: Receive,
     *,
     workers: int = 1,
+    done: "Done | None" = None,
 ) -> None:
     """Estimate every geounit above the finest geolevel from what is measured in or below it.
 
@@ -132,16 +136,68 @@ def sweep_up(
         exact: For each geolevel with invariants, their answers, one query after the other.
         receive: Takes the estimates, subtree by subtree. The geounits of a geolevel come in order.
         workers: Number of threads. The estimates do not depend on it.
+        done: What `sweep_subtrees` has done already, of all geounits of a geolevel; None for nothing.
     """
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        ascent = _Ascent(sweep, source, exact, receive, pool, max(1, workers))
+        ascent = _Ascent(sweep, source, exact, receive, pool, max(1, workers), done)
         for first, last in _pieces(0, sweep.model.spine.n_geounits(0), ascent.at_once):
             if sweep.model.spine.n_levels > 1:
                 ascent.rise(0, first, last)
 
 
+def sweep_subtrees(
+    sweep: Sweep,
+    source: MeasurementSource,
+    exact: Mapping[str, Integers],
+    receive: Receive,
+    subtrees: tuple[int, int, int],
+) -> Sums:
+    """The part of `sweep_up` in and below some geounits, on one thread.
+
+    Args:
+        sweep, source, exact, receive: As for `sweep_up`.
+        subtrees: Number of a geolevel above the finest, the first geounit, and one past the last.
+    Returns:
+        What the geounits pass on to their parents.
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        level, first, last = subtrees
+        ascent = _Ascent(sweep, source, exact, receive, pool, 1, None)
+        pieces = [ascent.rise(level, *piece) for piece in _pieces(first, last, ascent.at_once)]
+    return joined_sums(pieces)
+
+
+def joined_sums(pieces: Sequence[Sums]) -> Sums:
+    """The sums of consecutive geounits, one after the other."""
+    return Sums(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+
+def subtrees_of(sweep: Sweep) -> tuple[int, list[tuple[int, int]]]:
+    """How a sweep is divided among processes: a geolevel above the finest, and runs of its geounits.
+
+    The geolevel is the first with `SUBTREES` geounits, or else the last above the finest. Each run has about the same
+    number of finest geounits. Nothing of this changes an estimate.
+    """
+    spine = sweep.model.spine
+    level = next(
+        (one for one in range(spine.finest) if spine.n_geounits(one) >= SUBTREES), max(0, spine.finest - 1)
+    )
+    ends = spine.finest_offsets(level)
+    limit = max(int(ends[-1]) // SUBTREES, 1)
+    run = (ends[:-1] - ends[0]) // limit
+    cuts = np.flatnonzero(np.diff(run)) + 1
+    return level, list(pairwise([0, *cuts.tolist(), spine.n_geounits(level)]))
+
+
 def _pieces(first: int, last: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, last)) for start in range(first, last, size)]
+
+
+class Done(NamedTuple):
+    """What was done before: all geounits of a geolevel, and what they pass on to their parents."""
+
+    level: int
+    sums: Sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,6 +210,7 @@ class _Ascent:
     receive: Receive
     pool: ThreadPoolExecutor
     workers: int
+    done: Done | None
 
     @property
     def at_once(self) -> int:
@@ -163,6 +220,8 @@ class _Ascent:
 
     def rise(self, level: int, first: int, last: int) -> Sums:
         """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
+        if self.done is not None and self.done.level == level:
+            return Sums(*(part[first:last] if len(part) else part for part in self.done.sums))
         spine = self.sweep.model.spine
         sums, offsets = self.sweep.nothing(last - first), spine.child_offsets[level]
         begin, end = int(offsets[first]), int(offsets[last])

@@ -32,11 +32,12 @@ from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import publish, published_sizes, write_labels
+from tallyveil.postprocess.tree_chunks import SWEEP, sweep_chunks, swept_values
 from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED
 from tallyveil.release.checks import Agreeing, Bounded, check_release
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
-from tallyveil.runs.executor import Chunks
+from tallyveil.runs.executor import Chunks, Executor
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
@@ -234,6 +235,8 @@ class Estimation:
         """
         if address["work"] == MEASURE:
             return self._measuring(folders, address["geolevel"], self.plan.query(address["query"]))
+        if address["work"] == SWEEP and self.tree is not None:
+            return sweep_chunks(self.tree, self.source)[0]
         passes = self._passes()
         if passes is not None:
             return passes.chunks(folders, address)
@@ -272,7 +275,7 @@ class Estimation:
         made: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
 
         def estimate() -> dict[str, Any]:
-            tree = self._tree_values(geolevel)
+            tree = self._tree_values(geolevel, run.executor)
             if tree is not None:
                 run.executor.share(_tree_file(level), partial(tree.save, level))
             outcome = self._estimated(run, replace(self._builder(level), tree=tree), above)
@@ -286,14 +289,17 @@ class Estimation:
         self.records[name] = run.stage(name, places, estimate)
         return made[0] if made else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
 
-    def _tree_values(self, geolevel: str) -> TreeValues | None:
+    def _tree_values(self, geolevel: str, executor: Executor) -> TreeValues | None:
         """What the families of a geolevel are fitted to; None for their noisy answers. The sweep is made once."""
         if self.tree is None or self.plan.estimation_of(geolevel).values == "own":
             return None
         if self._values is None:
             n_above = sum(self.spine.n_geounits(level) for level in range(self.spine.finest))
             with self.watch.stage(TREE_VALUES, n_above):
-                self._values = self.tree.values(self.source, self.observer, self.workers)
+                if executor.is_remote:
+                    self._values = swept_values(self.tree, self.source, self.observer, executor)
+                else:
+                    self._values = self.tree.values(self.source, self.observer, self.workers)
         return self._values
 
     def _shared_values(self, folders: ChunkFolders, level: int) -> TreeValues | None:

@@ -152,6 +152,19 @@ class TreeValues:
         self._first[level].append(first)
         self._kept[level].append(narrow(np.rint(results * GRID).astype(np.int64)))
 
+    def pieces(self) -> dict[tuple[int, int], NarrowArray]:
+        """The estimates by geolevel and first geounit, in order, as they were kept."""
+        return {
+            (level, first): own
+            for level, firsts in enumerate(self._first)
+            for first, own in zip(firsts, self._kept[level], strict=True)
+        }
+
+    def take(self, level: int, first: int, kept: NarrowArray) -> None:
+        """Take over estimates that another process has kept. The geounits of a geolevel come in order."""
+        self._first[level].append(first)
+        self._kept[level].append(kept)
+
     def forget(self, level: int) -> None:
         """Free the memory of a geolevel that is estimated."""
         self._kept[level].clear()
@@ -159,16 +172,13 @@ class TreeValues:
 
     def save(self, level: int, path: Path) -> None:
         """Write the estimates of a geolevel, for another process that has the same sweep."""
-        pieces = {
-            f"{first:012d}": own for first, own in zip(self._first[level], self._kept[level], strict=True)
-        }
-        write_archive(path, {}, pieces)
+        pieces = zip(self._first[level], self._kept[level], strict=True)
+        write_archive(path, {}, {str(first): own for first, own in pieces})
 
     def load(self, level: int, path: Path) -> None:
         """Take over the estimates of a geolevel that another process has written; raises StoreError."""
-        pieces = read_archive(path).arrays
-        self._first[level] = [int(first) for first in pieces]
-        self._kept[level] = list(pieces.values())
+        for first, own in read_archive(path).arrays.items():
+            self.take(level, int(first), own)
 
     def units(self, level: int, start: int, stop: int) -> Integers:
         """Estimates of geounits start to stop - 1 in multiples of 1 / GRID persons; a row for each geounit."""

@@ -9,6 +9,7 @@ import tallyveil
 from tallyveil import accounting, noise, safetab, spine, subspace
 
 PUBLIC = [
+    "ClusterSettings",
     "Plan",
     "Release",
     "TallyveilError",
