@@ -1,0 +1,149 @@
+"""The work of a run made again from its public files, as worker processes on other machines make it.
+
+Here the "other process" is this one: it knows the run only by the description, the secret and the files. That the files
+of the release are the same shows that nothing else is needed. `test_cluster.py` does the same on a real cluster.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallyveil.cli.synth import write_country
+from tallyveil.config.load import load_plan
+from tallyveil.config.programme import load_programme
+from tallyveil.execution.programme import run as programmes
+from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.measured import open_measurements
+from tallyveil.runs.executor import Chunks, Executor, Site
+from tallyveil.runs.observer import SilentObserver
+
+KEY = insecure_key("on worker")
+
+
+class Elsewhere:
+    """Does every chunk as a worker process does, and writes and reads its result."""
+
+    is_remote = True
+
+    def __init__(self) -> None:
+        self.works: list[str] = []
+        self.sites: list[Site] = []
+        self.folder = Path()
+
+    @contextmanager
+    def begin(self, folder: Path) -> Iterator[Executor]:
+        self.folder = folder
+        folder.mkdir()
+        yield self
+
+    def serve(self, site: Site) -> None:
+        module, _, function = site.opener.partition(":")
+        self.sites.append(site)
+        self.opened = getattr(import_module(module), function)(
+            json.loads(json.dumps(site.description)), site.secret
+        )
+
+    def share(self, name: str, write: Callable[[Path], None]) -> None:
+        (self.folder / "shared").mkdir(exist_ok=True)
+        write(self.folder / "shared" / name)
+
+    def completed(self, chunks: Chunks[Any], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        self.works += [chunks.address["work"]] * len(numbers)
+        for number in reversed(numbers):
+            own = self.opened.chunks(json.loads(json.dumps(chunks.address)))
+            path = self.folder / f"result-{len(list(self.folder.iterdir()))}"
+            own.write(own.work(number), path)
+            yield number, chunks.read(path)
+
+
+def digests(outcome: Any) -> dict[str, str]:
+    """SHA-256 of every file of a release by its path."""
+    return dict(outcome.manifest.digests)
+
+
+@pytest.fixture(scope="module")
+def country(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("country")
+    write_country(folder, blocks=150, people=5000, schema="pl94-persons", seed=3)
+    return folder / "release.toml"
+
+
+@pytest.mark.parametrize(
+    ("lines", "works"),
+    [
+        (
+            '[estimation]\nvalues = "tree"\n[outputs]\nmeasurements = "full"\n',
+            {"measure", "sweep", "families"},
+        ),
+        ('[estimation]\nvalues = "own"\n[outputs]\nmeasurements = "support"\n', {"measure", "families"}),
+    ],
+)
+def test_a_release_is_the_same_where_others_do_the_work(country, tmp_path, lines, works):
+    text = country.read_text()
+    text = "\n".join(
+        part for part in text.split("\n\n") if not part.startswith(("[estimation]", "[outputs]"))
+    )
+    release = country.with_name(f"{len(lines)}.toml")
+    release.write_text(f"{text}\n{lines}")
+    plan = load_plan(release)
+    here = run_release(plan, tmp_path / "here", test_key=KEY)
+    elsewhere = Elsewhere()
+    there = run_release(plan, tmp_path / "there", test_key=KEY, executors=elsewhere)
+    assert set(elsewhere.works) == works
+    assert len(elsewhere.works) > 10
+    assert digests(there) == digests(here)
+
+
+def test_an_estimate_is_the_same_where_others_do_the_work(country, tmp_path):
+    measure_release(load_plan(country), tmp_path / "measured", test_key=KEY)
+    opened = open_measurements(tmp_path / "measured")
+    here = estimate_release(opened, tmp_path / "here")
+    elsewhere = Elsewhere()
+    there = estimate_release(opened, tmp_path / "there", executors=elsewhere)
+    assert digests(there) == digests(here)
+    assert [site.secret for site in elsewhere.sites] == [b""]
+
+
+def test_what_everybody_may_know_of_a_run_holds_no_key_and_no_count(country, tmp_path):
+    elsewhere = Elsewhere()
+    run_release(load_plan(country), tmp_path / "run", test_key=KEY, executors=elsewhere)
+    (site,) = elsewhere.sites
+    assert len(site.secret) == 64
+    text = json.dumps(site.description) + repr(site)
+    for secret in (KEY, site.secret[:32], site.secret[32:], site.files_key):
+        assert secret.hex() not in text
+        assert repr(secret)[2:-1] not in text
+    assert set(site.description) == {"release", "tags", "files", "run"}
+
+
+def test_a_programme_is_the_same_where_others_do_the_work(tmp_path):
+    """All ways in which outer passes work: passes from measurements, lift passes, and measurements on the support."""
+    write_country(tmp_path / "people", blocks=12, people=900, schema="dhc", agree=True)
+    plans = {
+        one.name: one.plan
+        for one in load_programme(tmp_path / "people" / "programme.toml", tmp_path / "R").releases
+    }
+    settings = programmes.Settings(KEY, SilentObserver(), 1, lambda name, made: None)
+    made = programmes.run_programme(
+        load_programme(tmp_path / "people" / "programme.toml", tmp_path / "R"), tmp_path / "R", settings
+    )
+    works = set()
+    for name, plan in plans.items():
+        elsewhere = Elsewhere()
+        there = run_release(plan, tmp_path / "there" / name, test_key=KEY, executors=elsewhere)
+        assert digests(there) == digests(made.releases[name])
+        works |= set(elsewhere.works)
+    assert works == {"measure", "families", "pass", "lift"}
+    supported, elsewhere = replace(plans["dhc-persons"], measurements="support"), Elsewhere()
+    here = run_release(supported, tmp_path / "support", test_key=KEY)
+    there = run_release(supported, tmp_path / "there" / "support", test_key=KEY, executors=elsewhere)
+    assert digests(there) == digests(here)
+    assert set(elsewhere.works) == {"measure", "pass", "lift", "support"}
