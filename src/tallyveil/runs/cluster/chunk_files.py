@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tallyveil.errors import ClusterError, StoreError
 from tallyveil.runs.cluster.failures import UnwrittenError
 from tallyveil.storage.json_files import JsonObject, digest_of, misfit
+from tallyveil.storage.paths import inside
 from tallyveil.storage.system import flush, open_new, set_mode
 from tallyveil.storage.write import file_digest, store_error
 from tallyveil.version import VERSION
@@ -54,7 +55,7 @@ class ChunkFiles:
         """The file of a finished chunk; None if there is none, or if its record or its content does not hold."""
         name = _name(address, number)
         try:
-            record = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
+            record = json.loads(inside(self._folder, f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         if misfit(record, _RECORD) is not None:
@@ -81,7 +82,7 @@ class ChunkFiles:
             UnwrittenError: the disk is full, or the folder cannot be written to.
         """
         name = _name(address, number)
-        temporary = self._folder / f"{name}.{os.getpid()}-{os.urandom(8).hex()}.partial"
+        temporary = inside(self._folder, f"{name}.{os.urandom(8).hex()}.partial")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(open_new(temporary, mode=0o600))
@@ -89,7 +90,7 @@ class ChunkFiles:
             digest = _settle(temporary, lambda digest: self._path(name, digest))
             record = {"sha256": digest, "mac": self._mac(address, number, digest)}
             temporary.write_text(json.dumps(record), encoding="utf-8")
-            _settle(temporary, lambda _: self._folder / f"{name}.json")
+            _settle(temporary, lambda _: inside(self._folder, f"{name}.json"))
             flush(self._folder)
         except (OSError, StoreError) as error:
             with suppress(OSError):
@@ -127,7 +128,7 @@ class ChunkFiles:
         return hmac.new(self._key, message.encode(), hashlib.sha256).hexdigest()
 
     def _path(self, name: str, digest: str) -> Path:
-        return self._folder / f"{name}.{digest[:32]}"
+        return inside(self._folder, f"{name}.{digest[:32]}")
 
 
 def _name(address: JsonObject, number: int) -> str:

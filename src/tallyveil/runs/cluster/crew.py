@@ -19,6 +19,7 @@ from tallyveil.runs.cluster.failures import UnwrittenError, result_of
 from tallyveil.runs.cluster.site import Site
 from tallyveil.runs.cluster.worker import this_installation
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_text
 
 START_SECONDS: Final = 300.0
@@ -96,7 +97,7 @@ class Crew:
         self._site = site
         self.size = size
         self._nonce = os.urandom(16).hex()
-        self._nonce_file = site.folder.absolute() / f"nonce-{self._nonce[:8]}"
+        self._nonce_file = inside(site.folder.absolute(), f"nonce-{self._nonce[:8]}")
         write_text(self._nonce_file, self._nonce)
         self._workers: dict[int, Worker] = {}
         self._hired = 0
