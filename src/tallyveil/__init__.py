@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from tallyveil.face.programme import plan_programme, run_programme
     from tallyveil.face.released import Release
     from tallyveil.face.reliability import reliability
+    from tallyveil.runs.cluster.site import ClusterSettings
 
 
 __version__ = VERSION
 
 _PLACES = {
+    "ClusterSettings": ("runs.cluster.site", "ClusterSettings"),
     "Plan": ("face.planned", "Plan"),
     "Release": ("face.released", "Release"),
     "TallyveilError": ("errors", "TallyveilError"),
@@ -38,6 +40,7 @@ _PLACES = {
 _ROOMS = ("accounting", "noise", "safetab", "spine", "subspace")
 
 __all__ = [
+    "ClusterSettings",
     "Plan",
     "Release",
     "TallyveilError",

@@ -8,13 +8,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tallyveil.cli.terminal import say
-from tallyveil.errors import StoreError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.printable import has_bytes
+
+if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
 
 DELTA = "Delta, an exact number such as 1e-10."
 ENTITIES = (
@@ -35,6 +38,13 @@ class PlotFormat(StrEnum):
 
     SVG = "svg"
     PNG = "png"
+
+
+class ExecutorName(StrEnum):
+    """What does the work."""
+
+    THREADS = "threads"
+    RAY = "ray"
 
 
 ReleaseFilePath = Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")]
@@ -62,6 +72,22 @@ Workers = Annotated[
         help="Number of threads. Default: one for each core. The release does not depend on it.",
     ),
 ]
+Executor = Annotated[
+    ExecutorName | None,
+    typer.Option(
+        "--executor",
+        help="Where the work is done: threads of this machine, or worker processes of a Ray cluster. Default: what the "
+        "release file says, else threads. The release does not depend on it.",
+    ),
+]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="With --executor ray: the head of a running cluster. Default: a cluster of this machine alone.",
+    ),
+]
 InsecureTestKey = Annotated[
     str | None,
     typer.Option(
@@ -70,6 +96,24 @@ InsecureTestKey = Annotated[
         help="Derive all noise from this text, for tests. The release then protects nobody, and its files say so.",
     ),
 ]
+
+
+def cluster_of(executor: ExecutorName | None, address: str | None) -> "Where":
+    """Where the work is done, as flags say; None where they say nothing.
+
+    Raises:
+        ConfigError: an address without --executor ray.
+    """
+    if executor is ExecutorName.RAY:
+        from tallyveil.runs.cluster.site import ClusterSettings
+
+        return ClusterSettings(address)
+    if address is not None:
+        raise ConfigError(
+            "--address says which cluster does the work. Give --executor ray with it.",
+            code="bad-flag",
+        )
+    return None if executor is None else "threads"
 
 
 def require_utf8(text: str) -> str:

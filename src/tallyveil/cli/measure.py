@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, InsecureTestKey, Quiet, ReleaseFilePath, Workers
+from tallyveil.cli.arguments import (
+    AsJson,
+    ClusterAddress,
+    Executor,
+    InsecureTestKey,
+    Quiet,
+    ReleaseFilePath,
+    Workers,
+    cluster_of,
+)
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -24,6 +33,8 @@ def measure(
     quiet: Quiet = False,
     as_json: AsJson = False,
     workers: Workers = None,
+    executor: Executor = None,
+    address: ClusterAddress = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
@@ -34,9 +45,15 @@ def measure(
     from tallyveil.cli.progress import observer_for
     from tallyveil.face.making import measure as make
 
+    cluster = cluster_of(executor, address)
     with observer_for(quiet, as_json) as observer:
         made = make(
-            release_file, out, insecure_test_key=insecure_test_key, observer=observer, workers=workers
+            release_file,
+            out,
+            insecure_test_key=insecure_test_key,
+            observer=observer,
+            workers=workers,
+            cluster=cluster,
         )
     if as_json:
         say(json.dumps(_summary(made, out)))

@@ -2,10 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tallyveil.cli.show.programme import finish_programme, programme_record, show_programme
 from tallyveil.cli.sizes import Sizes, opened, predicted
 from tallyveil.cli.terminal import say
+
+if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
 
 
 def make_programme(
@@ -15,6 +19,7 @@ def make_programme(
     as_json: bool,
     insecure_test_key: str | None = None,
     workers: int | None = None,
+    cluster: "Where" = None,
 ) -> None:
     """Make all releases of a programme and show the progress, write the pages, and print the summary."""
     from tallyveil.cli.progress import observer_for
@@ -22,7 +27,12 @@ def make_programme(
 
     with observer_for(quiet, as_json) as observer:
         made = run_programme(
-            programme, out, insecure_test_key=insecure_test_key, observer=observer, workers=workers
+            programme,
+            out,
+            insecure_test_key=insecure_test_key,
+            observer=observer,
+            workers=workers,
+            cluster=cluster,
         )
     finish_programme(made, out, quiet, as_json)
 

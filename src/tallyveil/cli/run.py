@@ -3,11 +3,22 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.cli.arguments import AsJson, InsecureTestKey, Out, Quiet, ReleaseFilePath, Workers
+from tallyveil.cli.arguments import (
+    AsJson,
+    ClusterAddress,
+    Executor,
+    InsecureTestKey,
+    Out,
+    Quiet,
+    ReleaseFilePath,
+    Workers,
+    cluster_of,
+)
 from tallyveil.cli.programme import make_programme
 from tallyveil.cli.show.finished import finish_release
 
 if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
     from tallyveil.face.planned import Plan
 
 
@@ -17,6 +28,8 @@ def run(
     quiet: Quiet = False,
     as_json: AsJson = False,
     workers: Workers = None,
+    executor: Executor = None,
+    address: ClusterAddress = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Make a release from a table of records, or all releases of a programme.
@@ -29,7 +42,8 @@ def run(
     from tallyveil.face.products import is_programme
 
     make = make_programme if is_programme(release_file) else make_release
-    make(release_file, out, quiet, as_json, insecure_test_key, workers)
+    cluster = cluster_of(executor, address)
+    make(release_file, out, quiet, as_json, insecure_test_key, workers, cluster)
 
 
 def make_release(
@@ -39,11 +53,19 @@ def make_release(
     as_json: bool,
     insecure_test_key: str | None = None,
     workers: int | None = None,
+    cluster: "Where" = None,
 ) -> None:
     """Make a release and show its progress, write the report, and print the summary."""
     from tallyveil.cli.progress import observer_for
     from tallyveil.face.making import run as make
 
     with observer_for(quiet, as_json) as observer:
-        made = make(release, out, insecure_test_key=insecure_test_key, observer=observer, workers=workers)
+        made = make(
+            release,
+            out,
+            insecure_test_key=insecure_test_key,
+            observer=observer,
+            workers=workers,
+            cluster=cluster,
+        )
     finish_release(made, out, quiet, as_json)

@@ -1,5 +1,6 @@
 """Measuring: true answers plus exact addressed noise, for any block of geounits and any set of answers."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.sensitivity import require_sensitivities
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
+from tallyveil.confidential.sealed_counts import SealedCounts
 from tallyveil.errors import BudgetError
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
 from tallyveil.measurements.family_answers import FamilyAnswers, answers_at
@@ -28,7 +30,7 @@ class Measurer:
     answer). So any division of the work, and any repetition, gives the same measurements.
 
     Attributes:
-        histograms: True counts of every geolevel, root first. Confidential.
+        histograms: True counts of every geolevel that is asked for, by its number. Confidential.
         schema: The universe.
         allocation: Which queries are measured where, and with which law of noise.
         noise: Addressed noise of this run, bound to the records, the geography and the plan.
@@ -41,7 +43,7 @@ class Measurer:
     Steinke 2020, Theorem 4.
     """
 
-    histograms: tuple[ConfidentialHistogram, ...]
+    histograms: Sequence[ConfidentialHistogram] | Mapping[int, ConfidentialHistogram]
     schema: Schema
     allocation: Allocation
     noise: NoiseSource
@@ -186,3 +188,41 @@ def _unmeasured(geolevel: str) -> BudgetError:
         "is the single child of its parent has no share, and its counts are those of the parent. Ask for the "
         "parent's measurements."
     )
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class SealedMeasurer:
+    """As `Measurer`, for a process that reads the true counts of the geounits that are asked for, and no others.
+
+    Attributes:
+        counts: The encrypted counts. Confidential.
+        schema, allocation, noise: As for `Measurer`.
+
+    Raises:
+        StoreError: a file of the counts cannot be read.
+    Privacy: as `Measurer`, of which it is a part.
+    """
+
+    counts: SealedCounts
+    schema: Schema
+    allocation: Allocation
+    noise: NoiseSource
+
+    def __repr__(self) -> str:
+        return f"SealedMeasurer(geolevels={self.allocation.spine.geolevels!r}, counts={REDACTED}, noise={REDACTED})"
+
+    def measure(
+        self, geolevel: str, query: str, start: int, stop: int, answers: Integers
+    ) -> NoisyMeasurements:
+        """As `Measurer.measure`."""
+        return self._measurer(geolevel, start, stop).measure(geolevel, query, start, stop, answers)
+
+    def measure_families(self, wanted: FamilyAnswers) -> Integers:
+        """As `Measurer.measure_families`."""
+        first, last = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
+        return self._measurer(wanted.geolevel, first, last).measure_families(wanted)
+
+    def _measurer(self, geolevel: str, start: int, stop: int) -> Measurer:
+        level = self.allocation.spine.level_index(geolevel)
+        counts = {level: self.counts.between(level, start, stop)}
+        return Measurer(counts, self.schema, self.allocation, self.noise)

@@ -15,6 +15,7 @@ from tallyveil.config.estimation import estimation_of
 from tallyveil.config.lookups import by_geolevel, known_query, partition_query
 from tallyveil.config.models import (
     BoundsTable,
+    ExecutionTable,
     InvariantTable,
     OutputsTable,
     PrivacyTable,
@@ -38,6 +39,7 @@ from tallyveil.plans.estimating import refuse_drawn_counts
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
+from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.storage.addresses import located
 from tallyveil.universe.names import check_areas, check_table_name
 from tallyveil.universe.ranges import ranges_of
@@ -99,9 +101,17 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         outer=outer,
         agreement=agreement,
         residents=residents,
+        cluster=_cluster(file.execution),
     )
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
     return plan
+
+
+def _cluster(table: ExecutionTable) -> ClusterSettings | None:
+    """The cluster that does the work; None for threads."""
+    if table.executor == "threads":
+        return None
+    return ClusterSettings(table.address, open_allowed=table.open_cluster)
 
 
 def _table(schema: Schema, name: str) -> str:

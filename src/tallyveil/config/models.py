@@ -335,6 +335,32 @@ class OutputsTable(Table):
     )
 
 
+class ExecutionTable(Table):
+    """[execution]: where the work is done. No count depends on it."""
+
+    executor: Literal["threads", "ray"] = Field(
+        default="threads",
+        description="threads: threads of this machine. ray: worker processes of a Ray cluster. Needs the extra "
+        "`cluster`, and a release folder in a file system that every machine shares.",
+    )
+    address: Name | None = Field(
+        default=None,
+        description='Address of the cluster\'s head, such as "10.0.0.1:6379". Default: a cluster of this machine '
+        "alone, which ends with the run.",
+    )
+    open_cluster: bool = Field(
+        default=False,
+        description="Whether a cluster may be used that demands no token. Everybody who reaches its ports can then "
+        "read what its worker processes hold: the noise key and true counts.",
+    )
+
+    @model_validator(mode="after")
+    def _of_a_cluster(self) -> Self:
+        if self.executor == "threads" and (self.address is not None or self.open_cluster):
+            raise ValueError('address and open_cluster belong to executor = "ray"')
+        return self
+
+
 class ReleaseFile(Table):
     """A whole release file."""
 
@@ -352,3 +378,4 @@ class ReleaseFile(Table):
     residents: list[ResidentsTable] = Field(default_factory=list)
     subspace: list[SubspaceTable] = Field(default_factory=list)
     outputs: OutputsTable = Field(default_factory=OutputsTable)
+    execution: ExecutionTable = Field(default_factory=ExecutionTable)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.face.given import observer_given, path_given, workers_given
+from tallyveil.face.given import observer_given, path_given, where_given, workers_given
 from tallyveil.face.opened import Opened
 from tallyveil.face.released import Release, finished
 
 if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
     from tallyveil.runs.observer import Observer
 
 
@@ -18,6 +19,7 @@ def estimate(
     *,
     estimation: str | Path | Mapping[str, Any] | None = None,
     workers: int | None = None,
+    cluster: "Where" = None,
     observer: "Observer | None" = None,
 ) -> Release:
     """Make a release from published measurements, without the records.
@@ -28,11 +30,13 @@ def estimate(
         estimation: TOML file with the table [estimation] of a release file, or this table as nested mappings; None for
             the settings that the measurements were planned with.
         workers, observer: As for `run`.
+        cluster: As for `run`; None for threads of this machine.
     Raises:
         TallyveilError: the measurements, the settings or the folder cannot be used.
     Privacy: post-processing. It reads public files alone and spends nothing.
     """
     from tallyveil.config.load import estimation_from_mapping, load_estimation
+    from tallyveil.execution.executors import executors_of
     from tallyveil.postprocess.estimate import estimate_release
     from tallyveil.postprocess.measured import open_measurements
 
@@ -44,5 +48,6 @@ def estimate(
         levels = estimation_from_mapping(estimation, opened.plan, drawn=drawn)
     elif estimation is not None:
         levels = load_estimation(path_given(estimation, "estimation"), opened.plan, drawn=drawn)
-    outcome = estimate_release(opened, folder, levels, observer=told, workers=threads)
+    executors = executors_of(where_given(cluster), None, threads, folder)
+    outcome = estimate_release(opened, folder, levels, observer=told, workers=threads, executors=executors)
     return finished(outcome)

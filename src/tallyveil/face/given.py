@@ -9,7 +9,9 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import as_given
+from tallyveil.execution.executors import HERE, Where
 from tallyveil.printable import has_bytes
+from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.observer import Observer
 from tallyveil.storage.addresses import addressed, is_object
 
@@ -77,6 +79,23 @@ def workers_given(workers: object) -> int | None:
             code="bad-argument",
         )
     return workers
+
+
+def where_given(cluster: object) -> Where:
+    """Which cluster does the work; "threads" for threads of this machine, and None for what a release file says.
+
+    Raises:
+        ConfigError: it is anything else.
+    """
+    if cluster is None or isinstance(cluster, ClusterSettings):
+        return cluster
+    if cluster == HERE:
+        return HERE
+    raise ConfigError(
+        f"cluster is {as_given(cluster)}, wanted a ClusterSettings, {HERE!r}, or nothing for what the release file "
+        "says.",
+        code="bad-argument",
+    )
 
 
 def path_given(path: object, what: str) -> Path:

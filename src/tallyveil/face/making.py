@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.face.given import observer_given, path_given, workers_given
+from tallyveil.face.given import observer_given, path_given, where_given, workers_given
 from tallyveil.face.opened import Measurements
 from tallyveil.face.planned import Plan, ReleaseFile, plan
 from tallyveil.face.released import Release, finished
 from tallyveil.noise.key import insecure_key
 
 if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
     from tallyveil.runs.observer import Observer
 
 
@@ -18,6 +19,7 @@ def run(
     out: str | Path,
     *,
     workers: int | None = None,
+    cluster: "Where" = None,
     insecure_test_key: str | None = None,
     observer: "Observer | None" = None,
 ) -> Release:
@@ -29,7 +31,10 @@ def run(
     Args:
         release: Path of a release file (TOML), its content as nested mappings, or a plan.
         out: Folder of the release. It does not exist, is empty, or holds an unfinished run of the same release.
-        workers: Number of threads; None for one per core. The release does not depend on it.
+        workers: Number of threads, or of worker processes of a cluster; None for one per core. The release does not
+            depend on it.
+        cluster: The cluster that does the work, as `ClusterSettings`; "threads" for threads of this machine; None for
+            what the release file says. The release does not depend on it.
         insecure_test_key: Any text, for tests and examples. The noise then follows from the text, and the release
             protects nobody. None for a secret key from the operating system.
         observer: Is told of progress.
@@ -39,11 +44,14 @@ def run(
         TallyveilError: an input is wrong, or the folder cannot be used. Nothing is spent then.
     Privacy: spends the budget of the plan once, however often the run is interrupted and resumed.
     """
+    from tallyveil.execution.executors import executors_of
     from tallyveil.execution.topdown.run import run_release
 
     key, threads, told = _key(insecure_test_key), workers_given(workers), observer_given(observer)
     folder = path_given(out, "out")
-    outcome = run_release(plan(release).content, folder, test_key=key, observer=told, workers=threads)
+    planned = plan(release).content
+    executors = executors_of(where_given(cluster), planned.cluster, threads, folder)
+    outcome = run_release(planned, folder, test_key=key, observer=told, workers=threads, executors=executors)
     return finished(outcome)
 
 
@@ -52,13 +60,14 @@ def measure(
     out: str | Path,
     *,
     workers: int | None = None,
+    cluster: "Where" = None,
     insecure_test_key: str | None = None,
     observer: "Observer | None" = None,
 ) -> Measurements:
     """Draw and publish the noisy measurements of a release, and stop there.
 
     Args:
-        release, workers, insecure_test_key, observer: As for `run`.
+        release, workers, cluster, insecure_test_key, observer: As for `run`.
         out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same release.
     Returns:
         The measurements, from which `estimate` makes the release without the records.
@@ -67,12 +76,16 @@ def measure(
         TallyveilError: as `run`.
     Privacy: spends the budget of the plan once, as `run` does.
     """
+    from tallyveil.execution.executors import executors_of
     from tallyveil.execution.topdown.run import measure_release
 
     key, told, folder = _key(insecure_test_key), observer_given(observer), path_given(out, "out")
     threads = workers_given(workers)
     planned = plan(release).content
-    outcome = measure_release(planned, folder, test_key=key, observer=told, workers=threads)
+    executors = executors_of(where_given(cluster), planned.cluster, threads, folder)
+    outcome = measure_release(
+        planned, folder, test_key=key, observer=told, workers=threads, executors=executors
+    )
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
 
 

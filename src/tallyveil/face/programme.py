@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.face.given import fixed, observer_given, path_given, workers_given
+from tallyveil.face.given import fixed, observer_given, path_given, where_given, workers_given
 from tallyveil.face.planned import Plan
 from tallyveil.face.products import write_page
 from tallyveil.face.released import Release, finished
@@ -11,6 +11,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
     from tallyveil.plans.programme import ProgrammePlan
     from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
@@ -138,6 +139,7 @@ def run_programme(
     out: str | Path,
     *,
     workers: int | None = None,
+    cluster: "Where" = None,
     insecure_test_key: str | None = None,
     observer: "Observer | None" = None,
 ) -> Programme:
@@ -150,7 +152,9 @@ def run_programme(
         programme: Path of a programme file (TOML).
         out: Folder of the programme, in which each release gets a folder of its name. It does not exist, is empty, or
             holds releases of this programme.
-        workers: Number of threads; None for one per core. The releases do not depend on it.
+        workers: Number of threads, or of worker processes of a cluster; None for one per core. The releases do not
+            depend on it.
+        cluster: As for `run`; None for what each release file says.
         insecure_test_key: Any text, for tests and examples. The noise then follows from the text, and the releases
             protect nobody.
         observer: Is told of progress.
@@ -169,7 +173,7 @@ def run_programme(
     threads, told = workers_given(workers), observer_given(observer) or SilentObserver()
     folder = path_given(out, "out")
     plan = load_programme(fixed(path_given(programme, "programme")), fixed(folder))
-    settings = running.Settings(key, told, threads, _with_page)
+    settings = running.Settings(key, told, threads, _with_page, where_given(cluster))
     outcome = running.run_programme(plan, folder, settings)
     releases = {name: finished(one) for name, one in outcome.releases.items()}
     made = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)

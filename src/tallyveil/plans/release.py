@@ -16,6 +16,7 @@ from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, Measu
 from tallyveil.plans.inputs import GeographyInput, RecordsInput, SpineInput
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.plans.terms import PrivacyTerms
+from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.storage.json_files import digest_of
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -55,6 +56,8 @@ class ReleasePlan:
         outer: Outer passes over the whole spine, first to last; none where each geolevel is finished before the next.
         agreement: Counts of finished releases that the counts of this one keep.
         residents: People of finished releases who live in the units that this release counts.
+        cluster: Which cluster does the work; None for threads of this machine. No count depends on it, and it is no
+            part of what a release says of its plan.
     """
 
     name: str
@@ -79,6 +82,7 @@ class ReleasePlan:
     outer: tuple[OuterPass, ...] = ()
     agreement: tuple[Agreement, ...] = ()
     residents: tuple[Residents, ...] = ()
+    cluster: ClusterSettings | None = None
 
     def __post_init__(self) -> None:
         require_sensitivities(self.strategy, self.schema)

@@ -4,7 +4,7 @@ The first family of each chunk depends on the sizes of the families alone, never
 of a family does not depend on its chunk. So the counts are the same for every division of a geolevel into chunks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +93,11 @@ def cut(above: PublicCounts, child_begin: Integers) -> list[Span]:
         spans.append(Span(len(spans), first, last, int(ends[last - 1]) - done))
         first, done = last, int(ends[last - 1])
     return spans
+
+
+def largest_first(spans: Sequence[Span]) -> list[int]:
+    """Numbers of chunks in the order in which to begin them."""
+    return [span.number for span in sorted(spans, key=lambda span: (-span.unknowns, span.number))]
 
 
 def estimate_span(

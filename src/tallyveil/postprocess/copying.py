@@ -20,7 +20,7 @@ from tallyveil.release.intervals import INTERVALS
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import entered_manifest, parsed_manifest, read_manifest
-from tallyveil.runs.executor import Threads, gathered
+from tallyveil.runs.executor import Threads
 from tallyveil.runs.log import LOG
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
@@ -182,13 +182,12 @@ class _Job:
             return False
 
         with self.watch.stage("copy", len(wanted)):
-            kept = gathered(
-                Threads(_AT_ONCE),
-                lambda number: copy(others[number]),
-                range(len(others)),
-                lambda _: self.watch.advanced(1),
-            )
-            return sum(kept) + copy(manifest)
+            kept = 0
+            copies = Threads(_AT_ONCE).each(lambda number: copy(others[number]), range(len(others)))
+            for _, was_there in copies:
+                kept += was_there
+                self.watch.advanced(1)
+            return kept + copy(manifest)
 
     def _require(self, name: str, digest: str) -> None:
         """Refuse a file of the copy that is not as it should be; raises StoreError."""

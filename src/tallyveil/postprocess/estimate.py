@@ -11,6 +11,7 @@ from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.intervals import PlannedIntervals
 from tallyveil.postprocess.lattice_measurements import write_drawn
 from tallyveil.postprocess.measured import Measured
+from tallyveil.postprocess.on_worker import estimating_site
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import write_public_inputs
@@ -19,6 +20,7 @@ from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind
+from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer
@@ -40,6 +42,7 @@ def estimate_release(
     *,
     observer: Observer | None = None,
     workers: int | None = None,
+    executors: Executors | None = None,
 ) -> Outcome:
     """Make a release from measurements, or resume an interrupted one.
 
@@ -49,6 +52,7 @@ def estimate_release(
         estimation: How each geolevel is estimated; None for what the plan of the measurements says.
         observer: Receives reports of progress.
         workers: Threads to estimate with; None for one a core. The release does not depend on it.
+        executors: What does chunks of the work; None for these threads. The release does not depend on it.
     Raises:
         ConfigError, SchemaError: the values of the tree are asked for, and cannot be computed.
         StoreError: the folder cannot be used, or a file cannot be read or written.
@@ -57,10 +61,12 @@ def estimate_release(
     """
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
     refuse_drawn_counts(plan.estimation, drawn=bool(measured.terms.subspace))
-    product = Estimate(measured, plan, workers or usable_cores())
+    threads = Threads(workers or usable_cores())
+    product = Estimate(measured, plan, threads.workers)
     progress = Progress.of(observer)
     last = PlannedIntervals(plan.intervals, measured.estimated_from, progress, workers)
-    return run_product(product, out, observer=progress, last=last, draws=False)
+    executors = executors or threads
+    return run_product(product, out, observer=progress, last=last, draws=False, executors=executors)
 
 
 def _refuse_understated(measured: Measured, privacy: JsonObject) -> None:
@@ -173,6 +179,8 @@ class _Estimate:
         measured = self.measured
         write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.kept)
         self._write_drawn(run)
+        if run.executor.is_remote:
+            run.executor.serve(estimating_site(run, measured.root, measured.manifest.digests))
         estimation.write_measurements(run)
         estimated = estimation.release(run)
         write_package(run, self.stated)

@@ -7,7 +7,7 @@ that it reads from files. Both give the same counts.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
@@ -21,12 +21,13 @@ from tallyveil.measurements.store import (
     write_support_measurements,
 )
 from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
+from tallyveil.postprocess.chunk_files import ChunkFolders, Progress
 from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.implied_bounds import with_implied_bounds
 from tallyveil.postprocess.kept import Kept
-from tallyveil.postprocess.level import LevelOutcome, estimate_level, n_families
+from tallyveil.postprocess.level import LevelOutcome, estimate_level, family_chunks, n_families
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.postprocess.passes.stages import stages_of_passes
@@ -35,15 +36,19 @@ from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED
 from tallyveil.release.checks import Agreeing, Bounded, check_release
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
-from tallyveil.runs.executor import Threads
+from tallyveil.runs.executor import Chunks
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.query_group import QueryGroup
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.passes.driver import TreePasses
+
+MEASURE: Final = "measure"
+"""Name in addresses of the writing of noisy answers."""
 
 
 def stages_of(
@@ -94,7 +99,7 @@ class Estimation:
         constraints: Every constraint of the release.
         observer: Receives reports of progress.
         watch: Times the stages.
-        workers: Number of threads.
+        workers: Number of threads of the sweep up the spine.
         tree: The sweep up the spine, if the plan asks for it.
         kept: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
@@ -173,7 +178,6 @@ class Estimation:
             kept=self.kept,
             observer=self.observer,
             watch=self.watch,
-            workers=self.workers,
             records=self.records,
         )
 
@@ -204,17 +208,46 @@ class Estimation:
                 run.stage(f"{self.writing} {geolevel} / {group.name}", [place], work)
 
     def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> dict[str, Any]:
-        def write(part: int) -> int:
-            return write_measured_part(run.path, self.source, self.spine, geolevel, group, part, run.tags)
-
+        chunks = self._measuring(ChunkFolders(run.path, tags=run.tags), geolevel, group)
         parts = range(n_parts(self.spine, geolevel, group))
-        for _, finished in Threads(self.workers).completed(write, parts):
+        for _, (_, finished) in run.executor.completed(chunks, parts):
             self.observer.advanced(finished)
         return {}
 
-    def _estimate(self, run: Run, level: int, above: PublicCounts | None) -> PublicCounts:
+    def _measuring(self, folders: ChunkFolders, geolevel: str, group: QueryGroup) -> Chunks[Progress]:
+        """The writing of a query's noisy answers as chunks, one for each part."""
+
+        def write(part: int) -> Progress:
+            root, tags = folders.root(part), folders.tags
+            return part, write_measured_part(root, self.source, self.spine, geolevel, group, part, tags)
+
+        return folders.written({"work": MEASURE, "geolevel": geolevel, "query": group.name}, write)
+
+    def chunks(self, folders: ChunkFolders, address: JsonObject) -> Chunks[Any]:
+        """The work of an address, for a process that is not the run's own.
+
+        Args:
+            folders: The release folder, with what the run has written before this work, and where the chunks write.
+            address: As in the chunks that the run's own process gives to its executor.
+        Raises:
+            StoreError: a file of an earlier stage cannot be read.
+        """
+        if address["work"] == MEASURE:
+            return self._measuring(folders, address["geolevel"], self.plan.query(address["query"]))
+        passes = self._passes()
+        if passes is not None:
+            return passes.chunks(folders, address)
+        level = self.spine.level_index(address["geolevel"])
+        above = read_histogram(
+            folders.finished, self.spine.geolevels[level - 1], self.plan.schema, self.spine
+        )
+        builder = replace(self._builder(level), tree=self._shared_values(folders, level))
+        return family_chunks(builder, above, self._keeper(folders, builder), folders)[0]
+
+    def _builder(self, level: int) -> FamilyBuilder:
+        """The families of a geolevel, fitted to their own noisy answers."""
         geolevel = self.spine.geolevels[level]
-        builder = FamilyBuilder(
+        return FamilyBuilder(
             plan=self.plan,
             allocation=self.allocation,
             level=level,
@@ -230,6 +263,9 @@ class Estimation:
                 for stage in self.plan.estimation_of(geolevel).rounding
             ),
         )
+
+    def _estimate(self, run: Run, level: int, above: PublicCounts | None) -> PublicCounts:
+        geolevel = self.spine.geolevels[level]
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
         if self.plan.measurements == "support" and level > 0:
             places += [measurement_name(geolevel, name) for name in self.plan.strategy.queries(geolevel)]
@@ -237,7 +273,9 @@ class Estimation:
 
         def estimate() -> dict[str, Any]:
             tree = self._tree_values(geolevel)
-            outcome = self._estimated(run, replace(builder, tree=tree), above)
+            if tree is not None:
+                run.executor.share(_tree_file(level), partial(tree.save, level))
+            outcome = self._estimated(run, replace(self._builder(level), tree=tree), above)
             made.append(outcome.counts)
             if self._values is not None and level < self.spine.finest:
                 self._values.forget(level)
@@ -258,27 +296,37 @@ class Estimation:
                 self._values = self.tree.values(self.source, self.observer, self.workers)
         return self._values
 
+    def _shared_values(self, folders: ChunkFolders, level: int) -> TreeValues | None:
+        """As `_tree_values`, from the file in which the run's own process shares them."""
+        if self.tree is None or self.plan.estimation_of(self.spine.geolevels[level]).values == "own":
+            return None
+        values = TreeValues(self.tree.sweep, self.tree.name)
+        values.load(level, folders.shared(_tree_file(level)))
+        return values
+
     def _estimated(self, run: Run, builder: FamilyBuilder, above: PublicCounts | None) -> LevelOutcome:
+        folders = ChunkFolders(run.path, tags=run.tags)
         with self.watch.stage(f"estimate {builder.geolevel}", n_families(builder)):
-            keep = None if self.plan.measurements != "support" else self._keeper(run, builder)
             outcome = estimate_level(
                 builder,
                 above,
                 self.observer,
-                executor=Threads(self.workers),
-                keep=keep,
-                unsolved=run.path / UNSOLVED,
+                executor=run.executor,
+                keep=self._keeper(folders, builder),
+                folders=folders,
             )
             write_histogram(run.path, outcome.counts, self.plan.schema, self.spine, run.tags)
         return outcome
 
-    def _keeper(self, run: Run, builder: FamilyBuilder) -> KeepMeasurements:
-        """A function that writes the measurements of a chunk under the number of the chunk."""
-        tags = run.tags
+    def _keeper(self, folders: ChunkFolders, builder: FamilyBuilder) -> KeepMeasurements | None:
+        """A function that writes the measurements of a chunk under its number; None if the plan publishes none."""
+        if self.plan.measurements != "support":
+            return None
 
         def keep(number: int, wanted: FamilyAnswers, values: Integers) -> None:
             variances = builder.variances(int(wanted.child_begin[0]), int(wanted.child_begin[-1]))
-            write_support_measurements(run.path, number, wanted, values, variances, self.spine, tags)
+            root = folders.root(number)
+            write_support_measurements(root, number, wanted, values, variances, self.spine, folders.tags)
 
         return keep
 
@@ -327,3 +375,8 @@ class Estimation:
         """The counts that outer passes keep; without outer passes they are constraints like the others."""
         kept = self.kept.agreed if self.plan.outer else ()
         return [Agreeing(one.name, one.query, one.counts) for one in kept]
+
+
+def _tree_file(level: int) -> str:
+    """Name of the file with the values of the tree of a geolevel."""
+    return f"tree-{level}"

@@ -10,14 +10,25 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
-from tallyveil.postprocess.chunks import ChunkOutcome, KeepMeasurements, cut, estimate_span
+from tallyveil.postprocess.chunk_files import ChunkFolders, archived_outcome, outcome_of
+from tallyveil.postprocess.chunks import (
+    ChunkOutcome,
+    KeepMeasurements,
+    Span,
+    cut,
+    estimate_span,
+    largest_first,
+)
 from tallyveil.postprocess.families import FamilyBuilder
 from tallyveil.postprocess.unsolved import estimate_or_keep
-from tallyveil.runs.executor import Executor, Threads, gathered
+from tallyveil.runs.executor import Chunks, Executor, Threads, gathered
 from tallyveil.runs.observer import Observer
 from tallyveil.universe.counts import PublicCounts, compress_rows, narrow
 
 ONE_THREAD: Final = Threads()
+NO_FOLDERS: Final = ChunkFolders(None)
+FAMILIES: Final = "families"
+"""Name of the work in addresses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +51,7 @@ def estimate_level(
     *,
     executor: Executor = ONE_THREAD,
     keep: KeepMeasurements | None = None,
-    unsolved: Path | None = None,
+    folders: ChunkFolders = NO_FOLDERS,
 ) -> LevelOutcome:
     """Estimate a geolevel from the one above it. The counts do not depend on the executor.
 
@@ -51,7 +62,7 @@ def estimate_level(
         executor: Runs the chunks.
         keep: Called with the number, answers and noisy values of every chunk, from several threads. It is not called
             for the root, whose support is every cell, so that its full measurements are written anyway.
-        unsolved: Folder to which a family is written if its estimate cannot be certified.
+        folders: Where the release is. A family whose estimate cannot be certified is written to it.
     Raises:
         ConstraintError: a family has no solution.
         SolverError: a family's answer could not be certified.
@@ -59,8 +70,8 @@ def estimate_level(
     # One BLAS thread: with more, the order of summation depends on the machine (docs/decisions/0001).
     with threadpool_limits(limits=1, user_api="blas"):
         if above is None:
-            return _estimate_roots(builder, observer, unsolved)
-        outcomes = _estimate_chunks(builder, above, observer, executor, keep, unsolved)
+            return _estimate_roots(builder, observer, folders.unsolved)
+        outcomes = _estimate_chunks(builder, above, observer, executor, keep, folders)
     counts = _joined(builder.geolevel, outcomes)
     return LevelOutcome(
         counts,
@@ -78,27 +89,44 @@ def n_families(builder: FamilyBuilder) -> int:
     return builder.spine.n_geounits(max(builder.level - 1, 0))
 
 
+def family_chunks(
+    builder: FamilyBuilder,
+    above: PublicCounts,
+    keep: KeepMeasurements | None,
+    folders: ChunkFolders,
+) -> tuple[Chunks[ChunkOutcome], list[Span]]:
+    """The families below a geolevel as chunks that any process of the run can do.
+
+    Args:
+        builder, above, keep, folders: As for `estimate_level`.
+    Returns:
+        The chunks, and the families of each.
+    """
+    rules = builder.rules()
+    spans = cut(above, builder.spine.child_offsets[builder.level - 1])
+
+    def work(number: int) -> ChunkOutcome:
+        return estimate_span(builder, rules, spans[number], above, folders.unsolved, keep)
+
+    address = {"work": FAMILIES, "geolevel": builder.geolevel}
+    return Chunks(address, work, folders.writing(archived_outcome), folders.reading(outcome_of)), spans
+
+
 def _estimate_chunks(
     builder: FamilyBuilder,
     above: PublicCounts,
     observer: Observer,
     executor: Executor,
     keep: KeepMeasurements | None,
-    unsolved: Path | None,
+    folders: ChunkFolders,
 ) -> list[ChunkOutcome]:
     """Outcomes of all chunks, in order. The largest chunks are started first, so that no core waits long at the end."""
-    rules = builder.rules()
-    spans = cut(above, builder.spine.child_offsets[builder.level - 1])
-
-    def work(number: int) -> ChunkOutcome:
-        return estimate_span(builder, rules, spans[number], above, unsolved, keep)
-
-    largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
+    chunks, spans = family_chunks(builder, above, keep, folders)
 
     def done(number: int) -> None:
         observer.advanced(spans[number].last - spans[number].first)
 
-    return gathered(executor, work, [span.number for span in largest_first], done)
+    return gathered(executor, chunks, largest_first(spans), done)
 
 
 def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:

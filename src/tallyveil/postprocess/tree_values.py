@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -30,6 +31,7 @@ from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSour
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints import ConstraintTable, zeros_of
 from tallyveil.runs.observer import Observer
+from tallyveil.storage.archives import read_archive, write_archive
 from tallyveil.universe.counts import narrow
 from tallyveil.universe.query_group import QueryGroup
 
@@ -154,6 +156,19 @@ class TreeValues:
         """Free the memory of a geolevel that is estimated."""
         self._kept[level].clear()
         self._first[level].clear()
+
+    def save(self, level: int, path: Path) -> None:
+        """Write the estimates of a geolevel, for another process that has the same sweep."""
+        pieces = {
+            f"{first:012d}": own for first, own in zip(self._first[level], self._kept[level], strict=True)
+        }
+        write_archive(path, {}, pieces)
+
+    def load(self, level: int, path: Path) -> None:
+        """Take over the estimates of a geolevel that another process has written; raises StoreError."""
+        pieces = read_archive(path).arrays
+        self._first[level] = [int(first) for first in pieces]
+        self._kept[level] = list(pieces.values())
 
     def units(self, level: int, start: int, stop: int) -> Integers:
         """Estimates of geounits start to stop - 1 in multiples of 1 / GRID persons; a row for each geounit."""

@@ -10,7 +10,8 @@ make the same work from the run's folder, and write its result to a file. So a r
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -36,8 +37,48 @@ class Chunks(Generic[Result]):
     read: Callable[[Path], Result]
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A run, as other processes are told of it.
+
+    Attributes:
+        opener: A function that these processes import, as "package.module:function". It takes the description and the
+            secret, and returns what holds the run there (`runs.cluster.site.Opened`).
+        description: What the opener needs and everybody may know.
+        secret: What the opener needs and only processes of the run may know. It leaves this process encrypted.
+        files_key: Authenticates files of results; the same whenever the run is resumed. Confidential, 32 bytes.
+    """
+
+    opener: str
+    description: JsonObject
+    secret: bytes = field(repr=False)
+    files_key: bytes = field(repr=False)
+
+
 class Executor(Protocol):
     """Does chunks of work."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether other processes do the work. They must be served, and what they need must be shared."""
+        ...
+
+    def serve(self, site: Site) -> None:
+        """Tell other processes of the run. The work of a run is given to them after that.
+
+        Raises:
+            TallyveilError: they cannot open the run.
+        """
+        ...
+
+    def share(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let other processes read a file that this process writes; what they do not need is not written.
+
+        Args:
+            name: Of the file, without a folder.
+            write: Writes it.
+        """
+        ...
 
     def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """Do every chunk once, and yield its number and result when it is complete, in any order.
@@ -51,6 +92,20 @@ class Executor(Protocol):
         ...
 
 
+class Executors(Protocol):
+    """Makes the executor of a run."""
+
+    def begin(self, folder: Path) -> AbstractContextManager[Executor]:
+        """Make sure that the work can be done, before anything is spent.
+
+        Args:
+            folder: For files of the work, inside the private folder of the run; it need not exist.
+        Raises:
+            TallyveilError: the work could not be done.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Threads:
     """Threads of this process.
@@ -60,6 +115,21 @@ class Threads:
     """
 
     workers: int = 1
+
+    @property
+    def is_remote(self) -> bool:
+        """As `Executor.is_remote`."""
+        return False
+
+    def begin(self, folder: Path) -> AbstractContextManager[Executor]:
+        """As `Executors.begin`."""
+        return nullcontext(self)
+
+    def serve(self, site: Site) -> None:
+        """As `Executor.serve`: threads are in the process that holds the run."""
+
+    def share(self, name: str, write: Callable[[Path], None]) -> None:
+        """As `Executor.share`: threads read what the process holds."""
 
     def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """As `Executor.completed`."""

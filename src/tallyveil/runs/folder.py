@@ -5,6 +5,7 @@
     private/programme.json    in the folder of a programme: which of its releases were begun, and on which inputs
     private/<stage>.json      checkpoints
     private/progress.json     how far the run has come, for `tallyveil status`
+    private/cluster/          what worker processes on other machines read and write
     private/sealed-<sha256>   the manifest, whole, before the key is removed; then it becomes manifest.json
 
 The lock is taken on a file that the finishing process removes. A process that gets the lock therefore checks that the
@@ -45,6 +46,7 @@ from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
 PLAN: Final = "plan.json"
 KEY_FILE: Final = "run.json"
 LOCK_FILE: Final = "lock"
+CLUSTER: Final = "cluster"
 SEALED: Final = "sealed-"
 _ATTEMPTS: Final = 100
 _REFUSALS: Final = 3

@@ -48,6 +48,11 @@ class RunSecrets:
         return derive_key(self.key, "noise", self.binding)
 
     @property
+    def files_key(self) -> bytes:
+        """Key that authenticates what processes of the run on other machines write for it."""
+        return derive_key(self.key, "chunk files", self.binding, self.plan)
+
+    @property
     def run_id(self) -> str:
         """Public name of the run, 16 hexadecimal digits."""
         return derive_key(self.key, "run id", self.binding + self.plan).hex()[:16]

@@ -14,6 +14,7 @@ Everything is decided while the folder's lock is held, because the folder may ch
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from tallyveil.accounting.ledger.lines import spent
 from tallyveil.errors import StoreError, TallyveilError
@@ -35,7 +36,8 @@ from tallyveil.runs.earlier import (
     require_same_work,
     work_file,
 )
-from tallyveil.runs.folder import KEY_FILE, FolderState, RunFolder, folder_state
+from tallyveil.runs.executor import Executor, Executors, Threads
+from tallyveil.runs.folder import CLUSTER, KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.runs.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
@@ -52,6 +54,8 @@ from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest
 from tallyveil.version import VERSION
 
+ONE_THREAD: Final = Threads()
+
 
 def run_product(
     product: Product,
@@ -61,6 +65,7 @@ def run_product(
     observer: Observer | None = None,
     last: LastStep | None = None,
     draws: bool = True,
+    executors: Executors = ONE_THREAD,
 ) -> Outcome:
     """Take a product from its plan to a sealed release, or go on with a run that was interrupted.
 
@@ -71,6 +76,7 @@ def run_product(
         observer: Told of progress.
         last: What is done once the release is finished.
         draws: Whether the product draws noise; False where it works on the measurements of an earlier run.
+        executors: What does the chunks of the work.
     Raises:
         TallyveilError: nothing is spent before the folder and all inputs are checked.
     Privacy: as `run_once`.
@@ -80,7 +86,8 @@ def run_product(
     require_aes256()
     product.refuse(out)
     progress = Progress.of(observer)
-    return run_once(out, product.read(out, progress), test_key=test_key, last=last, progress=progress)
+    work = product.read(out, progress)
+    return run_once(out, work, test_key=test_key, last=last, progress=progress, executors=executors)
 
 
 def finished_before(out: Path, asked: Asked) -> Outcome | None:
@@ -113,6 +120,7 @@ def run_once(
     test_key: bytes | None = None,
     last: LastStep | None = None,
     progress: Progress | None = None,
+    executors: Executors = ONE_THREAD,
 ) -> Outcome:
     """Make a release, or go on with one, or find that another process has made it.
 
@@ -122,6 +130,7 @@ def run_once(
         test_key: Key of a run that protects nobody, for tests; None for a key from the operating system.
         last: What is done once the release is finished.
         progress: Told of progress by the work; written into the private folder while its lock is held.
+        executors: What does the chunks of the work. It is tried before anything is spent.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
         TallyveilError: what the work raises.
@@ -134,10 +143,11 @@ def run_once(
     with RunFolder(out) as folder:
         if (outcome := _last_steps(folder, asked)) is not None:
             return outcome
-        run = _begin(folder, job, test_key)
-        (progress or Progress()).begin(folder)
-        body = work.release(run)
-        checks = work.check(run)
+        with executors.begin(folder.private / CLUSTER) as executor:
+            run = _begin(folder, job, test_key, executor)
+            (progress or Progress()).begin(folder)
+            body = work.release(run)
+            checks = work.check(run)
         require_one_spend(out, ledger_entries(out, draws=asked.draws), job, run.run_id)
         content = _manifest(run, job, body, checks, work.performance()).to_mapping()
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -271,7 +281,7 @@ def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> None:
         asked.last.refuse(out, manifest)
 
 
-def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
+def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Executor) -> Run:
     """Take or make the key, and enter the spend into the ledger before the first draw."""
     out = folder.path
     entries = ledger_entries(out, draws=job.earlier is None)
@@ -303,7 +313,7 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None) -> Run:
         raise
     require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
-    return Run(folder, secrets, spent(entered), versions, resumed=begun)
+    return Run(folder, secrets, spent(entered), versions, executor, resumed=begun)
 
 
 def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:

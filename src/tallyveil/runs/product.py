@@ -15,6 +15,7 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import ListedFile, Manifest, listed_file
 from tallyveil.runs.earlier import Earlier
+from tallyveil.runs.executor import Executor
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.key_file import RunSecrets
 from tallyveil.runs.observer import Observer
@@ -76,6 +77,7 @@ class Run:
         spent: What the ledger shows, in the declared unit.
         versions: Versions of Tallyveil that have worked on the run, this one last.
         resumed: Whether an earlier process had spent already.
+        executor: Does the chunks of the work.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Run:
         secrets: RunSecrets,
         cost: Fraction,
         versions: tuple[str, ...],
+        executor: Executor,
         *,
         resumed: bool,
     ) -> None:
@@ -92,6 +95,7 @@ class Run:
         self.spent = cost
         self.versions = versions
         self.resumed = resumed
+        self.executor = executor
         self._stages = Stages(folder, secrets)
 
     @property

@@ -111,9 +111,32 @@ class Scrambled:
     def __init__(self, seed):
         self.random = random.Random(seed)
 
-    def completed(self, work, numbers):
+    def completed(self, chunks, numbers):
         for number in self.random.sample(numbers, len(numbers)):
-            yield number, work(number)
+            yield number, chunks.work(number)
+
+
+class ByFiles:
+    """Writes every result and reads it back, as where another process does the work."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.written = 0
+
+    def completed(self, chunks, numbers):
+        for number in numbers:
+            self.written += 1
+            path = self.folder / f"result-{self.written}"
+            chunks.write(chunks.work(number), path)
+            yield number, chunks.read(path)
+
+
+def test_results_are_the_same_after_they_were_written_and_read(country, counts, monkeypatch, tmp_path):
+    monkeypatch.setattr(chunks, "SMALLEST", 1)
+    by_files = ByFiles(tmp_path)
+    found = country.estimate(executor=by_files)
+    assert by_files.written > 10
+    assert all(same(*pair) for pair in zip(counts, found, strict=True))
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.runs.executor import Threads, gathered
+from tallyveil.runs.executor import Chunks, Site, Threads, gathered
+
+
+def chunks_of(work):
+    """Chunks whose results are never written."""
+    return Chunks({"work": "test"}, work, None, None)
 
 
 class Scrambled:
@@ -16,11 +21,11 @@ class Scrambled:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def completed(self, work, numbers):
+    def completed(self, chunks, numbers):
         shuffled = list(numbers)
         random.Random(self.seed).shuffle(shuffled)
         for number in shuffled:
-            yield number, work(number)
+            yield number, chunks.work(number)
 
 
 @settings(max_examples=40, deadline=None)
@@ -29,9 +34,11 @@ def test_results_come_in_address_order(numbers, seed, workers):
     told: list[int] = []
     for executor in (Scrambled(seed), Threads(workers)):
         told.clear()
-        assert gathered(executor, lambda n: n * n, numbers, told.append) == [n * n for n in range(9)]
+        assert gathered(executor, chunks_of(lambda n: n * n), numbers, told.append) == [
+            n * n for n in range(9)
+        ]
         assert sorted(told) == list(range(9))
-    assert gathered(Threads(workers), str, []) == []
+    assert gathered(Threads(workers), chunks_of(str), []) == []
 
 
 def test_threads_complete_a_short_chunk_before_a_long_one():
@@ -42,11 +49,11 @@ def test_threads_complete_a_short_chunk_before_a_long_one():
         assert number != 0 or handed_over.wait(30)
         return number
 
-    completed = Threads(2).completed(work, [0, 1])
+    completed = Threads(2).completed(chunks_of(work), [0, 1])
     first = next(completed)
     handed_over.set()
     assert [first, *completed] == [(1, 1), (0, 0)]
-    assert gathered(Threads(2), work, [0, 1]) == [0, 1]
+    assert gathered(Threads(2), chunks_of(work), [0, 1]) == [0, 1]
 
 
 def test_an_error_ends_the_work_and_what_has_not_begun_is_left_out():
@@ -59,7 +66,7 @@ def test_an_error_ends_the_work_and_what_has_not_begun_is_left_out():
         return number
 
     with pytest.raises(KeyError):
-        gathered(Threads(1), work, [3, *range(100, 200)])
+        gathered(Threads(1), chunks_of(work), [3, *range(100, 200)])
     assert len(begun) < 100
 
 
@@ -67,11 +74,25 @@ class Forgetful:
     def __init__(self, given: list[int]) -> None:
         self.given = given
 
-    def completed(self, work, numbers):
-        yield from ((number, work(number)) for number in self.given)
+    def completed(self, chunks, numbers):
+        yield from ((number, chunks.work(number)) for number in self.given)
 
 
 @pytest.mark.parametrize("given_back", [[], [0], [0, 1, 1], [0, 1, 2]])
 def test_an_executor_that_loses_or_repeats_a_chunk_is_noticed(given_back):
     with pytest.raises(ValueError, match="the executor"):
-        gathered(Forgetful(given_back), str, [0, 1])
+        gathered(Forgetful(given_back), chunks_of(str), [0, 1])
+
+
+def test_threads_need_not_be_told_what_their_process_knows(tmp_path):
+    threads = Threads(2)
+    with threads.begin(tmp_path / "cluster") as executor:
+        assert executor is threads
+        assert not executor.is_remote
+        executor.serve(Site("module:function", {}, b"", b""))
+        executor.share("values", lambda path: path.write_text("never"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_secret_of_a_run_is_not_shown():
+    assert "secret" not in repr(Site("module:function", {}, b"very secret", b"secret key"))

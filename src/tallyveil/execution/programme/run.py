@@ -11,6 +11,7 @@ from pathlib import Path
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.execution.executors import Where, executors_of
 from tallyveil.execution.programme.inputs import CheckedRelease, check_inputs
 from tallyveil.execution.programme.kept import (
     Kept,
@@ -73,14 +74,16 @@ class Settings:
     Attributes:
         test_key: Key for tests, which protects nobody; None for keys from the operating system.
         observer: Told of progress.
-        workers: Number of threads; None for one for each core.
+        workers: Number of threads, or of worker processes; None for one for each core.
         finished: What is done with each release once it is finished.
+        where: Which cluster does the work; None for what each release file says.
     """
 
     test_key: bytes | None
     observer: Observer
     workers: int | None
     finished: Finished
+    where: Where = None
 
 
 def run_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> ProgrammeOutcome:
@@ -266,12 +269,14 @@ class _Programme:
                 self._refuse_taken(release)
                 kept = kept.with_begun(release)
                 kept.write(self.folder)
+            place, settings = inside(self.out, release.name), self.settings
             self.outcomes[release.name] = run_release(
                 release.plan,
-                inside(self.out, release.name),
-                test_key=self.settings.test_key,
-                observer=Prefixed(self.settings.observer, f"{release.name}: ", checked.warnings),
-                workers=self.settings.workers,
+                place,
+                test_key=settings.test_key,
+                observer=Prefixed(settings.observer, f"{release.name}: ", checked.warnings),
+                workers=settings.workers,
+                executors=executors_of(settings.where, release.plan.cluster, settings.workers, place),
             )
         except TallyveilError as error:
             raise type(error)(self._stopped(release, error), code=error.code) from error

@@ -10,6 +10,7 @@ from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
+from tallyveil.execution.topdown.on_worker import measuring_site
 from tallyveil.execution.topdown.preparation import prepare, read_inputs
 from tallyveil.execution.topdown.spine_record import spine_record
 from tallyveil.geography.areas import Hierarchies
@@ -28,6 +29,7 @@ from tallyveil.postprocess.tree_values import TreeSweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind
+from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer
@@ -52,6 +54,7 @@ def run_release(
     test_key: bytes | None = None,
     observer: Observer | None = None,
     workers: int | None = None,
+    executors: Executors | None = None,
 ) -> Outcome:
     """Make a release, or resume an interrupted one.
 
@@ -61,14 +64,17 @@ def run_release(
         test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
         observer: Receives reports of progress.
         workers: Number of threads; None for one per core. The release does not depend on it.
+        executors: What does chunks of the work; None for these threads. The release does not depend on it.
     Raises:
         TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
-    product = TopDown(plan, workers or usable_cores(), protected=test_key is None)
+    threads = Threads(workers or usable_cores())
+    product = TopDown(plan, threads.workers, protected=test_key is None)
     progress = Progress.of(observer)
     last = PlannedIntervals(plan.intervals, None, progress, workers)
-    return run_product(product, out, test_key=test_key, observer=progress, last=last)
+    executors = executors or threads
+    return run_product(product, out, test_key=test_key, observer=progress, last=last, executors=executors)
 
 
 def measure_release(
@@ -78,6 +84,7 @@ def measure_release(
     test_key: bytes | None = None,
     observer: Observer | None = None,
     workers: int | None = None,
+    executors: Executors | None = None,
 ) -> Outcome:
     """Draw and write only the noisy measurements of a release, or resume such a run.
 
@@ -87,7 +94,7 @@ def measure_release(
         plan: Plan of the release. It must ask for all measurements.
         out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same plan and
             inputs.
-        test_key, observer, workers: As in `run_release`.
+        test_key, observer, workers, executors: As in `run_release`.
     Raises:
         ConfigError: the plan does not write all measurements, so no release could be estimated from them.
         TallyveilError: as `run_release`.
@@ -100,8 +107,9 @@ def measure_release(
             'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    product = TopDown(plan, workers or usable_cores(), protected=test_key is None, measuring_alone=True)
-    outcome = run_product(product, out, test_key=test_key, observer=observer)
+    threads = Threads(workers or usable_cores())
+    product = TopDown(plan, threads.workers, protected=test_key is None, measuring_alone=True)
+    outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors or threads)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
     return outcome
 
@@ -255,6 +263,8 @@ class _Release:
         """
         write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.kept)
         self.constraints += self._draw(run)
+        if run.executor.is_remote:
+            run.executor.serve(measuring_site(run, self.histograms))
         estimation = Estimation(
             plan=self.plan.estimating,
             hierarchies=self.hierarchies,

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,13 +18,14 @@ from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
 from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.agreement import summed_to_root
+from tallyveil.postprocess.chunk_files import ChunkFolders, Progress
 from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass
-from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass
-from tallyveil.postprocess.passes.lifts import Lift, lift_pass, part_groups
+from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass, pass_chunks
+from tallyveil.postprocess.passes.lifts import LIFT, Lift, lift_chunks, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import PartQueries
 from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits
 from tallyveil.postprocess.passes.part_targets import PartTargets
@@ -31,16 +33,20 @@ from tallyveil.postprocess.passes.part_weights import part_weights
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
-from tallyveil.runs.executor import Threads
+from tallyveil.runs.executor import Chunks, Executor
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.nested_queries import meet
 from tallyveil.universe.query_group import QueryGroup
 
 MakeLevel = Callable[[int, PublicCounts | None], PassOutcome]
 """Makes one geolevel of a pass, from the counts of the geolevel above it."""
+
+SUPPORT: Final = "support"
+"""Name in addresses of the writing of noisy answers."""
 
 
 @dataclass(slots=True)
@@ -55,7 +61,6 @@ class TreePasses:
         kept: What is taken over from finished releases.
         observer: Receives reports of progress.
         watch: Times the stages.
-        workers: Number of threads.
         records: What each finished stage contributes to the manifest, by its name.
     """
 
@@ -66,7 +71,6 @@ class TreePasses:
     kept: Kept
     observer: Observer
     watch: Stopwatch
-    workers: int
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -134,13 +138,13 @@ class TreePasses:
         groups, finest = self.groups, []
         sources = sources_of_groups(self._cells)
         every: list[list[PublicCounts]] = []
-        for number, cells in enumerate(self._cells):
+        for number in range(len(self._cells)):
             if number > 0:
-                groups = groups_of_earlier_pass(cells, self._cells[sources[number]], every[sources[number]])
+                groups = self._groups_after(number, every[sources[number]])
             make = (
-                self._estimates(number, groups)
+                self._estimates(number, groups, run.executor)
                 if self.plan.outer[number].part is None
-                else self._lifts(number, groups)
+                else self._lifts(number, groups, run.executor)
             )
             counts: list[PublicCounts] = []
             for level in range(self.spine.n_levels):
@@ -153,6 +157,44 @@ class TreePasses:
                 own if place in sources[number + 1 :] else [] for place, own in enumerate([*every, counts])
             ]
         return finest
+
+    def _groups_after(self, number: int, counts: Sequence[PublicCounts]) -> FixedGroups:
+        """The groups of a pass after the first, from the counts of the pass that it divides."""
+        source = sources_of_groups(self._cells)[number]
+        return groups_of_earlier_pass(self._cells[number], self._cells[source], counts)
+
+    def chunks(self, folders: ChunkFolders, address: JsonObject) -> Chunks[Any]:
+        """The work of an address, for a process that is not the run's own.
+
+        Args:
+            folders: The release folder, with what the run has written before this work, and where the chunks write.
+            address: As in the chunks that the run's own process gives to its executor.
+        Raises:
+            StoreError: a file of an earlier stage cannot be read.
+        """
+        level = self.spine.level_index(address["geolevel"])
+        if address["work"] == SUPPORT:
+            above = read_histogram(
+                folders.finished, self.spine.geolevels[level - 1], self.plan.schema, self.spine
+            )
+            return self._support_chunks(level, above, folders)[0]
+        number = address["number"]
+        groups = self.groups
+        if number > 0:
+            source = sources_of_groups(self._cells)[number]
+            every = range(self.spine.n_levels)
+            groups = self._groups_after(
+                number, [self._written(folders.finished, source, one) for one in every]
+            )
+        above = self._written(folders.finished, number, level - 1)
+        if address["work"] == LIFT:
+            return lift_chunks(self._lift(number, groups)(level), above)[0]
+        return pass_chunks(self._builder(number, level, groups), above, number)[0]
+
+    def _written(self, root: Path, number: int, level: int) -> PublicCounts:
+        """The counts of a pass, by number from 0, that the run has written."""
+        geolevel, n_geounits = self.spine.geolevels[level], self.spine.n_geounits(level)
+        return read_pass(root, number + 1, geolevel, n_geounits, self.plan.schema.size)
 
     def _builder(self, number: int, level: int, groups: FixedGroups) -> PassBuilder:
         plan, geolevel = self.plan, self.spine.geolevels[level]
@@ -170,24 +212,34 @@ class TreePasses:
             chain=tuple(plan.query(name) for name in plan.outer[number].rounding),
         )
 
-    def _estimates(self, number: int, groups: FixedGroups) -> MakeLevel:
+    def _estimates(self, number: int, groups: FixedGroups, executor: Executor) -> MakeLevel:
         """Makes a geolevel of a pass that estimates counts from measurements."""
 
         def make(level: int, above: PublicCounts | None) -> PassOutcome:
             builder = self._builder(number, level, groups)
-            return estimate_pass(builder, above, self.observer, Threads(self.workers))
+            return estimate_pass(builder, above, number, self.observer, executor)
 
         return make
 
-    def _lifts(self, number: int, groups: FixedGroups) -> MakeLevel:
+    def _lifts(self, number: int, groups: FixedGroups, executor: Executor) -> MakeLevel:
         """Makes a geolevel of a lift pass."""
+        lift_at = self._lift(number, groups)
+
+        def make(level: int, above: PublicCounts | None) -> PassOutcome:
+            return lift_pass(lift_at(level), above, self.observer, executor)
+
+        return make
+
+    def _lift(self, number: int, groups: FixedGroups) -> Callable[[int], Lift]:
+        """A lift pass by number of the geolevel."""
         one, schema = self.plan.outer[number], self.plan.schema
         cells = cells_of_part(schema, one, groups)
         limits = part_limits(schema, one, groups, cells, self.kept, self.spine)
         targets, weights = self._targets(number, cells), self._weights(number, groups, cells)
 
-        def make(level: int, above: PublicCounts | None) -> PassOutcome:
-            lift = Lift(
+        def at(level: int) -> Lift:
+            return Lift(
+                number=number,
                 spine=self.spine,
                 level=level,
                 groups=groups,
@@ -197,9 +249,8 @@ class TreePasses:
                 n_cells=schema.size,
                 weights=weights(level),
             )
-            return lift_pass(lift, above, self.observer, Threads(self.workers))
 
-        return make
+        return at
 
     def _weights(self, number: int, groups: FixedGroups, cells: PartCells) -> Callable[[int], Floats | None]:
         """What counts of a lift pass are divided in proportion to, by number of the geolevel; None for fixed counts."""
@@ -260,13 +311,29 @@ class TreePasses:
         The noise of an answer belongs to its address, so these are the answers that the passes were fitted to.
         """
         geolevel = self.spine.geolevels[level]
+        name = support_stage(geolevel)
+        chunks, n_chunks = self._support_chunks(level, above, ChunkFolders(run.path, tags=run.tags))
+
+        def work() -> dict[str, Any]:
+            with self.watch.stage(name, self.spine.n_geounits(level - 1)):
+                for _, (_, finished) in run.executor.completed(chunks, range(n_chunks)):
+                    self.observer.advanced(finished)
+            return {"performance": self.watch.stages[-1]}
+
+        places = [measurement_name(geolevel, one) for one in self.plan.strategy.queries(geolevel)]
+        self.records[name] = run.stage(name, places, work)
+
+    def _support_chunks(
+        self, level: int, above: PublicCounts, folders: ChunkFolders
+    ) -> tuple[Chunks[Progress], int]:
+        """The writing of noisy answers as chunks; each tells its number and how many families it had."""
+        geolevel = self.spine.geolevels[level]
         names = self.plan.strategy.queries(geolevel)
         queries = tuple(layer for name in names for layer in self.plan.query(name).layers)
         children = self.spine.child_offsets[level - 1]
         spans = cut(above, children)
-        name = support_stage(geolevel)
 
-        def write(number: int) -> int:
+        def write(number: int) -> Progress:
             span = spans[number]
             offsets, cells, _ = above.slice(span.first, span.last)
             child_begin = children[span.first : span.last + 1].copy()
@@ -274,16 +341,11 @@ class TreePasses:
             wanted = answers_on_support(geolevel, queries, child_begin, offsets, cells, settled)
             variances = self._variances(queries, geolevel, int(child_begin[0]), int(child_begin[-1]))
             noisy = self.source.measure_families(wanted)
-            write_support_measurements(run.path, number, wanted, noisy, variances, self.spine, run.tags)
-            return span.last - span.first
+            root = folders.root(number)
+            write_support_measurements(root, number, wanted, noisy, variances, self.spine, folders.tags)
+            return number, span.last - span.first
 
-        def work() -> dict[str, Any]:
-            with self.watch.stage(name, self.spine.n_geounits(level - 1)):
-                for _, finished in Threads(self.workers).completed(write, range(len(spans))):
-                    self.observer.advanced(finished)
-            return {"performance": self.watch.stages[-1]}
-
-        self.records[name] = run.stage(name, [measurement_name(geolevel, one) for one in names], work)
+        return folders.written({"work": SUPPORT, "geolevel": geolevel}, write), len(spans)
 
     def _variances(self, queries: Sequence[QueryGroup], geolevel: str, start: int, stop: int) -> Floats:
         each = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]

@@ -19,14 +19,18 @@ from tallyveil.estimation.tiles import (
 from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED
 from tallyveil.kernels.tiles.parts import solve_chunk
 from tallyveil.plans.part_cells import possible_cells
-from tallyveil.postprocess.chunks import Span, cut
+from tallyveil.postprocess.chunk_files import ChunkFolders
+from tallyveil.postprocess.chunks import Span, cut, largest_first
 from tallyveil.postprocess.passes.families import PassBuilder
-from tallyveil.runs.executor import Executor, gathered
+from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
+from tallyveil.storage.archives import Archived
 from tallyveil.universe.counts import PublicCounts, narrow
 
 ROUNDED: Final = {"table_flow": "flows", "wide_table_flow": "wide_flows"}
 """Name in the manifest of each way of rounding, and the field of a family's effort that counts it."""
+PASS: Final = "pass"
+"""Name of the work in addresses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,8 +48,9 @@ class PassOutcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Counts of the children of some families, and how these families ended."""
+    """Counts of the children of some families, and how these families ended; of chunk `number`."""
 
+    number: int
     lengths: Integers
     cells: NarrowArray
     counts: NarrowArray
@@ -57,6 +62,7 @@ class _Part:
 def estimate_pass(
     builder: PassBuilder,
     above: PublicCounts | None,
+    number: int,
     observer: Observer,
     executor: Executor,
 ) -> PassOutcome:
@@ -65,6 +71,7 @@ def estimate_pass(
     Args:
         builder: Makes the families.
         above: Counts of this pass at the geolevel above; None at the root.
+        number: Number of the pass, from 0.
         observer: Receives the number of finished families.
         executor: Runs the chunks.
     Raises:
@@ -72,7 +79,11 @@ def estimate_pass(
     """
     # One BLAS thread: with more, the order of summation depends on the machine (docs/decisions/0001).
     with threadpool_limits(limits=1, user_api="blas"):
-        parts = _roots(builder, observer) if above is None else _chunks(builder, above, observer, executor)
+        parts = (
+            _roots(builder, observer)
+            if above is None
+            else _chunks(builder, above, number, observer, executor)
+        )
     offsets = np.concatenate([[0], np.cumsum(np.concatenate([one.lengths for one in parts]))]).astype(
         np.int64
     )
@@ -96,6 +107,7 @@ def _roots(builder: PassBuilder, observer: Observer) -> list[_Part]:
         effort = solution.effort
         parts.append(
             _Part(
+                number=geounit,
                 lengths=np.array([len(columns)]),
                 cells=narrow(problem.columns[columns]),
                 counts=narrow(solution.counts[0][columns]),
@@ -108,19 +120,60 @@ def _roots(builder: PassBuilder, observer: Observer) -> list[_Part]:
     return parts
 
 
-def _chunks(builder: PassBuilder, above: PublicCounts, observer: Observer, executor: Executor) -> list[_Part]:
-    """Outcomes of all chunks, in order. The largest chunks are begun first, so that no core waits long at the end."""
+def pass_chunks(builder: PassBuilder, above: PublicCounts, number: int) -> tuple[Chunks[_Part], list[Span]]:
+    """A pass below a geolevel as chunks that any process of the run can do.
+
+    Args:
+        builder, above: As for `estimate_pass`.
+        number: Number of the pass, from 0.
+    Returns:
+        The chunks, and the families of each.
+    """
     spans = cut(above, builder.spine.child_offsets[builder.level - 1])
+    folders = ChunkFolders(None)  # a chunk writes nothing but its result
 
-    def work(number: int) -> _Part:
-        return _estimated(builder, spans[number], above)
+    def work(span: int) -> _Part:
+        return _estimated(builder, spans[span], above)
 
-    largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
+    address = {"work": PASS, "number": number, "geolevel": builder.geolevel}
+    return Chunks(address, work, folders.writing(_archived), folders.reading(_part_of)), spans
 
-    def done(number: int) -> None:
-        observer.advanced(spans[number].last - spans[number].first)
 
-    return gathered(executor, work, [span.number for span in largest_first], done)
+def _chunks(
+    builder: PassBuilder, above: PublicCounts, number: int, observer: Observer, executor: Executor
+) -> list[_Part]:
+    """Outcomes of all chunks, in order. The largest chunks are begun first, so that no core waits long at the end."""
+    chunks, spans = pass_chunks(builder, above, number)
+
+    def done(span: int) -> None:
+        observer.advanced(spans[span].last - spans[span].first)
+
+    return gathered(executor, chunks, largest_first(spans), done)
+
+
+def _archived(part: _Part) -> tuple[int, Archived]:
+    record = {
+        "number": part.number,
+        "status": part.status,
+        "rounded": part.rounded,
+        "backward_error": part.backward_error,
+    }
+    return part.number, Archived(
+        record, {"lengths": part.lengths, "cells": part.cells, "counts": part.counts}
+    )
+
+
+def _part_of(content: Archived) -> _Part:
+    record, arrays = content.record, content.arrays
+    return _Part(
+        number=record["number"],
+        lengths=arrays["lengths"],
+        cells=arrays["cells"],
+        counts=arrays["counts"],
+        status=Counter(record["status"]),
+        rounded=Counter(record["rounded"]),
+        backward_error=record["backward_error"],
+    )
 
 
 def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
@@ -145,6 +198,7 @@ def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
     begin = chunk.offsets[np.repeat(family, lengths)]
     _, cells, _ = above.slice(span.first, span.last)
     return _Part(
+        number=span.number,
         lengths=lengths,
         cells=narrow(cells[begin + solved.columns]),
         counts=narrow(np.array(solved.counts)),

@@ -7,7 +7,7 @@ any counts that sum to the parent's are possible. What the counts should be near
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,14 +16,19 @@ from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, split_with_lift
 from tallyveil.estimation.tiles import TileStatus
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.part_cells import PartCells
-from tallyveil.postprocess.chunks import Span, cut
+from tallyveil.postprocess.chunk_files import ChunkFolders
+from tallyveil.postprocess.chunks import Span, cut, largest_first
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.level import PassOutcome
 from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.postprocess.passes.part_targets import PartTargets
-from tallyveil.runs.executor import Executor, gathered
+from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
+from tallyveil.storage.archives import Archived
 from tallyveil.universe.counts import PublicCounts, TripletSum, places_in
+
+LIFT: Final = "lift"
+"""Name of the work in addresses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +36,7 @@ class Lift:
     """One lift pass at one geolevel.
 
     Attributes:
+        number: Number of the pass, from 0.
         spine: The spine that is measured.
         level: Number of the children's geolevel, 0 for the root.
         groups: What is fixed in every geounit.
@@ -42,6 +48,7 @@ class Lift:
             counts.
     """
 
+    number: int
     spine: Spine
     level: int
     groups: FixedGroups
@@ -69,8 +76,12 @@ def part_groups(cells: PartCells) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """Counts of the part in the children of some families, and how many families there were nothing to split in."""
+    """Counts of the part in the children of some families, and how many families there were nothing to split in.
 
+    `number` is that of the chunk of these families, or 0 for a single family.
+    """
+
+    number: int
     rows: Integers
     groups: Integers
     counts: Integers
@@ -124,19 +135,45 @@ def _root(lift: Lift, geounit: int) -> _Found:
     return _split(lift, slice(geounit, geounit + 1), columns, None)
 
 
-def _below(lift: Lift, above: PublicCounts, observer: Observer, executor: Executor) -> list[_Found]:
-    """What every chunk of families found, in order."""
-    children = lift.spine.child_offsets[lift.level - 1]
-    spans = cut(above, children)
+def lift_chunks(lift: Lift, above: PublicCounts) -> tuple[Chunks[_Found], list[Span]]:
+    """A lift pass below a geolevel as chunks that any process of the run can do, and the families of each."""
+    spans = cut(above, lift.spine.child_offsets[lift.level - 1])
+    folders = ChunkFolders(None)  # a chunk writes nothing but its result
 
     def work(number: int) -> _Found:
         return _chunk(lift, spans[number], above)
 
+    address = {"work": LIFT, "number": lift.number, "geolevel": lift.geolevel}
+    return Chunks(address, work, folders.writing(_archived), folders.reading(_found_in)), spans
+
+
+def _below(lift: Lift, above: PublicCounts, observer: Observer, executor: Executor) -> list[_Found]:
+    """What every chunk of families found, in order."""
+    chunks, spans = lift_chunks(lift, above)
+
     def done(number: int) -> None:
         observer.advanced(spans[number].last - spans[number].first)
 
-    largest_first = sorted(spans, key=lambda span: (-span.unknowns, span.number))
-    return gathered(executor, work, [span.number for span in largest_first], done)
+    return gathered(executor, chunks, largest_first(spans), done)
+
+
+def _archived(found: _Found) -> tuple[int, Archived]:
+    record = {"number": found.number, "settled": found.settled, "lifted": found.lifted}
+    return found.number, Archived(
+        record, {"rows": found.rows, "groups": found.groups, "counts": found.counts}
+    )
+
+
+def _found_in(content: Archived) -> _Found:
+    record, arrays = content.record, content.arrays
+    return _Found(
+        record["number"],
+        arrays["rows"],
+        arrays["groups"],
+        arrays["counts"],
+        record["settled"],
+        record["lifted"],
+    )
 
 
 def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Found:
@@ -150,6 +187,7 @@ def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Found:
         family = slice(int(children[parent]), int(children[parent + 1]))
         parts.append(_split(lift, family, groups[inside], persons[inside].astype(np.int64)))
     return _Found(
+        span.number,
         np.concatenate([one.rows for one in parts]),
         np.concatenate([one.groups for one in parts]),
         np.concatenate([one.counts for one in parts]),
@@ -189,7 +227,7 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
         is_settled = False
     row, column = np.nonzero(counts)
     return _Found(
-        children.start + row, columns[column], counts[row, column], int(is_settled), int(not is_settled)
+        0, children.start + row, columns[column], counts[row, column], int(is_settled), int(not is_settled)
     )
 
 

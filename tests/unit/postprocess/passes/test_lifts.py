@@ -66,7 +66,7 @@ def test_every_geounit_keeps_its_groups_sums_and_totals(seed, limited):
     above = None
     for level in range(3):
         limits = PartLimits(limited, lower, upper)
-        lift = Lift(cast(Any, spine), level, cast(Any, groups), cells, limits, NO_ANSWERS, 2 * n_groups)
+        lift = Lift(0, cast(Any, spine), level, cast(Any, groups), cells, limits, NO_ANSWERS, 2 * n_groups)
         outcome = lift_pass(lift, above, SilentObserver(), Threads(1 + seed % 3))
         above = outcome.counts
         made.append(_dense(above, 2 * n_groups))

@@ -1,0 +1,39 @@
+"""What does the chunks of a run's work: threads of this machine, or worker processes of a cluster."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import Executors, Threads
+from tallyveil.runs.log import RunLog
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.system import usable_cores
+
+HERE: Final[Literal["threads"]] = "threads"
+"""Asks for threads of this machine, whatever a release file says."""
+
+Where: TypeAlias = ClusterSettings | Literal["threads"] | None
+"""Which cluster does the work, `HERE`, or None for what the release file says."""
+
+
+def executors_of(where: Where, planned: ClusterSettings | None, workers: int | None, out: Path) -> Executors:
+    """What a command asks for.
+
+    Args:
+        where: What the command says.
+        planned: What the release file says; None for threads.
+        workers: Number of threads, or of worker processes; None for one for each core.
+        out: The release folder, whose log tells of every chunk that a cluster does.
+    """
+    cluster = planned if where is None else where
+    if not isinstance(cluster, ClusterSettings):
+        return Threads(workers or usable_cores())
+    from tallyveil.runs.cluster.cluster import Cluster
+
+    def told(event: JsonObject) -> None:
+        RunLog(out).write(
+            f"chunk {event['chunk']}", **{name: own for name, own in event.items() if name != "chunk"}
+        )
+
+    return Cluster(cluster if workers is None else replace(cluster, workers=workers), told)

@@ -1,0 +1,172 @@
+"""A run in a worker process on another machine: the same work from the public files of the release folder.
+
+The run's own process tells worker processes where the folder is, and the SHA-256 of the public inputs in it. A worker
+process reads these, and makes the work of an address as the run's own process makes it. What depends on the records, if
+anything does, comes from the source of noisy answers, which the caller makes.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.errors import StoreError
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.measurements.store import FOLDER, StoredMeasurements
+from tallyveil.plans.stated import stated_plan
+from tallyveil.postprocess.agreement_files import AGREEMENT
+from tallyveil.postprocess.bounds_files import BOUNDS
+from tallyveil.postprocess.chunk_files import ChunkFolders
+from tallyveil.postprocess.estimation import Estimation
+from tallyveil.postprocess.invariant_files import INVARIANTS
+from tallyveil.postprocess.kept import read_kept
+from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.public_inputs import read_constraints
+from tallyveil.postprocess.residents import RESIDENTS
+from tallyveil.postprocess.tree_values import prepared_sweep
+from tallyveil.release.finished import PRIVATE
+from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
+from tallyveil.runs.executor import Chunks, Site
+from tallyveil.runs.folder import CLUSTER, PLAN
+from tallyveil.runs.observer import SilentObserver
+from tallyveil.runs.product import Run
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import file_digest
+from tallyveil.universe.schema import Schema
+
+READ: Final = (PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS, FOLDER)
+"""Files and folders of a release that a worker process reads before its first work."""
+SHARED: Final = "shared"
+STAGED: Final = "staged"
+PATIENCE_SECONDS: Final = 30.0
+"""How long a worker process waits for a file that a file system may still hide from it."""
+_PAUSE: Final = 0.2
+
+SourceOf = Callable[[Schema, Hierarchies, Allocation], MeasurementSource]
+
+
+def described(run: Run) -> JsonObject:
+    """What worker processes are told of a run; everybody may know it.
+
+    Args:
+        run: The run. Its public inputs, and what it drew on a lattice, are written.
+    """
+    files = {one.path: one.sha256 for one in run.listed() if one.path.split("/", maxsplit=1)[0] in READ}
+    return {"release": str(run.path.absolute()), "tags": run.tags, "files": files}
+
+
+def estimating_site(run: Run, measurements: Path, digests: Mapping[str, str]) -> Site:
+    """How worker processes open a run that estimates counts from published measurements.
+
+    Args:
+        run: The run, with its public inputs written.
+        measurements: The folder of the measurements; it has the same path on every machine.
+        digests: SHA-256 of its files.
+    """
+    found = {"measurements": str(measurements.absolute()), "digests": dict(digests)}
+    opener = f"{open_estimate.__module__}:{open_estimate.__name__}"
+    return Site(opener, {**described(run), **found}, b"", run.secrets.files_key)
+
+
+def open_estimate(description: JsonObject, secret: bytes) -> "OpenedRun":
+    """Open a run that estimates counts from published measurements; the secret is empty."""
+
+    def stored(schema: Schema, hierarchies: Hierarchies, allocation: Allocation) -> StoredMeasurements:
+        root = Path(description["measurements"])
+        return StoredMeasurements(root, allocation.spine, hierarchies.shares, description["digests"])
+
+    return opened_run(description, stored)
+
+
+@dataclass(slots=True)
+class OpenedRun:
+    """A run in a worker process. It does one piece of work after the other.
+
+    Attributes:
+        estimation: The work of the run, made from its public files.
+        folders: Where the work writes.
+    """
+
+    estimation: Estimation
+    folders: ChunkFolders
+    _last: tuple[str, Chunks[Any]] | None = field(default=None)
+
+    def chunks(self, address: JsonObject) -> Chunks[Any]:
+        """The work of an address.
+
+        Raises:
+            StoreError: a file that it reads is missing or damaged, also after `PATIENCE_SECONDS`.
+        """
+        name = json.dumps(address, sort_keys=True)
+        if self._last is None or self._last[0] != name:
+            self._last = None  # frees what it holds
+            self._last = name, self._made(address)
+        return self._last[1]
+
+    def _made(self, address: JsonObject) -> Chunks[Any]:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self.estimation.chunks(self.folders, address)
+            except StoreError:  # the run has written the files; here they may appear later
+                if time.monotonic() > end:
+                    raise
+            time.sleep(_PAUSE)
+
+
+def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
+    """Open a run from the public files of its folder.
+
+    Args:
+        description: As `described`.
+        source_of: Makes the source of noisy answers.
+    Raises:
+        StoreError: a file is missing, or is not what the run wrote.
+    """
+    root = Path(description["release"])
+    for name, digest in description["files"].items():
+        _await(root / name, digest)
+    plan = json.loads((root / PLAN).read_text(encoding="utf-8"))
+    stated = stated_plan(root / PLAN, plan)
+    hierarchies = read_hierarchies(root)
+    spine, schema = hierarchies.spine, stated.estimating.schema
+    allocation = allocation_of(stated.terms.strategy, spine, hierarchies.shares)
+    constraints = read_constraints(root, plan, schema, hierarchies)
+    kept = read_kept(root, plan, schema, spine)
+    outer = stated.estimating.outer
+    estimation = Estimation(
+        plan=stated.estimating,
+        hierarchies=hierarchies,
+        allocation=allocation,
+        source=source_of(schema, hierarchies, allocation),
+        constraints=constraints,
+        observer=SilentObserver(),
+        watch=Stopwatch(SilentObserver()),
+        workers=1,
+        tree=prepared_sweep(stated.estimating, hierarchies, constraints),
+        kept=kept,
+        groups=first_groups(stated.estimating, constraints, kept, spine) if outer else None,
+    )
+    own = root / PRIVATE / CLUSTER
+    (own / STAGED).mkdir(mode=0o700, parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(dir=own / STAGED))
+    return OpenedRun(estimation, ChunkFolders(root, staged, description["tags"], own / SHARED))
+
+
+def _await(path: Path, digest: str) -> None:
+    """Wait until a file is what the run's own process wrote."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not (path.is_file() and file_digest(path) == digest):
+        if time.monotonic() > end:
+            raise StoreError(
+                f"{path} is missing on this machine, or is not what the run wrote. The release folder must be in a "
+                "file system that all machines of the cluster share, at the same path.",
+                code="run-damaged",
+            )
+        time.sleep(_PAUSE)

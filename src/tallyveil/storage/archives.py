@@ -1,0 +1,119 @@
+"""An archive of arrays, a JSON record and files: what one process tells another of a piece of work.
+
+It is a ZIP file without compression. `record.json` is the record, `arrays/NAME.npy` are the arrays, and `files/PATH`
+are files that belong into a folder of the reader. Nothing in it is executed when it is read.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import StoreError
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.paths import inside
+from tallyveil.storage.write import store_error, write_file
+
+_RECORD: Final = "record.json"
+_ARRAYS: Final = "arrays/"
+_FILES: Final = "files/"
+_AT_ONCE: Final = 1 << 22
+"""Bytes that are copied at once."""
+
+
+class Archived(NamedTuple):
+    """What an archive holds, besides files.
+
+    Attributes:
+        record: The record.
+        arrays: The arrays by name; they are read-only.
+    """
+
+    record: JsonObject
+    arrays: dict[str, NDArray[Any]]
+
+
+def write_archive(
+    path: Path,
+    record: JsonObject,
+    arrays: Mapping[str, NDArray[Any]],
+    files: Path | None = None,
+) -> None:
+    """Write an archive.
+
+    Args:
+        path: The archive.
+        record: The record.
+        arrays: Arrays of numbers, by name.
+        files: A folder whose files are put into the archive; None for no files.
+    Raises:
+        StoreError: the archive cannot be written, or a file cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(_RECORD, json.dumps(record))
+            for name, array in arrays.items():
+                with archive.open(f"{_ARRAYS}{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+            for file in () if files is None else sorted(files.rglob("*")):
+                if file.is_file():
+                    archive.write(file, _FILES + file.relative_to(files or file).as_posix())
+    except OSError as error:
+        raise store_error(path, error) from error
+
+
+def read_archive(path: Path) -> Archived:
+    """The record and the arrays of an archive.
+
+    Raises:
+        StoreError: it cannot be read, or is no archive that `write_archive` wrote.
+    """
+    with _opened(path) as archive:
+        arrays = {}
+        for name in archive.namelist():
+            if name.startswith(_ARRAYS):
+                array = np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
+                array.setflags(write=False)
+                arrays[name.removeprefix(_ARRAYS).removesuffix(".npy")] = array
+        return Archived(json.loads(archive.read(_RECORD)), arrays)
+
+
+def extract_files(path: Path, root: Path) -> None:
+    """Write the files of an archive into a folder, each complete or absent.
+
+    Raises:
+        StoreError: the archive cannot be read, or a file cannot be written, or would lie outside the folder.
+    """
+    with _opened(path) as archive:
+        for name in archive.namelist():
+            if name.startswith(_FILES):
+                _extract(archive, name, inside(root, *name.removeprefix(_FILES).split("/")))
+
+
+def _extract(archive: zipfile.ZipFile, name: str, target: Path) -> None:
+    def write(temporary: Path) -> None:
+        with archive.open(name) as source, temporary.open("wb") as stream:
+            while part := source.read(_AT_ONCE):
+                stream.write(part)
+
+    write_file(target, write)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except OSError as error:
+        raise store_error(path, error) from error
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise StoreError(
+            f"{path} is damaged: it is not the archive that was written. Run the same command again.",
+            code="run-damaged",
+        ) from error
