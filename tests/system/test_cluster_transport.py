@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -19,8 +20,8 @@ from tests.cluster_site import OPENER, open_site
 
 from tallyveil.errors import ClusterError, ConstraintError, StoreError
 from tallyveil.runs.cluster.executor import RayExecutor
-from tallyveil.runs.cluster.site import ClusterSettings, Site
-from tallyveil.runs.executor import Threads
+from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import Site, Threads
 
 pytest.importorskip("ray")
 
@@ -29,13 +30,13 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="other systems have no second address of their own"),
 ]
 
-SECRET = hashlib.sha256(b"canary").digest()
+SECRET, FILES_KEY = (hashlib.sha256(name).digest() for name in (b"canary", b"another canary"))
 N = range(12)
 
 
 @pytest.fixture
 def site(tmp_path):
-    return Site(OPENER, {"folder": str(tmp_path)}, SECRET, tmp_path / "chunks")
+    return Site(OPENER, {"folder": str(tmp_path)}, SECRET, FILES_KEY)
 
 
 @pytest.fixture
@@ -44,13 +45,16 @@ def events():
 
 
 @pytest.fixture
-def joined(site, events, monkeypatch):
+def joined(site, events, tmp_path, monkeypatch):
     """A function: an executor on these nodes."""
 
-    def made(nodes, **changes):
+    @contextmanager
+    def made(nodes, folder=tmp_path / "cluster", **changes):
         for name, text in nodes.environment.items():
             monkeypatch.setenv(name, text)
-        return RayExecutor(ClusterSettings(nodes.address, **changes), site, events.append)
+        with RayExecutor(ClusterSettings(nodes.address, **changes), folder, events.append) as executor:
+            executor.serve(site)
+            yield executor
 
     return made
 
@@ -108,7 +112,7 @@ def test_two_nodes(joined, site, events, tmp_path, monkeypatch):
                 dict(executor.completed(chunks_of(site, at={"4": "kill"}), [4, 5]))
             require_no_trace(nodes, site, tmp_path)
         require_a_restart_skips_what_is_done(joined, nodes, site, events)
-        require_refusals(joined, nodes, site, monkeypatch)
+        require_refusals(joined, nodes, tmp_path, monkeypatch)
         require_no_trace(nodes, site, tmp_path)
         require_losses(joined, nodes, site, monkeypatch)
 
@@ -116,12 +120,13 @@ def test_two_nodes(joined, site, events, tmp_path, monkeypatch):
 def require_no_trace(nodes, site, tmp_path):
     folders = (nodes.temporary, tmp_path, "/dev/shm", *Path("/tmp").glob("tv-*"))
     assert any(path.suffix == ".log" for path in nodes.temporary.rglob("*"))
-    assert holding(site.secret, *folders) == []
-    for needle in needles(site.secret):
-        planted = tmp_path / "planted"
-        planted.write_bytes(b"before" + needle + b"after")
-        assert holding(site.secret, tmp_path) == [planted]
-        planted.unlink()
+    for secret in (site.secret, site.files_key):
+        assert holding(secret, *folders) == []
+        for needle in needles(secret):
+            planted = tmp_path / "planted"
+            planted.write_bytes(b"before" + needle + b"after")
+            assert holding(secret, tmp_path) == [planted]
+            planted.unlink()
 
 
 def require_a_restart_skips_what_is_done(joined, nodes, site, events):
@@ -136,12 +141,9 @@ def require_a_restart_skips_what_is_done(joined, nodes, site, events):
         assert caught.value.code == "disk-full"
 
 
-def require_refusals(joined, nodes, site, monkeypatch):
-    elsewhere = Site(site.opener, site.description, site.secret, Path("/proc/self/cwd/chunks"))
-    monkeypatch.chdir(site.folder.parent)
-    executor = joined(nodes)
-    executor._site = elsewhere
-    with pytest.raises(ClusterError) as caught, executor:
+def require_refusals(joined, nodes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ClusterError) as caught, joined(nodes, Path("/proc/self/cwd/cluster")):
         pass
     assert caught.value.code == "cluster-folder"
 
@@ -183,13 +185,16 @@ def test_an_open_cluster_is_refused_unless_it_is_allowed(joined, site):
 
 ONE_MACHINE = """
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from tallyveil.runs.cluster.executor import RayExecutor
-from tallyveil.runs.cluster.site import ClusterSettings, Site
+from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import Site
 from tests.cluster_site import OPENER, open_site
 folder = Path(sys.argv[1])
-site = Site(OPENER, {"folder": str(folder)}, b"s" * 32, folder / "chunks")
-with RayExecutor(ClusterSettings(workers=1), site, lambda event: None) as executor:
+site = Site(OPENER, {"folder": str(folder)}, b"s" * 32, b"k" * 32)
+with RayExecutor(ClusterSettings(workers=1), folder / "cluster") as executor:
+    executor.serve(site)
     chunks = open_site(site.description, site.secret).chunks({"seconds": 0.1})
     for number, square in executor.completed(chunks, range(999)):
         print(number, square, executor._connection._temporary, flush=True)
@@ -220,9 +225,9 @@ def naming(folder):
     return [line for line in lines if folder in line]
 
 
-def test_a_wrong_address_is_said(site, monkeypatch):
+def test_a_wrong_address_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("tallyveil.runs.cluster.connection.JOIN_SECONDS", 3.0)
-    executor = RayExecutor(ClusterSettings("127.0.0.1:1"), site, lambda event: None)
+    executor = RayExecutor(ClusterSettings("127.0.0.1:1"), tmp_path / "cluster")
     with pytest.raises(ClusterError, match="no Ray cluster answers") as caught, executor:
         pass
     assert caught.value.code == "cluster-unreachable"

@@ -102,11 +102,11 @@ class WorkerEnd(_End):
 class DriverEnd(_End):
     """The end of the driver."""
 
-    def sealed(self, worker: str, confirmation: str, secret: bytes) -> str:
-        """The secret, encrypted for the worker process with this public key.
+    def require_confirmed(self, worker: str, confirmation: str) -> None:
+        """Refuse a worker process, with this public key, that has not proved that it knows the token.
 
         Raises:
-            ClusterError: the worker process has not proved that it knows the token. Then nothing is encrypted.
+            ClusterError: the proof is wrong, or the text is no public key.
         """
         keys = self._keys(worker, self.public, worker)
         if not hmac.compare_digest(_confirmation(keys).encode(), confirmation.encode()):
@@ -116,6 +116,15 @@ class DriverEnd(_End):
                 "its nodes again.",
                 code="cluster-token",
             )
+
+    def sealed(self, worker: str, confirmation: str, secret: bytes) -> str:
+        """The secret, encrypted for the worker process with this public key.
+
+        Raises:
+            ClusterError: as `require_confirmed`. Then nothing is encrypted.
+        """
+        self.require_confirmed(worker, confirmation)
+        keys = self._keys(worker, self.public, worker)
         nonce = os.urandom(_NONCE_BYTES)
         return (nonce + AESGCM(keys.seal).encrypt(nonce, secret, keys.transcript)).hex()
 

@@ -16,26 +16,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from tallyveil.errors import ClusterError, StoreError
 from tallyveil.runs.cluster.failures import UnwrittenError
-from tallyveil.storage.json_files import JsonObject, digest_of, misfit
+from tallyveil.storage.json_files import JsonObject, misfit
+from tallyveil.storage.paths import inside
 from tallyveil.storage.system import flush, open_new, set_mode
 from tallyveil.storage.write import file_digest, store_error
-from tallyveil.version import VERSION
 
-_LABEL: Final = b"tallyveil/cluster-chunk-files/1"
 _RECORD: Final = {"sha256": str, "mac": str}
 _WAITS: Final = 0.05
 """Seconds between two looks at a file that a file system may still hide."""
-
-
-def files_key(secret: bytes, description: JsonObject) -> bytes:
-    """The key of the records of a run; another description or version of Tallyveil gives another key."""
-    info = _LABEL + VERSION.encode() + digest_of(description)
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)
 
 
 class ChunkFiles:
@@ -43,7 +33,7 @@ class ChunkFiles:
 
     Args:
         folder: Where they are. It is made if it is not there, for this user alone.
-        key: Authenticates records, 32 bytes. Confidential.
+        key: Authenticates records, 32 bytes; the same whenever the run is resumed. Confidential.
     """
 
     def __init__(self, folder: Path, key: bytes) -> None:
@@ -54,7 +44,7 @@ class ChunkFiles:
         """The file of a finished chunk; None if there is none, or if its record or its content does not hold."""
         name = _name(address, number)
         try:
-            record = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
+            record = json.loads(inside(self._folder, f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         if misfit(record, _RECORD) is not None:
@@ -81,15 +71,15 @@ class ChunkFiles:
             UnwrittenError: the disk is full, or the folder cannot be written to.
         """
         name = _name(address, number)
-        temporary = self._folder / f"{name}.{os.getpid()}-{os.urandom(8).hex()}.partial"
+        temporary = inside(self._folder, f"{name}.{os.urandom(8).hex()}.partial")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._folder)
             os.close(open_new(temporary, mode=0o600))
             write(temporary)
-            digest = _settle(temporary, lambda digest: self._path(name, digest))
+            digest = settle(temporary, lambda digest: self._path(name, digest))
             record = {"sha256": digest, "mac": self._mac(address, number, digest)}
             temporary.write_text(json.dumps(record), encoding="utf-8")
-            _settle(temporary, lambda _: self._folder / f"{name}.json")
+            settle(temporary, lambda _: inside(self._folder, f"{name}.json"))
             flush(self._folder)
         except (OSError, StoreError) as error:
             with suppress(OSError):
@@ -127,7 +117,7 @@ class ChunkFiles:
         return hmac.new(self._key, message.encode(), hashlib.sha256).hexdigest()
 
     def _path(self, name: str, digest: str) -> Path:
-        return self._folder / f"{name}.{digest[:32]}"
+        return inside(self._folder, f"{name}.{digest[:32]}")
 
 
 def _name(address: JsonObject, number: int) -> str:
@@ -136,7 +126,12 @@ def _name(address: JsonObject, number: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _settle(temporary: Path, target: Callable[[str], Path]) -> str:
+def make_private(folder: Path) -> None:
+    """Make a folder for this user alone, if it is not there. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def settle(temporary: Path, target: Callable[[str], Path]) -> str:
     """Close a file to other users, flush it, and rename it as its SHA-256 says, which is returned. Raises OSError."""
     descriptor = os.open(temporary, os.O_RDONLY)
     try:

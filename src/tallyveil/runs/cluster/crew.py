@@ -1,6 +1,7 @@
 """The worker processes of a run: each is hired, greeted, checked, given the secret, and used until it dies.
 
-A worker process goes through the steps hello, confirm and open, and is then free or busy. One that dies is replaced,
+A worker process goes through the steps hello and confirm, and then waits until the run is served. It opens the run, and
+is then free or busy. One that dies is replaced,
 and Ray starts the replacement when it has a processor for it. One that is dismissed, because its machine cannot write,
 is not replaced.
 """
@@ -10,15 +11,17 @@ import os
 import time
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.errors import ClusterError
 from tallyveil.runs.cluster.channel import DriverEnd
 from tallyveil.runs.cluster.connection import Connection
 from tallyveil.runs.cluster.failures import UnwrittenError, result_of
-from tallyveil.runs.cluster.site import Site
 from tallyveil.runs.cluster.worker import this_installation
+from tallyveil.runs.executor import Site
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_text
 
 START_SECONDS: Final = 300.0
@@ -31,6 +34,7 @@ class Step(Enum):
 
     HELLO = "hello"
     CONFIRM = "confirm"
+    CONFIRMED = "confirmed"
     OPEN = "open"
     FREE = "free"
     BUSY = "do"
@@ -45,6 +49,7 @@ class Worker:
         end: The driver's end of its channel.
         step: What it is doing.
         public: Public key of its end of the channel.
+        confirmation: Its proof that it knows the token.
         host: Name of its machine, once it has said so.
         pid: Number of the process there.
         call: The call that it is to answer.
@@ -54,6 +59,7 @@ class Worker:
     end: DriverEnd
     step: Step = Step.HELLO
     public: str = ""
+    confirmation: str = ""
     host: str = ""
     pid: int = 0
     call: int = -1
@@ -81,22 +87,23 @@ class Crew:
 
     Args:
         connection: The joined cluster.
-        site: The run.
+        folder: A folder that all machines share.
         size: Number of worker processes wanted.
 
     Attributes:
         size: Number of worker processes wanted, less those that were dismissed.
 
     Raises:
-        StoreError: the run's folder cannot be written to.
+        StoreError: the folder cannot be written to.
     """
 
-    def __init__(self, connection: Connection, site: Site, size: int) -> None:
+    def __init__(self, connection: Connection, folder: Path, size: int) -> None:
         self._connection = connection
-        self._site = site
+        self._folder = folder
+        self._served: tuple[Site, Path] | None = None
         self.size = size
         self._nonce = os.urandom(16).hex()
-        self._nonce_file = site.folder.absolute() / f"nonce-{self._nonce[:8]}"
+        self._nonce_file = inside(folder, f"nonce-{self._nonce[:8]}")
         write_text(self._nonce_file, self._nonce)
         self._workers: dict[int, Worker] = {}
         self._hired = 0
@@ -116,6 +123,24 @@ class Crew:
             self._workers[worker.number] = worker
             self._connection.send({"do": "hire", "worker": worker.number})
             self._call(worker, Step.HELLO, [str(self._nonce_file), int(self._connection.token is None)])
+
+    def is_confirmed(self) -> bool:
+        """Whether a worker process can be used: its versions are ours, it sees the folder, and it knows the token."""
+        return any(one.step not in (Step.HELLO, Step.CONFIRM) for one in self._workers.values())
+
+    def serve(self, site: Site, results: Path) -> None:
+        """Let worker processes open a run: those that wait for it now, and later ones when they come.
+
+        Args:
+            site: The run.
+            results: Folder of the files of results.
+        Raises:
+            ClusterError: a worker process cannot be trusted.
+        """
+        self._served = site, results
+        for worker in self._workers.values():
+            if worker.step is Step.CONFIRMED:
+                self._open(worker)
 
     def free(self) -> list[Worker]:
         """Worker processes that have nothing to do."""
@@ -184,14 +209,21 @@ class Crew:
             self._greeted(worker, result)
             self._call(worker, Step.CONFIRM, [worker.end.public])
         elif worker.step is Step.CONFIRM:
-            sealed = worker.end.sealed(worker.public, result, self._site.secret)
-            site = self._site
-            description = json.dumps(site.description)
-            folder = str(site.folder.absolute())
-            self._call(worker, Step.OPEN, [worker.end.public, sealed, site.opener, folder, description])
+            worker.end.require_confirmed(worker.public, result)
+            worker.confirmation, worker.step = result, Step.CONFIRMED
+            self._open(worker)
         else:
             worker.step = Step.FREE
             self._early_deaths = 0
+
+    def _open(self, worker: Worker) -> None:
+        """Send a confirmed worker process the run, if there is one already."""
+        if self._served is None:
+            return
+        site, results = self._served
+        sealed = worker.end.sealed(worker.public, worker.confirmation, site.files_key + site.secret)
+        description = json.dumps(site.description)
+        self._call(worker, Step.OPEN, [worker.end.public, sealed, site.opener, str(results), description])
 
     def _greeted(self, worker: Worker, said: JsonObject) -> None:
         """Take what a worker process says of itself. Raises ClusterError if it cannot be used."""
@@ -205,7 +237,7 @@ class Crew:
                 )
         if said["nonce"] != self._nonce:
             raise ClusterError(
-                f"a worker process on {worker.host} does not see a file that the driver wrote in {self._site.folder}. "
+                f"a worker process on {worker.host} does not see a file that the driver wrote in {self._folder}. "
                 "Use a folder of a file system that every machine of the cluster has at the same path.",
                 code="cluster-folder",
             )

@@ -8,20 +8,27 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
 from tallyveil.errors import ClusterError
-from tallyveil.runs.cluster.chunk_files import ChunkFiles, files_key
+from tallyveil.runs.cluster.chunk_files import ChunkFiles, make_private, settle
 from tallyveil.runs.cluster.connection import Connection
 from tallyveil.runs.cluster.crew import Answered, Crew, Worker
 from tallyveil.runs.cluster.failures import UnwrittenError, result_of
-from tallyveil.runs.cluster.site import ClusterSettings, Site
-from tallyveil.runs.executor import Chunks
+from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import Chunks, Site
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.paths import inside
+from tallyveil.storage.write import store_error
 
 Result = TypeVar("Result")
+
+RESULTS: Final = "chunks"
+SHARED: Final = "shared"
+"""Folders of the results, and of what worker processes read."""
 
 ATTEMPTS: Final = 3
 """How often a chunk may kill its worker process, or fail to be written, before the run ends."""
@@ -35,43 +42,71 @@ class RayExecutor:
 
     Args:
         settings: Which cluster.
-        site: The run.
+        folder: For files of the work. It has the same path on every machine, and need not exist.
         told: Is told of every chunk that is begun, finished or repeated, for the log.
     """
 
-    def __init__(self, settings: ClusterSettings, site: Site, told: Callable[[JsonObject], None]) -> None:
+    def __init__(
+        self, settings: ClusterSettings, folder: Path, told: Callable[[JsonObject], None] = lambda event: None
+    ) -> None:
         self._settings = settings
-        self._site = site
+        self._folder = folder.absolute()
         self._told = told
-        self._files = ChunkFiles(site.folder.absolute(), files_key(site.secret, site.description))
+        self._files: ChunkFiles | None = None
         self._connection: Connection | None = None
         self._crew: Crew | None = None
 
     def __enter__(self) -> "RayExecutor":
-        """Join the cluster, and wait until one worker process has opened the run.
+        """Join the cluster, and wait until one worker process can be used. No secret is given to it yet.
 
         Raises:
             ClusterError: the cluster cannot be used; see docs/errors.md.
-            TallyveilError: a worker process could not open the run.
+            StoreError: the folder cannot be written to.
         """
         self._connection = Connection(self._settings)
         try:
+            self._make_folder()
             size = self._settings.workers or max(1, self._connection.cpus)
-            self._crew = Crew(self._connection, self._site, size)
-            while not self._crew.free():
-                self._crew.fill()
-                self._crew.next(_LOOK_SECONDS)
+            self._crew = Crew(self._connection, self._folder, size)
+            self._advance_until(self._crew, self._crew.is_confirmed)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Leave the cluster, and remove the folder if it holds no results."""
         if self._connection is not None:
             self._connection.leave()
         if self._crew is not None:
             self._crew.close()
+        with suppress(OSError):
+            self._folder.rmdir()
         self._connection = self._crew = None
+
+    @property
+    def is_remote(self) -> bool:
+        """As `Executor.is_remote`."""
+        return True
+
+    def serve(self, site: Site) -> None:
+        """As `Executor.serve`: wait until one worker process has opened the run."""
+        crew = self._joined()
+        results = inside(self._folder, RESULTS)
+        self._files = ChunkFiles(results, site.files_key)
+        crew.serve(site, results)
+        self._advance_until(crew, lambda: bool(crew.free()))
+
+    def share(self, name: str, write: Callable[[Path], None]) -> None:
+        """As `Executor.share`. Raises StoreError if the file cannot be written."""
+        folder = inside(self._folder, SHARED)
+        temporary, path = inside(folder, f"{name}.partial"), inside(folder, name)
+        try:
+            make_private(folder)
+            write(temporary)
+            settle(temporary, lambda digest: path)
+        except OSError as error:
+            raise store_error(path, error) from error
 
     def completed(
         self, chunks: Chunks[Result], numbers: Sequence[int]
@@ -86,18 +121,35 @@ class RayExecutor:
             TallyveilError: what the work raised.
             WorkerDefectError: a worker process met another exception.
         """
-        if self._crew is None:
-            raise ValueError("RayExecutor was used outside its `with` statement")
+        crew, files = self._joined(), self._files
+        if files is None:
+            raise ValueError("RayExecutor was given work before it was told of the run")
         pending: list[int] = []
         for number in numbers:
-            path = self._files.finished(chunks.address, number)
+            path = files.finished(chunks.address, number)
             if path is None:
                 pending.append(number)
             else:
                 yield number, chunks.read(path)
-        one = _Round(self._crew, self._files, chunks.address, pending, self._told)
+        one = _Round(crew, files, chunks.address, pending, self._told)
         for number, path in one.completed():
             yield number, chunks.read(path)
+
+    def _make_folder(self) -> None:
+        try:
+            make_private(self._folder)
+        except OSError as error:
+            raise store_error(self._folder, error) from error
+
+    def _joined(self) -> Crew:
+        if self._crew is None:
+            raise ValueError("RayExecutor was used outside its `with` statement")
+        return self._crew
+
+    def _advance_until(self, crew: Crew, is_enough: Callable[[], bool]) -> None:
+        while not is_enough():
+            crew.fill()
+            crew.next(_LOOK_SECONDS)
 
 
 @dataclass(slots=True)

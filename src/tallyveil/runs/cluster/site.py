@@ -1,9 +1,8 @@
-"""What a run tells its worker processes: how to open the run, and where results are written."""
+"""Which cluster does the work of a run, and what opens the run in a worker process."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from tallyveil.errors import ClusterError
@@ -25,24 +24,6 @@ class ClusterSettings:
     address: str | None = None
     workers: int | None = None
     open_allowed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A run, as its worker processes are told of it.
-
-    Attributes:
-        opener: A function that worker processes import, as "package.module:function". It takes the description and
-            the secret, and returns an `Opened`.
-        description: What the opener needs and everybody may know. Ray and its logs may hold it.
-        secret: What the opener needs and only worker processes of the run may know. It leaves this process encrypted.
-        folder: Where worker processes write results. It has the same path on every machine.
-    """
-
-    opener: str
-    description: JsonObject
-    secret: bytes = field(repr=False)
-    folder: Path
 
 
 class Opened(Protocol):

@@ -59,7 +59,15 @@ class ClusterWorker:
         return answer(lambda: self._channel().confirmation(driver))
 
     def open(self, driver: str, sealed: str, opener: str, folder: str, description: str) -> str:
-        """Open the run; arguments as in `Site`, the secret sealed."""
+        """Open the run.
+
+        Args:
+            driver: Public key of the driver.
+            sealed: The key of the files of results, then the secret of the run, sealed.
+            opener: As in `Site`.
+            folder: Of the files of results.
+            description: As in `Site`, as JSON text.
+        """
         return answer(lambda: self._open(driver, sealed, opener, Path(folder), json.loads(description)))
 
     def do(self, address: str, number: int) -> str:
@@ -85,12 +93,13 @@ class ClusterWorker:
         return self._end
 
     def _open(self, driver: str, sealed: str, opener: str, folder: Path, description: JsonObject) -> None:
-        from tallyveil.runs.cluster.chunk_files import ChunkFiles, files_key
+        from tallyveil.noise.key import KEY_BYTES
+        from tallyveil.runs.cluster.chunk_files import ChunkFiles
         from tallyveil.runs.cluster.site import opener_of
 
-        secret = self._channel().opened(driver, sealed)
-        files = ChunkFiles(folder, files_key(secret, description))
-        self._site = opener_of(opener)(description, secret), files
+        both = self._channel().opened(driver, sealed)
+        files_key, secret = both[:KEY_BYTES], both[KEY_BYTES:]
+        self._site = opener_of(opener)(description, secret), ChunkFiles(folder, files_key)
 
     def _do(self, address: JsonObject, number: int) -> JsonObject:
         if self._site is None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from tests.cluster_site import OPENER
 
-from tallyveil.runs.cluster.site import Site
 from tallyveil.runs.cluster.worker import ClusterWorker
+from tallyveil.runs.executor import Site
 
 SECRET = b"only for worker processes"
 TOKEN = b"7c" * 32
+FILES_KEY = b"authenticates files of results.."
 
 
 class HereConnection:
@@ -70,4 +71,4 @@ def here(monkeypatch):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return Site(OPENER, {"folder": str(tmp_path)}, SECRET, tmp_path / "chunks")
+    return Site(OPENER, {"folder": str(tmp_path)}, SECRET, FILES_KEY)

@@ -21,8 +21,11 @@ def test_both_ends_of_a_token_exchange_the_secret(token):
 
 @pytest.mark.parametrize(("driver", "worker"), [(b"a", b"b"), (b"a", None), (None, b"b")])
 def test_a_worker_without_the_token_gets_nothing(driver, worker):
-    with pytest.raises(ClusterError, match="does not know the token") as caught:
+    with pytest.raises(ClusterError, match="does not know the token"):
         exchange(DriverEnd(driver), WorkerEnd(worker))
+    one, other = DriverEnd(driver), WorkerEnd(worker)
+    with pytest.raises(ClusterError, match="does not know the token") as caught:
+        one.require_confirmed(other.public, other.confirmation(one.public))
     assert caught.value.code == "cluster-token"
 
 
