@@ -109,7 +109,9 @@ def write_inputs(root: Path, wanted: Collection[str]) -> None:
     """The small inputs of every product; those of long products only where they are wanted."""
     for name, flags in DHC.items():
         if name in wanted or (name == "programme of the DHC" and "publish dhc" in wanted):
-            write_country(root / name, blocks=40, schema="dhc", people=600, seed=5, **flags)  # with group quarters
+            write_country(
+                root / name, blocks=40, schema="dhc", people=600, seed=5, **flags
+            )  # with group quarters
     if "publish dhc" in wanted:
         make_programme(root / "programme of the DHC", root / "published-dhc", workers=1)
     small = module_of(TESTS / "conftest.py")
