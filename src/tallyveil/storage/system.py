@@ -264,6 +264,25 @@ def whole_memory() -> int:
     return int(psutil.virtual_memory().total)
 
 
+def limited_memory() -> int | None:
+    """Bytes of memory that this process may use under its limit on addresses (`ulimit -v`); None without a limit.
+
+    What a process has mapped and not touched, such as libraries and the stacks of threads, counts towards the limit.
+    Only Linux keeps to it.
+    """
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    import psutil
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    used = psutil.Process().memory_info()
+    return max(0, limit - int(used.vms - used.rss))
+
+
 def peak_memory_mib() -> int:
     """Largest resident memory of this process so far, MiB."""
     if WINDOWS:
