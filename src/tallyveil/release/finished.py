@@ -105,7 +105,7 @@ def require_run(path: Path, run: str, *, protected: bool) -> None:
     if tags.get("tallyveil.run") != run or (protected and unprotected):
         raise StoreError(
             f"{path} is damaged, was written by another run than {run}, or was made with an insecure test key, "
-            "although the release is said to be protected. Restore it from a copy of this release, or make the release "
-            "again in another folder.",
+            "although the release is said to be protected. Restore it from a copy of this release. Making the "
+            "release again in another folder would be a new spend.",
             code="release-damaged",
         )

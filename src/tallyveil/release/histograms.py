@@ -62,7 +62,8 @@ def read_microdata(root: Path, schema: Schema, spine: Spine) -> PublicCounts:
     files = sorted((root / MICRODATA).glob("part-*.parquet"))
     if not files:
         raise StoreError(
-            f"{root / MICRODATA} holds no microdata. Restore the folder, or make the release again.",
+            f"{root / MICRODATA} holds no microdata. Restore the folder from a copy. Making the release again "
+            "would be a new spend.",
             code="release-unreadable",
         )
     return PublicCounts(geolevel, *_read_counts(files, geolevel, schema, spine, pl.lit(1, dtype=pl.Int64)))
