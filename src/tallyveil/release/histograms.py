@@ -83,7 +83,7 @@ def _read_counts(
         if sum(batch.null_count().row(0)) or bool((rows < 0).any()) or not whole:
             raise StoreError(
                 f"{path} holds a geocode, a level or a count that the geography and the schema of this release do "
-                "not allow. It was changed or damaged after it was written; make the release again.",
+                "not allow. It was changed or damaged after it was written; restore it from a copy of the release.",
                 code="release-damaged",
             )
         cells = schema.encode(batch.select(schema.attribute_names).to_numpy())
