@@ -20,6 +20,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -221,6 +222,18 @@ def flush_folder(descriptor: int | None) -> None:
     """Force the entries of a folder that `open_folder` opened onto the disk, where it can be opened."""
     if descriptor is not None:
         os.fsync(descriptor)
+
+
+def absent_folders(folder: Path) -> tuple[Path, ...]:
+    """A folder and its parents, as far as they are not there; the folder first."""
+    return tuple(path for path in (folder, *folder.parents) if not path.exists())
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders in this order, up to the first that is not empty or cannot be removed."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def set_mode(descriptor: int | None, mode: int) -> None:
