@@ -4,6 +4,7 @@
 error in the middle of a computation. This module checks the number of digits and the exponent before it computes.
 """
 
+import math
 import re
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
@@ -59,6 +60,13 @@ def as_given(value: object) -> str:
     else:
         text = repr(value)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def in_short(value: Fraction) -> str:
+    """A number with six digits, for a message; about its power of ten where no float comes near it."""
+    sign, size = "-" if value < 0 else "", abs(value)
+    digits = round(math.log10(2) * (size.numerator.bit_length() - size.denominator.bit_length()))
+    return f"{float(value):.6g}" if not value or abs(digits) < 300 else f"{sign}10**{digits}"
 
 
 def whole_number_of(text: str) -> int | None:

@@ -70,7 +70,13 @@ KEY = insecure_key("soak")
 LOCKED = "folder-locked"
 TAKEN = "folder-taken"
 """How `publish pl94` ends in a folder that it has finished."""
-LONG = {"programme of the DHC", "publish dhc"}
+DHC = {
+    "programme of the DHC": {},
+    "agreeing programme of the DHC": {"agree": True},
+    "programme of the DHC with sizes": {"agree": True, "sizes": "block"},
+}
+"""Programmes of the DHC that are killed, and how their inputs are made."""
+LONG = {*DHC, "publish dhc"}
 """Products whose runs or inputs take many seconds. They are killed only where they are named."""
 UNMENDABLE = ("run.json", "ledger.jsonl", "lock")
 TABLE = """
@@ -101,10 +107,13 @@ SUBSPACE = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[b
 
 def write_inputs(root: Path, wanted: Collection[str]) -> None:
     """The small inputs of every product; those of long products only where they are wanted."""
-    if not LONG.isdisjoint(wanted):
-        write_country(root / "dhc", blocks=40, schema="dhc", people=600, seed=5)  # with group quarters
+    for name, flags in DHC.items():
+        if name in wanted or (name == "programme of the DHC" and "publish dhc" in wanted):
+            write_country(
+                root / name, blocks=40, schema="dhc", people=600, seed=5, **flags
+            )  # with group quarters
     if "publish dhc" in wanted:
-        make_programme(root / "dhc", root / "published-dhc", workers=1)
+        make_programme(root / "programme of the DHC", root / "published-dhc", workers=1)
     small = module_of(TESTS / "conftest.py")
     text = small.SMALL_RELEASE.replace("[[bounds]]", SUBSPACE)
     text = text.replace('"discrete_gaussian"\nrho = "2"', '"discrete_gaussian"\nrho = "9/4"')
@@ -185,7 +194,7 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
         ),
         "general form": lambda out: write_form(safetab, out),
         "programme": lambda out: make_programme(root / "programme", out, workers=1),
-        "programme of the DHC": lambda out: make_programme(root / "dhc", out, workers=2),
+        **{name: partial(_programme_of_dhc, root / name) for name in DHC},
         "publish dhc": lambda out: publish_dhc(dhc, out, tables=["P12", "H4"], microdata=True),
     }
 
@@ -194,6 +203,11 @@ def make_programme(inputs: Path, out: Path, workers: int) -> object:
     """Make all releases of a programme."""
     settings = Settings(KEY, SilentObserver(), workers, lambda _name, _outcome: None)
     return run_programme(load_programme(inputs / "programme.toml", out), out, settings)
+
+
+def _programme_of_dhc(inputs: Path, out: Path) -> object:
+    """Make the releases of a programme of the DHC on two threads."""
+    return make_programme(inputs, out, workers=2)
 
 
 def write_form(safetab: Path, out: Path) -> None:

@@ -228,6 +228,20 @@ def test_a_folder_with_other_things_in_it(attempt, small_release, tmp_path):
     assert [p.name for p in out.iterdir()] == ["thesis.txt"]
 
 
+def test_a_folder_that_lost_its_ledger_and_manifest(attempt, small_release, tmp_path):
+    """Its user must not draw the noise again without knowing that this is a new spend."""
+    out = tmp_path / "out"
+    assert attempt(small_release, out)[0] == 0
+    for name in ("ledger.jsonl", "manifest.json"):
+        (out / name).unlink()
+    code, text = attempt(small_release, out)
+    assert code == StoreError.exit_code
+    words = " ".join(text.split())
+    assert "restore them from a copy" in words
+    assert "another folder, which is a new spend" in words
+    assert not (out / "ledger.jsonl").exists()
+
+
 def test_a_folder_with_another_release(attempt, edit, small_release, tmp_path, monkeypatch, capsys):
     from tallyveil.config.load import load_plan
     from tallyveil.execution.topdown.run import run_release

@@ -291,6 +291,11 @@ def test_refusals(run, tmp_path):
     with pytest.raises(ConfigError, match="level") as refused:
         make_intervals(run, level=1.0)
     assert refused.value.code == "interval-level"
+    with pytest.raises(ConfigError, match="list of queries is empty") as refused:
+        make_intervals(run, tables=[])
+    assert refused.value.code == "interval-tables"
+    with pytest.raises(ConfigError, match="list of queries is empty"):
+        district_answers(run, pl.read_parquet(run / "geography.parquet")["Block"][:1], tables=[])
     with pytest.raises(GeographyError, match="folder"):
         make_intervals(run, entities=entities.rename({"ward": "../ward"}))
     with pytest.raises(GeographyError) as refused:

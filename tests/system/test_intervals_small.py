@@ -14,6 +14,7 @@ from tests.outer_worlds import write_persons, write_units
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.intervals.questions import n_distinct_blocks
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess import interval_fits
 from tallyveil.postprocess.chosen_counts import ChosenCount, quantities_of
@@ -112,6 +113,37 @@ def test_a_table_that_does_not_fit_into_memory_is_refused(releases):
         interval_fits.table_model(measured, asked, memory=10_000)
     assert caught.value.code == "blocks-too-large"
     assert interval_fits.table_model(measured, asked, memory=1 << 34).atoms.n > 0
+
+
+def test_the_blocks_of_the_answers_count(releases):
+    """Every answer may need a matrix of its own, whose size is that of the atoms."""
+    _, small = releases
+    release = open_release(small)
+    measured, asked = release_measured(release), release.schema.query(release.plan["tables"][-1])
+    model = interval_fits.table_model(measured, asked, memory=1 << 34)
+    entries, queries = (
+        model.tree.algebra.n_block_entries,
+        max(len(level.measured) for level in model.tree.levels),
+    )
+    without = interval_fits.needed_bytes(measured.spine, model.atoms.n, entries, queries)
+    answers = 8 * entries * n_distinct_blocks(model.tree.algebra, [model.asked])
+    assert answers > 0
+    share = interval_fits.LARGEST_SHARE
+    with pytest.raises(SchemaError, match="answers") as caught:
+        interval_fits.table_model(measured, asked, memory=int((without + answers) / share) - 1)
+    assert caught.value.code == "blocks-too-large"
+    assert interval_fits.table_model(measured, asked, memory=int((without + answers) / share) + 1).atoms.n
+
+
+def test_tables_of_one_model_are_refused_when_their_answers_do_not_fit(releases, monkeypatch):
+    full, _ = releases
+    release = open_release(full)
+    asked = [release.schema.query("total")]
+    assert interval_fits.fits_of(release, asked, with_bounds=True)
+    monkeypatch.setattr(interval_fits, "machine_memory", lambda: 8)
+    with pytest.raises(SchemaError, match="'total' would need") as caught:
+        interval_fits.fits_of(release, asked, with_bounds=True)
+    assert caught.value.code == "blocks-too-large"
 
 
 @pytest.fixture

@@ -23,6 +23,14 @@ def test_fifty_kills_of_the_dhc():
     _require_no_fault("--number", "50", "--product", "programme of the DHC", "--product", "publish dhc")
 
 
+@pytest.mark.soak
+@pytest.mark.usefixtures("compiled_kernels")
+@pytest.mark.parametrize("product", ["agreeing programme of the DHC", "programme of the DHC with sizes"])
+def test_twenty_kills_of_files_that_agree(product):
+    """The same of programmes whose files of persons and of units agree, and whose household sizes add up."""
+    _require_no_fault("--number", "20", "--product", product)
+
+
 def _require_no_fault(*flags: str) -> None:
     command = [sys.executable, str(SOAK), *flags]
     said = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -177,9 +177,13 @@ def test_a_guarantee_that_cannot_be_computed_is_told_before_the_spend(small_rele
     assert not (tmp_path / "out").exists()
 
 
-def test_a_coverage_that_is_one_as_a_float_is_refused(edit):
+@pytest.mark.parametrize(
+    "coverage",
+    [str(1 - Fraction(1, 10**20)), "1e400", "-1e400", "1e-400", "1" * 2000, str(1 - Fraction(1, 2**53))],
+)
+def test_a_coverage_that_no_float_holds_is_refused(edit, coverage):
     with pytest.raises(ConfigError) as caught:
-        load_plan(edit("[outputs]", f'[outputs]\nintervals = "{1 - Fraction(1, 10**20)}"'))
+        load_plan(edit("[outputs]", f'[outputs]\nintervals = "{coverage}"'))
     assert caught.value.code == "interval-level"
 
 

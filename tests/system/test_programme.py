@@ -188,9 +188,12 @@ class TestFinished:
     )
     def test_damage_is_named_and_spends_nothing(self, finished, programme, damage, code):
         damage(finished)
-        before = spends(finished)
-        assert error_of(programme, finished).code == code
-        assert spends(finished) == before
+        before = contents(finished)
+        error = error_of(programme, finished)
+        assert error.code == code
+        assert "from a copy" in str(error)
+        assert "new spend" in str(error)
+        assert contents(finished) == before
 
 
 def test_a_machine_without_the_cipher_is_refused_at_once(programme, tmp_path, monkeypatch):
@@ -282,8 +285,33 @@ class TestInterrupted:
     @pytest.mark.parametrize("text", ["", "{}", "[]", '{"key": 3}', '{"key": "00"}'])
     def test_what_it_has_kept_may_be_damaged(self, stopped, programme, text):
         (stopped / "private" / "programme.json").write_text(text)
-        assert error_of(programme, stopped).code == "run-damaged"
-        assert spends(stopped) == 1
+        before = contents(stopped)
+        error = error_of(programme, stopped)
+        assert error.code == "run-damaged"
+        assert "from a copy: a new folder would draw new noise, which is a new spend" in str(error)
+        assert contents(stopped) == before
+
+    @pytest.mark.parametrize("lost", ["private/programme.json", "private"])
+    def test_what_it_has_kept_may_be_lost(self, stopped, programme, lost, tmp_path):
+        """The folder of a release that has spent is not taken for one of something else."""
+        kept = shutil.copytree(stopped, tmp_path / "copy")
+        path = stopped / lost
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        before = contents(stopped)
+        error = error_of(programme, stopped)
+        assert error.code == "folder-taken"
+        for words in (
+            "(persons)",
+            "private/programme.json",
+            "from a copy",
+            "A new folder would draw new noise",
+        ):
+            assert words in str(error)
+        assert contents(stopped) == before
+        shutil.rmtree(stopped)
+        shutil.copytree(kept, stopped)
+        run(programme, stopped)
+        assert spends(stopped) == 2
 
 
 def kill_at(patch: pytest.MonkeyPatch, place: str) -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import DiscreteGaussian
-from tallyveil.exact import MOST_DIGITS, MOST_SHOWN, as_given, fraction_of, whole_number_of
+from tallyveil.exact import MOST_DIGITS, MOST_SHOWN, as_given, fraction_of, in_short, whole_number_of
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,22 @@ def test_a_count_is_ascii_digits(text):
 )
 def test_messages_show_a_value_as_it_is_written(value, wanted):
     assert as_given(value) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (Fraction(0), "0"),
+        (Fraction(1, 3), "0.333333"),
+        (Fraction(-5), "-5"),
+        (Fraction("1e400"), "10**400"),
+        (Fraction("-1e400"), "-10**400"),
+        (Fraction("1e-400"), "10**-400"),
+        (Fraction("1e9000"), "10**9000"),
+    ],
+)
+def test_numbers_that_no_float_holds_are_shown_in_short(value, wanted):
+    assert in_short(value) == wanted
 
 
 def test_messages_cut_off_a_long_value():

@@ -45,13 +45,15 @@ from tallyveil.accounting.losses.loss_laws import alternatives_of, branches_of_o
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
-from tallyveil.exact import as_given
+from tallyveil.exact import as_given, in_short
 
 DIGITS = 13
 """Significant decimal digits of the factor found."""
 
 MAX_STEPS = 60
 LARGEST_LOG_FACTOR = 100
+LARGEST_TARGET = Fraction(10**9)
+"""Largest epsilon that noise is scaled for. Noise with an epsilon of 100 already protects nobody."""
 _LARGEST_EXCESS = 1e6
 _NEAR = 1e-3
 """Half the distance of the logarithms of factors between which the slope of the excess is measured."""
@@ -103,7 +105,7 @@ def calibrate(
 
     Args:
         event: What would be done. Its noise sets the proportions.
-        epsilon: Target epsilon, above 0.
+        epsilon: Target epsilon, above 0 and at most 1e9.
         delta: Target delta, between 0 and 1.
         neighbours: The relation that the sensitivities of the event are stated under.
         digits: Significant digits of the factor.
@@ -134,7 +136,7 @@ def calibrate(
             return Calibration(factor, scaled(event, factor), found, target, allowed)
         factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)
     raise BudgetError(
-        f"the noise that gives epsilon {float(target):.6g} could not be certified to the accuracy asked for. Ask for "
+        f"the noise that gives epsilon {in_short(target)} could not be certified to the accuracy asked for. Ask for "
         "fewer digits."
     )
 
@@ -185,10 +187,18 @@ def _target(
     """The target epsilon, its delta, and the logarithm of delta, rounded down."""
     target, allowed = real_number(epsilon, "the target epsilon"), real_number(delta, "the target delta")
     if not target > 0:
-        raise BudgetError(f"the target epsilon is {epsilon}, wanted a number above 0. Give a positive one.")
+        raise BudgetError(
+            f"the target epsilon is {as_given(target)}, wanted a number above 0. Give a positive one."
+        )
+    if target > LARGEST_TARGET:
+        raise BudgetError(
+            f"the target epsilon is about {in_short(target)}, wanted one of at most 1e9. Noise with such an epsilon "
+            "protects nobody: give a smaller one."
+        )
     if not 0 < allowed < 1:
         raise BudgetError(
-            f"the target delta is {delta}, wanted a number between 0 and 1, both excluded. Give one such as '1e-10'."
+            f"the target delta is {as_given(allowed)}, wanted a number between 0 and 1, both excluded. Give one "
+            "such as '1e-10'."
         )
     return target, allowed, log_bounds_of(allowed).lower
 

@@ -19,7 +19,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss
 from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers
 from tallyveil.accounting.losses.largest_loss import greatest_bounds, greatest_loss
 from tallyveil.errors import BudgetError, SolverError
-from tallyveil.exact import as_given
+from tallyveil.exact import as_given, in_short
 
 _MAX_STEPS = 200
 _DOUBLINGS = 12
@@ -58,7 +58,7 @@ def epsilon_at(engine: LossEngine, factors: Law, delta: Fraction) -> Bounds:
         SolverError: the engine's bounds are too wide to enclose a root.
     """
     if delta < 0:
-        raise BudgetError(f"delta must be 0 or more, got {float(delta):.3g}. Give one such as '1e-10'.")
+        raise BudgetError(f"delta must be 0 or more, got {in_short(delta)}. Give one such as '1e-10'.")
     if delta >= 1 or not factors:
         return Bounds(0.0, 0.0)
     if isinstance(engine, WithFailure | Between):

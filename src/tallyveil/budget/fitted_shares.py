@@ -28,10 +28,12 @@ from numpy.typing import NDArray
 
 from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.arrays import Floats
+from tallyveil.budget.fractions import can_be_wanted
 from tallyveil.budget.spine.precision import precision_of
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError, SolverError
+from tallyveil.exact import in_short
 from tallyveil.geography import EntityFamily, Spine
 
 DENOMINATOR = 10_000
@@ -167,11 +169,12 @@ def check_targets(
             f"accuracy targets name {', '.join(wrong) or 'nothing'}; wanted one or more of "
             f"{', '.join(sorted(known))}."
         )
-    if any(target.standard_deviation <= 0 for target in targets):
-        raise BudgetError(
-            "an accuracy target is not above 0. Give a positive standard deviation. A count that must have no error "
-            "is an invariant, not a target."
-        )
+    for target in targets:
+        if not can_be_wanted(target.standard_deviation):
+            raise BudgetError(
+                f"the accuracy target of {target.name} is {in_short(target.standard_deviation)}; wanted a standard "
+                "deviation above 0, from 1e-9 to 1e9. A count that must have no error is an invariant, not a target."
+            )
 
 
 def _ratios(

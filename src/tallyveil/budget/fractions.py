@@ -1,9 +1,18 @@
-"""Reads exact fractions from text."""
+"""Reads exact fractions from text, and says which of them a search in floats can use."""
 
 from fractions import Fraction
+from typing import Final
 
 from tallyveil.errors import ConfigError
 from tallyveil.exact import exact_value
+
+LARGEST_WANTED: Final = Fraction(10**9)
+"""Largest weight, and largest wanted standard deviation, of a search in floats. The smallest is 1 over it."""
+
+
+def can_be_wanted(value: Fraction) -> bool:
+    """Whether a weight or a standard deviation is one that a search in floats can use: from 1e-9 to 1e9."""
+    return 1 / LARGEST_WANTED <= value <= LARGEST_WANTED
 
 
 def parse_fraction(value: object, where: str) -> Fraction:

@@ -59,11 +59,12 @@ def certify_laws(laws: Iterable[Law]) -> None:
 def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
     """Refuse noise so large that estimates from it could leave the range in which all arithmetic is exact.
 
-    Estimates are not negative. If the root has noise of standard deviation s on each of n cells, the noise adds roughly
-    n s records to the root's estimate, and every geolevel below sums to the root.
+    Estimates are not negative. If the root has noise of standard deviation s on each of n possible cells, the noise
+    adds roughly n s records to the root's estimate, and every geolevel below sums to the root.
 
     Raises:
-        BudgetError: n s is above 2**32, where s is the largest standard deviation at the root.
+        BudgetError: n s is above 2**32, where n is the number of possible cells, and s the largest standard deviation
+            at the root.
     """
     strategy = allocation.strategy
     root = allocation.spine.geolevels[0]
@@ -72,9 +73,11 @@ def refuse_vast_noise(allocation: Allocation, schema: Schema) -> None:
         for query in strategy.queries(root)
         for law in allocation.laws(root, query).values()
     ]
-    if schema.size * max(deviations, default=0.0) > MOST_CELLS_OF_NOISE:
+    largest = max(deviations, default=0.0)
+    n_cells = schema.n_possible()
+    if n_cells * largest > MOST_CELLS_OF_NOISE:
         raise BudgetError(
-            f"at {root}, noise of standard deviation {max(deviations):.3g} in each of {schema.size:,} cells could "
+            f"at {root}, noise of standard deviation {largest:.3g} in each of {n_cells:,} possible cells could "
             f"make the published counts larger by more than {LARGEST_COUNT:,} {schema.unit.many}. Give {root} a "
             "larger share of the budget, or coarsen the schema.",
             code="noise-too-large",

@@ -30,7 +30,7 @@ def guarantee_of(
 
     asked: dict[str, Any] = {"engine": "proved" if proved else "auto"}
     if width is not None:
-        asked["width"] = float(exact_of(width, "--width"))
+        asked["width"] = _width(width)
     if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
         raise ConfigError(
             "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
@@ -62,6 +62,24 @@ def guarantee_of(
         )
     relation = Neighbours(neighbours)
     return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, **asked)
+
+
+def _width(text: str) -> float:
+    """The width of epsilon's bounds, which is looked at before a float rounds it.
+
+    Raises:
+        ConfigError: it is no number of the range that engines take.
+    """
+    from tallyveil.accounting.engines.dithered import NARROWEST
+    from tallyveil.errors import ConfigError
+
+    value = exact_of(text, "--width")
+    if not Fraction(str(NARROWEST)) <= value <= 1:
+        raise ConfigError(
+            f"--width is '{text:.80}'; wanted a number from {NARROWEST:g} to 1, such as 1e-9.",
+            code="bad-flag",
+        )
+    return float(value)
 
 
 def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[PrivacyEvent]":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tallyveil.evaluation import Evaluation
 
-from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet, split_names
+from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet, names_if_any
 from tallyveil.cli.show.parameters import show_parameters
 
 
@@ -52,6 +52,7 @@ def evaluate(
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_evaluation_report, write_report
 
+    queries = names_if_any(tables, "--tables")
     if require_evaluation(release, EVALUATE) is ReleaseKind.SUBSPACE:
         if tables is not None:
             raise ConfigError(
@@ -62,7 +63,6 @@ def evaluate(
         _evaluate_table(release, truth, quiet, as_json)
         return
     write_report(release)  # a release whose report cannot be made is refused before its ledger gets an entry
-    queries = None if tables is None else split_names(tables)
     evaluation = evaluate_release(release, truth, queries)
     path = write_evaluation_report(release, evaluation)
     write_report(release)  # its ledger now shows the declassification

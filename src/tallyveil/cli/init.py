@@ -17,8 +17,8 @@ from tallyveil.cli.arguments import (
     Quiet,
     give,
     give_files,
+    names_if_any,
     require_utf8,
-    split_names,
 )
 from tallyveil.cli.terminal import say
 
@@ -151,6 +151,8 @@ def init(
     from tallyveil.config.make_first import Asked, make_first
     from tallyveil.execution.topdown.inputs import read_spine
 
+    wanted = names_if_any(attributes, "--attributes") or []
+    with_numbers = names_if_any(numbers, "--numbers") or []
     if example is not None:
         _write_example(example, quiet=quiet, as_json=as_json)
         return
@@ -170,8 +172,8 @@ def init(
             codebook=codebook,
             sample=sample,
             from_records=levels_from_records,
-            wanted=split_names(attributes or ""),
-            numbers=split_names(numbers or ""),
+            wanted=wanted,
+            numbers=with_numbers,
             ranges=_ranges(ranges or [], bands or []),
             besides=(code, count),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, FinishedRelease, Quiet, Workers, split_names
+from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, FinishedRelease, Quiet, Workers, names_if_any
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def intervals(
     """
     from tallyveil.errors import ConfigError
 
-    queries = split_names(tables) if tables else None
+    queries = names_if_any(tables, "--tables")
     if families is not None and entities is None:
         raise ConfigError(
             "--families names columns of --entities FILE, which is not given. Give it as well.",
@@ -121,7 +121,7 @@ def intervals(
             release,
             queries=queries,
             entities=entities,
-            families=split_names(families) if families else None,
+            families=names_if_any(families, "--families"),
             level=level,
             simultaneous=simultaneous,
             with_bounds=not without_bounds,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet, split_names
+from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet, names_if_any
 from tallyveil.cli.optimise import optimise
 from tallyveil.cli.programme import plan_programme
 from tallyveil.cli.show.area_changes import show_changes
@@ -105,6 +105,7 @@ def plan(
     if schema:
         say(json.dumps(release_file_schema(), indent=2))
         return
+    wanted, asked = names_if_any(families, "--families"), names_if_any(queries, "--queries")
     if release_file is None:
         raise ConfigError("name a release file, or ask for --json-schema.", code="bad-flag")
     _refuse_flags(
@@ -137,12 +138,10 @@ def plan(
     allocation, changes = opened(loaded) if geography else (None, ())
     resources = predicted(loaded, Sizes(blocks, people, geography), allocation)
     deviations = None
-    if families is not None:
+    if wanted is not None:
         from tallyveil.execution.topdown.planned_deviations import deviations_of
 
-        deviations = deviations_of(
-            loaded, entities, split_names(families), split_names(queries) if queries else None
-        )
+        deviations = deviations_of(loaded, entities, wanted, asked)
     if as_json:
         from tallyveil.execution.topdown.spine_record import changes_record
         from tallyveil.plans.record import plan_record

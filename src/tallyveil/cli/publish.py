@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give
+from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give, names_if_any
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -89,7 +89,7 @@ def dhc(
     """
     from tallyveil.release.dhc.publication import publish_dhc
 
-    names = None if tables is None else [name.strip() for name in tables.split(",") if name.strip()]
+    names = names_if_any(tables, "--named")
     found = publish_dhc(releases, out, tables=names, microdata=microdata, csv=csv)
     if as_json:
         say(json.dumps(found.content))

@@ -5,7 +5,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from tallyveil.cli.arguments import ENTITIES, GEOGRAPHY, GEOLEVELS, SCHEMA, STRATEGY, AsJson, Quiet, give
+from tallyveil.cli.arguments import (
+    ENTITIES,
+    GEOGRAPHY,
+    GEOLEVELS,
+    SCHEMA,
+    STRATEGY,
+    AsJson,
+    Quiet,
+    give,
+    names_if_any,
+)
 from tallyveil.cli.whole_help import WholeHelp
 
 spine = typer.Typer(
@@ -159,11 +169,12 @@ def build(
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.storage.outputs import claim_file
 
+    named = names_if_any(geolevels, "--geolevels")
     claim_file(out, [geography, *([entities] if entities is not None else [])])
     measures = None if strategy is None else measures_of(strategy, schema, exact or [])[0]
     found = built(
         BuildFlags(
-            geography, entities, preset, geolevels, column or [], measures, regroup, aim or [],
+            geography, entities, preset, named, column or [], measures, regroup, aim or [],
             cutoff, maximum, most_loss, Reference(reference), may_worsen or [], bypass,
         )
     )  # fmt: skip

@@ -41,6 +41,7 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.storage.addresses import located
+from tallyveil.universe.limits import LARGEST_LEVEL
 from tallyveil.universe.names import check_areas, check_table_name
 from tallyveil.universe.ranges import ranges_of
 from tallyveil.universe.schema import Schema
@@ -293,9 +294,10 @@ def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:
     level = table.intervals
     if level is None:
         return None
-    if not Fraction(1, 2) <= level or not float(level) < 1:  # 1 - 1e-20 is 1 as a float
+    if not Fraction(1, 2) <= level <= Fraction(LARGEST_LEVEL):
         raise ConfigError(
-            f'[outputs] intervals is {level!s:.80}; wanted a coverage of at least 1/2 and below 1, such as "0.95".',
+            f"[outputs] intervals is {level!s:.80}; wanted a coverage of at least 1/2 and at most {LARGEST_LEVEL!r}, "
+            'such as "0.95".',
             code="interval-level",
         )
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
+from tallyveil.exact import as_given
 from tallyveil.intervals.answers import Answers
 from tallyveil.intervals.feldman_cousins import unified_belt
 from tallyveil.intervals.model import TreeModel
+from tallyveil.universe.limits import LARGEST_LEVEL
 
 IntervalKind = Literal["unified", "normal", "none"]
 
@@ -110,7 +112,7 @@ def intervals_of(
             quantiles would cover less than stated.
     """
     refuse_intervals(model, level, kind, simultaneous)
-    each = 1.0 - (1.0 - level) / simultaneous
+    each = _level_of_each(level, simultaneous)
     errors = answers.standard_errors
     known = np.isfinite(errors)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -123,6 +125,11 @@ def intervals_of(
             low, high = _unified(answers.estimates, errors, each)
     low = np.where(known, low, 0.0 if kind == "unified" else -np.inf)
     return Intervals(low, np.where(known, high, np.inf), kind, level, simultaneous)
+
+
+def _level_of_each(level: float, simultaneous: int) -> float:
+    """The coverage of each of several intervals that together have a level."""
+    return 1.0 - (1.0 - level) / simultaneous
 
 
 def intervals_if_any(
@@ -198,7 +205,14 @@ def refuse_level(level: float, kind: str = "unified", simultaneous: int = 1) -> 
         )
     if not (0.5 <= level < 1 and simultaneous >= 1):
         raise ConfigError(
-            f"the level is {level!r} for {simultaneous!r} simultaneous intervals; wanted a level of at least 0.5 and "
-            "below 1, and 1 or more intervals.",
+            f"the level is {as_given(level)} for {simultaneous!r} simultaneous intervals; wanted a level of at least "
+            "0.5 and below 1, and 1 or more intervals.",
+            code="interval-level",
+        )
+    if _level_of_each(level, simultaneous) > LARGEST_LEVEL:
+        raise ConfigError(
+            f"the level is {level!r} for {simultaneous:,} simultaneous intervals, so each would have to contain its "
+            f"count with a probability above {LARGEST_LEVEL!r}, which floats cannot tell from 1. Ask for a lower "
+            "level, or for fewer intervals together.",
             code="interval-level",
         )

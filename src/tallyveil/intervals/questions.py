@@ -16,6 +16,8 @@ from tallyveil.kernels.tree.transform import Cascade, straight_answers
 from tallyveil.universe.query_group import QueryGroup
 
 ROWS_AT_ONCE = 256
+NUMBERS_AT_ONCE = 1 << 24
+"""Most numbers of Gram blocks, or of cells, that are in memory besides those that are kept."""
 UNKNOWN_SHARE = 1e-7
 """A question with more than this fraction of its weight in unknown directions has no estimate."""
 
@@ -132,29 +134,71 @@ def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
         )
 
 
+def n_distinct_blocks(algebra: BlockAlgebra, groups: Sequence[QueryGroup]) -> int:
+    """Number of distinct Gram blocks of the answers of some queries: the rows of `Questions.grams`, without them."""
+    cascade = cascade_of([layer for group in groups for layer in group.layers], algebra.n_cells)
+    return len(_alike(algebra, None, cascade)[0])
+
+
 def _distinct(
     algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
 ) -> tuple[Floats, Integers]:
     """The distinct Gram blocks, and the row of each question. Many answers of a query share the same blocks."""
+    first, number = _alike(algebra, weights, cascade)
+    grams = np.empty((len(first), algebra.n_block_entries))
+    at_once = max(1, NUMBERS_AT_ONCE // max(algebra.n_block_entries, algebra.n_cells))
+    for start in range(0, len(first), at_once):
+        run = first[start : start + at_once]
+        own = coefficients(
+            algebra, np.concatenate([_cells(algebra, weights, cascade, k, k + 1) for k in run])
+        )
+        grams[start : start + at_once] = gram(algebra, own, own)
+    return grams, number
+
+
+def _alike(
+    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
+) -> tuple[Integers, Integers]:
+    """The first question with each distinct Gram blocks, and the number of these blocks for each question.
+
+    The blocks of a question may be as many numbers as it has pairs of cells. So they are told apart by their products
+    with a vector. Entries of the blocks are algebraic numbers, and the cosines of different whole numbers are linearly
+    independent over these (Lindemann and Weierstrass). So products with a vector of cosines are equal only if the
+    blocks are.
+    """
     known: dict[bytes, int] = {}
-    kept: list[Floats] = []
+    first: list[int] = []
     number: list[int] = []
     n = len(weights) if weights is not None else len(cascade.scale) if cascade is not None else 0
     for start in range(0, n, ROWS_AT_ONCE):
-        stop = min(start + ROWS_AT_ONCE, n)
-        if weights is not None:
-            cells = weights[start:stop]
-        else:
-            assert cascade is not None
-            cells = _unit_rows(cascade, algebra.n_cells, start, stop)
-        own = coefficients(algebra, cells)
-        for row in gram(algebra, own, own):
-            key = np.round(row, 10).tobytes()
+        cells = _cells(algebra, weights, cascade, start, min(start + ROWS_AT_ONCE, n))
+        for place, row in enumerate(_products(algebra, coefficients(algebra, cells)), start=start):
+            key = (np.round(row, 10) + 0.0).tobytes()  # no zero is negative
             if key not in known:
-                known[key] = len(kept)
-                kept.append(row)
+                known[key] = len(first)
+                first.append(place)
             number.append(known[key])
-    return np.array(kept).reshape(-1, algebra.n_block_entries), np.array(number, np.int64)
+    return np.array(first, np.int64), np.array(number, np.int64)
+
+
+def _products(algebra: BlockAlgebra, own: Floats) -> Floats:
+    """Products of the Gram blocks of questions, whose coefficients are given, with a vector for each class."""
+    basis, packed = algebra.basis, []
+    for k, dim in enumerate(basis.dims.tolist()):
+        part = own[:, int(basis.coefficients[k]) : int(basis.coefficients[k + 1])].reshape(len(own), dim, -1)
+        vector = np.cos(np.arange(1, dim + 1))
+        packed.append(np.einsum("nim,nm->ni", part, np.einsum("njm,j->nm", part, vector)))
+    return np.concatenate(packed, axis=1)
+
+
+def _cells(
+    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None, start: int, stop: int
+) -> Floats:
+    """Weights of the cells in questions start to stop - 1."""
+    if weights is not None:
+        return weights[start:stop]
+    assert cascade is not None
+    return _unit_rows(cascade, algebra.n_cells, start, stop)
 
 
 def _unit_rows(cascade: Cascade, n_cells: int, start: int, stop: int) -> Floats:

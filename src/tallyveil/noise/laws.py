@@ -27,7 +27,7 @@ from typing import Final
 from flint import arb
 
 from tallyveil.errors import BudgetError, SolverError
-from tallyveil.exact import as_given
+from tallyveil.exact import as_given, in_short
 from tallyveil.noise.balls import (
     MAX_PRECISION,
     between_zero_and,
@@ -55,17 +55,11 @@ def _checked_parameter(law: str, name: str, value: object, largest: Fraction) ->
         )
     if not SMALLEST_PARAMETER <= value <= largest:
         raise BudgetError(
-            f"{law}: {name} is about {_approximately(value)}, wanted a value from {SMALLEST_PARAMETER} to "
+            f"{law}: {name} is about {in_short(value)}, wanted a value from {SMALLEST_PARAMETER} to "
             f"{float(largest):.0e}. Change the privacy-loss budget, or this query's share of it. A larger budget "
             "makes the number smaller."
         )
     return value
-
-
-def _approximately(value: Fraction) -> str:
-    """The number in short form; it may be too large or too small for a float."""
-    digits = len(str(value.numerator)) - len(str(value.denominator))
-    return f"{float(value):.6g}" if abs(digits) < 300 else f"10**{digits}"
 
 
 class IntegerLaw(ABC):

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.budget.caps import MOST_LOSS, Reference
+from tallyveil.budget.fractions import LARGEST_WANTED, can_be_wanted
 from tallyveil.budget.spine.regroup import Measure
+from tallyveil.errors import BudgetError
+from tallyveil.exact import in_short
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.optimise import (
@@ -127,6 +130,20 @@ class Regroup:
     most_loss: Fraction = MOST_LOSS
     reference: Reference = Reference.STEPS
     may_worsen: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that the search, which uses floats, cannot take; raises BudgetError."""
+        for name, weight in self.aim:
+            if not can_be_wanted(weight):
+                raise BudgetError(
+                    f"the aim of the groups gives {name} the weight {in_short(weight)}; wanted a number above 0, from "
+                    "1e-9 to 1e9. Leave out of the aim what does not matter."
+                )
+        if not 0 <= self.most_loss <= LARGEST_WANTED:
+            raise BudgetError(
+                f"the standard deviations outside the aim of the groups may grow by {in_short(self.most_loss)}; wanted "
+                'a fraction from 0 to 1e9, such as "1/20".'
+            )
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""

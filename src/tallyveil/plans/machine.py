@@ -1,14 +1,14 @@
-"""The memory of the machine that predictions are held to."""
+"""The memory that predictions are held to."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tallyveil.storage.system import whole_memory
+from tallyveil.storage.system import limited_memory, whole_memory
 
 
 def machine_memory(limits: Sequence[Path] | None = None) -> int:
-    """Bytes of memory that this process may use: those of the machine, or of its container if that has less.
+    """Bytes of memory that this process may use: those of the machine, its container or its limit, whichever is least.
 
     Args:
         limits: Files holding a limit in bytes, or "max"; None for those of Linux control groups.
@@ -16,11 +16,13 @@ def machine_memory(limits: Sequence[Path] | None = None) -> int:
         The smallest of them.
     """
     known = [whole_memory()]
+    limited = limited_memory()
     for path in CONTAINER_LIMITS if limits is None else limits:
         text = path.read_text().strip() if path.is_file() else ""
         if text.isdecimal():
             known.append(int(text))
-    return min(size for size in known if size > 0)
+    least = min(size for size in known if size > 0)
+    return least if limited is None else min(least, limited)
 
 
 CONTAINER_LIMITS: Final = (

@@ -325,7 +325,7 @@ def warn_small_machine(resources: Resources, memory: int | None = None) -> str |
     if has >= resources.memory:
         return None
     return (
-        f"this release is expected to need {in_gib(resources.memory)} of memory, and this machine has "
+        f"this release is expected to need {in_gib(resources.memory)} of memory, and this process may use "
         f"{in_gib(has)}. It may be stopped by the operating system; the same command then takes it up again at no "
         "new cost, on a larger machine, too."
     )

@@ -24,7 +24,7 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import drawn_items
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.storage.json_files import TEXT_OR_NONE, Each, JsonObject, Perhaps, damaged, misfit
-from tallyveil.universe.limits import LARGEST_COUNT
+from tallyveil.universe.limits import LARGEST_COUNT, LARGEST_LEVEL
 from tallyveil.universe.names import check_name
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
@@ -330,8 +330,7 @@ def _passes_fit(read: ReleasePlan) -> bool:
 
 def _has_intervals(read: ReleasePlan, level: Fraction) -> bool:
     return (
-        Fraction(1, 2) <= level
-        and float(level) < 1
+        Fraction(1, 2) <= level <= Fraction(LARGEST_LEVEL)
         and read.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
         and read.measurements in ("full", "small")
         and bool(read.tables)

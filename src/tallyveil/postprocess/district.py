@@ -33,7 +33,7 @@ from tallyveil.postprocess.area_counts import (
     written_estimates,
 )
 from tallyveil.postprocess.interval_fits import fits_of
-from tallyveil.postprocess.interval_model import open_release
+from tallyveil.postprocess.interval_model import named_queries, open_release
 from tallyveil.printable import tabulated
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
@@ -163,7 +163,7 @@ def district_answers(
         release.spine, {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
     )
     signs = np.array([1, -1][: family.n_entities])
-    groups = [release.schema.query(query) for query in dict.fromkeys(tables or release.plan["tables"])]
+    groups = named_queries(release, tables)
     made, with_bounds = bounds_choice(release, with_bounds=with_bounds)
     refuse_level(level)
     regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]

@@ -20,6 +20,7 @@ from tallyveil.intervals import (
 )
 from tallyveil.intervals.covariance import ROWS
 from tallyveil.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
+from tallyveil.intervals.questions import n_distinct_blocks
 from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.interval_model import (
@@ -129,7 +130,7 @@ def fits_of(
         ConfigError: nothing that is written determines a table.
     """
     if not release.estimating.tables_apart:
-        return [IntervalFit(tuple(groups), release_model(release, with_bounds=with_bounds))]
+        return [_whole_fit(release_model(release, with_bounds=with_bounds), groups)]
     return _table_fits(release_measured(release, with_bounds=with_bounds), groups)
 
 
@@ -138,8 +139,15 @@ def planned_fits(
 ) -> list[IntervalFit]:
     """The fits that a release of a plan will have. Raises the same errors as `fits_of`."""
     if not plan.estimating.tables_apart:
-        return [IntervalFit(tuple(groups), plan_model(plan, hierarchies))]
+        return [_whole_fit(plan_model(plan, hierarchies), groups)]
     return _table_fits(plan_measured(plan, hierarchies), groups)
+
+
+def _whole_fit(model: TreeModel, groups: Sequence[QueryGroup]) -> IntervalFit:
+    """All tables with the model of all cells; raises SchemaError if the blocks of their answers do not fit."""
+    needed = 8 * model.algebra.n_block_entries * n_distinct_blocks(model.algebra, groups)
+    _refuse_needed([group.name for group in groups], needed, machine_memory(), "the blocks of their answers")
+    return IntervalFit(tuple(groups), model)
 
 
 def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> list[IntervalFit]:
@@ -158,18 +166,21 @@ def table_model(measured: Measured, group: QueryGroup, memory: int | None = None
     Args:
         measured: What is measured.
         group: The table's query.
-        memory: Bytes of memory; None for those of this machine.
+        memory: Bytes of memory; None for those that this process may use.
     Raises:
         SchemaError: its covariances would not fit into memory.
         ConfigError: nothing that is written determines it.
     """
     has = machine_memory() if memory is None else memory
     atoms = measured.atoms_of(group)
-    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n), has)
+    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n), has)  # before the algebra is derived
     merged = merged_model(measured, group, atoms)
-    entries = merged.tree.algebra.n_block_entries
+    algebra = merged.tree.algebra
     n_queries = max(len(level.measured) for level in merged.tree.levels)
-    _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n, entries, n_queries), has)
+    needed = needed_bytes(measured.spine, atoms.n, algebra.n_block_entries, n_queries)
+    _refuse_large(group, atoms, needed, has)
+    needed += 8 * algebra.n_block_entries * n_distinct_blocks(algebra, [merged.asked])
+    _refuse_large(group, atoms, needed, has)
     if not merged.determined.any():
         raise ConfigError(
             f"no noisy answers that are written determine the table '{group.name}' in any geounit. With "
@@ -203,10 +214,17 @@ def _refuse_large(group: QueryGroup, atoms: Atoms, needed: int, has: int) -> Non
             f"{MOST_SETS:,} are tried. Ask for a query with fewer answers, such as one with recodes.",
             code="blocks-too-large",
         )
+    what = (
+        f"{atoms.n:,} sets of cells in each geounit above the finest geolevel, and for {group.size:,} answers"
+    )
+    _refuse_needed([group.name], needed, has, what)
+
+
+def _refuse_needed(names: Sequence[str], needed: int, has: int, what: str) -> None:
     if needed > LARGEST_SHARE * has:
         raise SchemaError(
-            f"intervals of '{group.name}' would need about {in_gib(needed)} of memory for {atoms.n:,} sets of cells in "
-            f"each geounit above the finest geolevel, and this machine has {in_gib(has)}. Ask for a query with fewer "
-            "answers, such as one with recodes.",
+            f"intervals of {', '.join(map(repr, names))} would need about {in_gib(needed)} of memory for {what}; this "
+            f"process may use {in_gib(has)}, and a quarter is kept free. Ask for queries with fewer answers, such as "
+            "those with recodes, or use a machine with more memory.",
             code="blocks-too-large",
         )

@@ -30,6 +30,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import entered_manifest, written_manifest
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.universe.names import check_table_name
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -98,6 +99,26 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     stated.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
     estimating = stated.estimating
     return FinishedRelease(root, manifest, estimating.schema, hierarchies, strategy_of_plan(plan), estimating)
+
+
+def named_queries(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
+    """The queries that are named, or those of the release's tables where None is given.
+
+    Raises:
+        ConfigError: there is none.
+        SchemaError: a name is no query of the schema.
+    """
+    names = dict.fromkeys(release.plan["tables"] if tables is None else tables)
+    if not names:
+        raise ConfigError(
+            f"no queries are named, and {release.root} publishes no tables. Name queries with --tables."
+            if tables is None
+            else "the list of queries is empty. Name one or more, or leave the list out for those of the release.",
+            code="interval-tables",
+        )
+    for name in names:
+        check_table_name(name, "query")
+    return tuple(release.schema.query(name) for name in names)
 
 
 def refuse_partial_measurements(release: FinishedRelease) -> None:

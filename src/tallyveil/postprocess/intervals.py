@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.errors import ConfigError
 from tallyveil.intervals.interval import refuse_level
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
 from tallyveil.postprocess.bounds_files import BOUNDS
@@ -19,7 +18,7 @@ from tallyveil.postprocess.interval_areas import (
 )
 from tallyveil.postprocess.interval_fits import fits_of
 from tallyveil.postprocess.interval_model import (
-    FinishedRelease,
+    named_queries,
     open_release,
     refuse_partial_measurements,
 )
@@ -52,8 +51,6 @@ from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import file_digest
-from tallyveil.universe.names import check_table_name
-from tallyveil.universe.query_group import QueryGroup
 
 COMMAND = "intervals"
 READ = frozenset({GEOGRAPHY, BOUNDS, HISTOGRAM, MEASUREMENTS})
@@ -121,7 +118,7 @@ def make_intervals(
             refuse_earlier_tables(root, "Leave them as they are with --leave-tables")
         told = observer or SilentObserver()
         watch, threads = Stopwatch(told), workers or usable_cores()
-        groups = _asked(release, tables)
+        groups = named_queries(release, tables)
         found = () if entities is None else entity_families(release.spine, entities, families)
         areas = with_given(release.spine, released_areas(release), found)
         refuse_level(level)
@@ -167,18 +164,6 @@ class PlannedIntervals:
         level = None if self.level is None else float(self.level)
         if level is not None:
             make_intervals(out, level=level, in_run=True, observer=self.observer, workers=self.workers)
-
-
-def _asked(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
-    names = dict.fromkeys(tables or release.plan["tables"])
-    if not names:
-        raise ConfigError(
-            f"{release.root} publishes no tables beside which intervals could be written. Name queries with --tables.",
-            code="interval-tables",
-        )
-    for name in names:
-        check_table_name(name, "query")
-    return tuple(release.schema.query(name) for name in names)
 
 
 def _finish(

@@ -102,10 +102,14 @@ def require_run(path: Path, run: str, *, protected: bool) -> None:
     except UNREADABLE:
         tags = {}
     unprotected = tags.get("tallyveil.protected", "true") != "true"
-    if tags.get("tallyveil.run") != run or (protected and unprotected):
+    wrong = "is damaged, or was written by another run than" if tags.get("tallyveil.run") != run else None
+    if wrong is None and protected and unprotected:
+        wrong = (
+            "was made with an insecure test key, although the manifest says that people are protected by run"
+        )
+    if wrong is not None:
         raise StoreError(
-            f"{path} is damaged, was written by another run than {run}, or was made with an insecure test key, "
-            "although the release is said to be protected. Restore it from a copy of this release, or make the release "
-            "again in another folder.",
+            f"{path} {wrong} {run}. Restore it from a copy of this release. To make the release again elsewhere would "
+            "be a new spend.",
             code="release-damaged",
         )

@@ -62,7 +62,8 @@ def read_microdata(root: Path, schema: Schema, spine: Spine) -> PublicCounts:
     files = sorted((root / MICRODATA).glob("part-*.parquet"))
     if not files:
         raise StoreError(
-            f"{root / MICRODATA} holds no microdata. Restore the folder, or make the release again.",
+            f"{root / MICRODATA} holds no microdata. Restore the folder from a copy. Making the release again "
+            "would be a new spend.",
             code="release-unreadable",
         )
     return PublicCounts(geolevel, *_read_counts(files, geolevel, schema, spine, pl.lit(1, dtype=pl.Int64)))
@@ -82,7 +83,7 @@ def _read_counts(
         if sum(batch.null_count().row(0)) or bool((rows < 0).any()) or not whole:
             raise StoreError(
                 f"{path} holds a geocode, a level or a count that the geography and the schema of this release do "
-                "not allow. It was changed or damaged after it was written; make the release again.",
+                "not allow. It was changed or damaged after it was written; restore it from a copy of the release.",
                 code="release-damaged",
             )
         cells = schema.encode(batch.select(schema.attribute_names).to_numpy())

@@ -26,7 +26,8 @@ NOT_PRIVATE: Final = (
     "NOT PRIVATE: a release of this programme was made with an insecure test key. Such a release protects nobody and "
     "must not be published."
 )
-_RESTORE: Final = "Restore the folder as the programme left it, or give the command of the programme again."
+A_NEW_SPEND: Final = "A new folder would draw new noise, which is a new spend."
+_RESTORE: Final = f"Restore the file from a copy. {A_NEW_SPEND}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,9 @@ def stated_programme(root: Path) -> JsonObject:
     path = root / PROGRAMME
     if not path.is_file():
         raise StoreError(
-            f"{root} holds no finished programme. Name the folder that `tallyveil run PROGRAMME.TOML` wrote to; if the "
-            "programme was interrupted, give its command again.",
+            f"{root} holds no finished programme, which has a file {PROGRAMME}. Name the folder that `tallyveil run "
+            "PROGRAMME.TOML` wrote to. If the programme was interrupted, give its command again. If the file was lost, "
+            f"restore it from a copy. {A_NEW_SPEND}",
             code="no-release",
         )
     content = read_json_object(path, _RESTORE)

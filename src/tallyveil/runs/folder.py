@@ -28,6 +28,7 @@ from tallyveil.errors import StoreError
 from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
 from tallyveil.storage.addresses import refuse_object
 from tallyveil.storage.system import (
+    absent_folders,
     flush,
     flush_folder,
     has_other_owner,
@@ -38,6 +39,7 @@ from tallyveil.storage.system import (
     open_for_lock,
     open_new,
     open_to_read,
+    remove_empty,
     remove_locked,
     set_mode,
 )
@@ -117,8 +119,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._directory: int | None = None
-        self._lock = -1
-        self._lock_is_new = False
+        self._lock, self._lock_is_new = -1, False
+        self._made: tuple[Path, ...] = ()
 
     @property
     def private(self) -> Path:
@@ -262,6 +264,7 @@ class RunFolder:
             self._remove_lock()
             self._remove_folder(self.private)
             self._remove_folder(self.path)
+        remove_empty(self._made[1:])
 
     def _claim(self) -> None:
         gone: OSError | None = None
@@ -295,6 +298,7 @@ class RunFolder:
 
     def _open_private(self) -> None:
         if not self.path.is_dir():
+            self._made = absent_folders(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             flush(self.path.parent)
         with suppress(FileExistsError):
@@ -362,8 +366,7 @@ class RunFolder:
             remove_locked(self._place(LOCK_FILE), descriptor, folder=self._directory)
 
     def _is_folder(self, name: str) -> bool:
-        path = self.private / name
-        return path.is_dir() and not path.is_symlink()
+        return (self.private / name).is_dir() and not (self.private / name).is_symlink()
 
     def _names(self) -> list[str]:
         with os.scandir(self.private if self._directory is None else self._directory) as entries:

@@ -37,7 +37,7 @@ from tallyveil.runs.earlier import (
     work_file,
 )
 from tallyveil.runs.executor import Executor, Executors, Threads
-from tallyveil.runs.folder import CLUSTER, KEY_FILE, FolderState, RunFolder, folder_state
+from tallyveil.runs.folder import CLUSTER, KEY_FILE, PLAN, FolderState, RunFolder, folder_state
 from tallyveil.runs.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
@@ -184,6 +184,13 @@ def _manifest(
 def _usable_state(out: Path, asked: Asked) -> FolderState:
     """The state of a folder, once it is one that a run may use."""
     state = folder_state(out)
+    if state is FolderState.FOREIGN and (out / PLAN).is_file():
+        raise StoreError(
+            f"{out} holds {PLAN}, and neither a ledger nor a manifest. If they were lost, restore them from a copy: "
+            f"what the run spent is written there. If the files are of something else, choose another folder"
+            f"{at_the_cost(asked.draws)}. Nothing was done.",
+            code="folder-taken",
+        )
     if state is FolderState.FOREIGN:
         raise StoreError(
             f"{out} holds files that do not belong to a Tallyveil run. Choose a new or empty folder with --out.",

@@ -120,7 +120,8 @@ def _read(path: Path, name: str) -> pl.DataFrame:
         frame = read_text(path, "|", None)
     except UNREADABLE as error:
         raise StoreError(
-            f"the table {path} cannot be read: {type(error).__name__}. Restore the table from a copy, or run again.",
+            f"the table {path} cannot be read: {type(error).__name__}. Restore the table from a copy. "
+            "Making the tables again would be a new spend.",
             code="release-unreadable",
         ) from None
     if tuple(frame.columns) != TABLES[name]:

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.addresses import refuse_object
-from tallyveil.storage.system import flush, remove_locked, take_lock
+from tallyveil.storage.system import absent_folders, flush, remove_empty, remove_locked, take_lock
 from tallyveil.storage.write import store_error
 
 UNFINISHED: Final = ".tallyveil-unfinished"
@@ -36,7 +36,7 @@ class Claim:
     def __init__(self, folder: Path, command: str) -> None:
         self.folder = folder
         self._text = _TEXT.format(command).encode()
-        self._made_folder = False
+        self._made: tuple[Path, ...] = ()  # folders that were not there: the folder first, then its parents
         self._found = b""
         self._begun = False
         self._lock = -1
@@ -62,7 +62,7 @@ class Claim:
     def __enter__(self) -> Self:
         refuse_object(self.folder)
         try:
-            self._made_folder = not self.folder.is_dir()
+            self._made = absent_folders(self.folder)
             self.folder.mkdir(parents=True, exist_ok=True)
             held = take_lock(self._path)
             if held is None:
@@ -88,9 +88,8 @@ class Claim:
             if is_whole or (not self._found and self._holds_nothing()):
                 descriptor, self._lock = self._lock, -1
                 remove_locked(self._path, descriptor)
-            if kind is not None and self._made_folder:
-                with suppress(OSError):  # it stays where something was written to it
-                    self.folder.rmdir()
+            if kind is not None:
+                remove_empty(self._made)
         except OSError as failed:
             raise store_error(self._path, failed) from failed
         finally:

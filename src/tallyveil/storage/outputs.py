@@ -13,7 +13,7 @@ from tallyveil.storage.addresses import is_object, refuse_object
 from tallyveil.storage.claims import UNFINISHED, Claim
 from tallyveil.storage.paths import real
 from tallyveil.storage.read import parquet_metadata
-from tallyveil.storage.system import remove_locked, take_lock
+from tallyveil.storage.system import absent_folders, remove_empty, remove_locked, take_lock
 from tallyveil.storage.write import FORMAT_TAG, TEMPORARY_SUFFIX, store_error, write_text
 
 MARKER: Final = ".tallyveil-output"
@@ -177,6 +177,7 @@ def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
     place = path.with_name(f".{path.name}{LOCK_SUFFIX}")
     if _is_taken(path):
         raise _file_taken(path)
+    made = absent_folders(path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         held = take_lock(place)
@@ -196,6 +197,7 @@ def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
             raise
     finally:
         remove_locked(place, held)
+        remove_empty(made)  # which hold the file if all went well
 
 
 def _is_taken(path: Path) -> bool:

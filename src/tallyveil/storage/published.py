@@ -11,7 +11,9 @@ from tallyveil.errors import StoreError
 from tallyveil.storage.json_files import damaged, misfit
 from tallyveil.storage.read import UNREADABLE, parquet_metadata, read_parquet, scan_parquet
 
-_RESTORE = "Restore the file from a copy of the release, or make the release again in another folder."
+_RESTORE = (
+    "Restore the file from a copy of the release. To make the release again elsewhere would be a new spend."
+)
 
 
 def read_published(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:

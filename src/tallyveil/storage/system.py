@@ -20,6 +20,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -223,6 +224,18 @@ def flush_folder(descriptor: int | None) -> None:
         os.fsync(descriptor)
 
 
+def absent_folders(folder: Path) -> tuple[Path, ...]:
+    """A folder and its parents, as far as they are not there; the folder first."""
+    return tuple(path for path in (folder, *folder.parents) if not path.exists())
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders in this order, up to the first that is not empty or cannot be removed."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
+
+
 def set_mode(descriptor: int | None, mode: int) -> None:
     """Give an open file or folder exactly these rights, whatever bits the umask took away. Windows has none."""
     if descriptor is not None and not WINDOWS:
@@ -262,6 +275,25 @@ def whole_memory() -> int:
     import psutil
 
     return int(psutil.virtual_memory().total)
+
+
+def limited_memory() -> int | None:
+    """Bytes of memory that this process may use under its limit on addresses (`ulimit -v`); None without a limit.
+
+    What a process has mapped and not touched, such as libraries and the stacks of threads, counts towards the limit.
+    Only Linux keeps to it.
+    """
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    import psutil
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    used = psutil.Process().memory_info()
+    return max(0, limit - int(used.vms - used.rss))
 
 
 def peak_memory_mib() -> int:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from flint import arb
 
 from tallyveil.errors import BudgetError
-from tallyveil.exact import as_given
+from tallyveil.exact import as_given, in_short
 from tallyveil.noise.balls import precision, rational
 
 LARGEST_PARAMETER: Final = Fraction(10**5)
@@ -168,7 +168,7 @@ def _checked(law: str, name: str, value: object, least: Fraction, largest: Fract
             else "Change the budget."
         )
         raise BudgetError(
-            f"{law}: {name} is {float(value):.6g}, wanted a value from {float(least):.0e} to "
+            f"{law}: {name} is about {in_short(value)}, wanted a value from {float(least):.0e} to "
             f"{float(largest):.0e}. {meaning}",
             code="subspace-parameter",
         )

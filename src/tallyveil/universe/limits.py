@@ -1,4 +1,4 @@
-"""The largest allowed counts, and bounds on counts in compact arrays: int32 if they fit, otherwise int64.
+"""The largest allowed counts and coverages, and bounds on counts in compact arrays: int32 if they fit, otherwise int64.
 
 In a compact int32 array, the largest int32 means "no upper bound".
 
@@ -26,6 +26,9 @@ need more).
 It is not proved that least squares certifies every family with such counts; docs/release-file.md ("Sizes") gives
 measurements.
 """
+
+LARGEST_LEVEL: Final = 1 - 2.0**-52
+"""Largest coverage of one interval. From the next float on, normal quantiles of floats are infinite."""
 
 NO_LIMIT: Final = 2**62
 """In int64, an upper bound at or above this value means "none". It equals the estimator's UNBOUNDED."""

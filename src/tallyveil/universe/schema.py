@@ -171,6 +171,24 @@ class Schema:
             possible &= ~barred
         return possible
 
+    def n_possible(self) -> int:
+        """Number of cells in no structural zero. Levels that every zero treats alike are counted together."""
+        zeros = self.barred_levels()
+        shape = [1] * len(self.attributes)
+        barred, counts = [np.ones(shape, np.bool_) for _ in zeros], np.ones(shape, np.int64)
+        for axis, size in enumerate(self.shape):
+            marks = np.array([zero.get(axis, np.ones(size, np.bool_)) for zero in zeros]).reshape(
+                len(zeros), size
+            )
+            alike, n_levels = np.unique(marks, axis=1, return_counts=True)
+            along = [-1 if other == axis else 1 for other in range(len(shape))]
+            barred = [one & own.reshape(along) for one, own in zip(barred, alike, strict=True)]
+            counts = counts * n_levels.reshape(along)
+        impossible = np.zeros(counts.shape, np.bool_)
+        for one in barred:
+            impossible |= one
+        return int(counts[~impossible].sum())
+
     def possible_answers(self, group: QueryGroup) -> NDArray[np.int64]:
         """The answers of a query in which at least one possible cell counts, ascending.
 

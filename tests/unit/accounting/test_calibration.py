@@ -75,11 +75,29 @@ def test_pure_noise_alone():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), [(0, "1e-9"), (-1, "1e-9"), (1, 0), (1, 1), (1, 2), (float("nan"), "1e-9")]
+    ("epsilon", "delta"),
+    [
+        (0, "1e-9"),
+        (-1, "1e-9"),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (float("nan"), "1e-9"),
+        ("1000000001", "1e-9"),
+        ("1e400", "1e-9"),
+        (1, "1e400"),
+        ("-1e400", "1e-9"),
+    ],
 )
 def test_impossible_targets_are_refused(epsilon, delta):
     with pytest.raises(BudgetError):
         calibrate(DiscreteGaussian(1), epsilon=epsilon, delta=delta, neighbours=ADD_REMOVE)
+
+
+@pytest.mark.parametrize("epsilon", [10**9, "1e-400"])
+def test_targets_at_the_ends_are_met(epsilon):
+    found = calibrate(DiscreteGaussian(10), epsilon=epsilon, delta="1e-10", neighbours=ADD_REMOVE)
+    assert found.guarantee.log_delta(Fraction(epsilon)).upper <= math.log(1e-10)
 
 
 def test_nothing_to_calibrate_is_refused():

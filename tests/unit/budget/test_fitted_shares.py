@@ -84,8 +84,9 @@ def test_what_cannot_be_fitted_is_refused(random_spine, random_family):
 
     with pytest.raises(BudgetError, match="Gaussian"):
         call(strategy_of(spine, Mechanism.DISCRETE_LAPLACE))
-    with pytest.raises(BudgetError, match="target is not above 0"):
-        call(targets=[AccuracyTarget("f", Fraction(0))])
+    for wrong in ("0", "-1", "1e-10", "1e10", "1e-400", "1e400"):
+        with pytest.raises(BudgetError, match="from 1e-9 to 1e9"):
+            call(targets=[AccuracyTarget("f", Fraction(wrong))])
     for targets in ([], [AccuracyTarget("h", Fraction(1))]):
         with pytest.raises(BudgetError, match="accuracy targets name"):
             call(targets=targets)

@@ -36,6 +36,24 @@ def test_epsilon(account):
     assert "between" in account("epsilon", "--delta", "1e-10", *queries)
 
 
+@pytest.mark.parametrize("width", ["1e-400", "1e-13", "1e309", "1.0000000000000000000001", "0", "-1e400"])
+def test_a_width_that_no_float_holds_is_refused(account, width):
+    said = account("epsilon", "--delta", "1e-10", "--gaussian", "5", "--width", width, code=2)
+    assert "bad-flag" in said
+    assert "from 1e-12 to 1" in said
+
+
+@pytest.mark.parametrize("width", ["1e-12", "1"])
+def test_the_ends_of_the_range_of_widths_are_taken(account, width):
+    assert account("epsilon", "--delta", "1e-10", "--gaussian", "5", "--width", width)
+
+
+@pytest.mark.parametrize("epsilon", ["1e10", "1e309", "1e400"])
+def test_a_target_that_no_float_holds_is_refused(account, epsilon):
+    said = account("calibrate", "--delta", "1e-10", "--gaussian", "5", "--epsilon", epsilon, code=5)
+    assert "at most 1e9" in said
+
+
 def test_bounded_neighbours_double_every_query(account):
     bounded = json.loads(
         account("delta", "--epsilon", "2", "--gaussian", "9:3", "--neighbours", "bounded", "--json")

@@ -161,6 +161,19 @@ aim = { Tract = "1" }
             'most_loss = "-1/20"\n',
             ConfigError, "bad-key-or-value", "wanted 0 or more",
         ),
+        *(
+            (
+                'entities = "e"\nfamilies = ["ward"]\n[spine.regroup]\ngeolevel = "Tract"\n'
+                f'aim = {{ ward = "{weight}" }}\n{more}',
+                BudgetError, "budget", says,
+            )
+            for weight, more, says in (
+                ("1e400", "", "the weight 10..400; wanted a number above 0"),
+                ("1e-400", "", "the weight 10..-400; wanted"),
+                ("0", "", "the weight 0; wanted"),
+                ("1", 'most_loss = "1e309"\n', "may grow by 10..309"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(with_spine, spine, kind, code, says):

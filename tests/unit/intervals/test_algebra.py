@@ -8,7 +8,7 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals.algebra import coefficients, derive_algebra, gram, information
 from tallyveil.intervals.axis import derive_axis
 from tallyveil.intervals.model import LevelModel, Zeros, model_of_levels
-from tallyveil.intervals.questions import questions_of
+from tallyveil.intervals.questions import n_distinct_blocks, questions_of
 from tallyveil.universe import Attribute, Recode, Schema
 from tallyveil.universe.presets import load_preset
 
@@ -89,8 +89,27 @@ def test_answers_of_one_query_share_their_blocks():
     questions = questions_of(algebra, [schema.query("votingage*hispanic*cenrace"), schema.query("total")])
     assert questions.n == 253
     assert len(questions.grams) == 2
+    assert n_distinct_blocks(algebra, [schema.query("votingage*hispanic*cenrace")]) == 1
     with pytest.raises(SchemaError):
         questions_of(algebra, np.ones((1, 7)))
+
+
+def test_answers_have_their_own_blocks_unless_they_are_alike():
+    """Against the blocks of every answer, computed one by one; the groups are of unequal sizes."""
+    levels = tuple(f"l{number}" for number in range(9))
+    groups = (("one", levels[:1]), ("two", levels[1:3]), ("also", levels[3:5]), ("rest", levels[5:]))
+    schema = Schema(
+        "uneven", (Attribute("a", levels), Attribute("b", ("x", "y"))), (Recode("r", "a", groups),)
+    )
+    asked = [schema.query("r"), schema.query("r*b"), schema.query("a"), schema.query("b")]
+    algebra = derive_algebra(schema, [schema.query("r*b")])
+    questions = questions_of(algebra, asked)
+    own = coefficients(algebra, np.concatenate([group.apply_dense(np.eye(schema.size)).T for group in asked]))
+    every = gram(algebra, own, own)
+    np.testing.assert_allclose(questions.grams[questions.gram_of], every, atol=1e-12)
+    distinct = len({tuple(row) for row in np.round(every, 9) + 0.0})
+    assert len(questions.grams) == n_distinct_blocks(algebra, asked) == distinct
+    assert 4 < distinct < questions.n
 
 
 def test_levels_that_do_not_fit():

@@ -12,6 +12,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.intervals.answers import Answers
 from tallyveil.intervals.feldman_cousins import unified_belt
 from tallyveil.intervals.interval import contains, intervals_if_any, intervals_of, rounded_inward
+from tallyveil.universe.limits import LARGEST_LEVEL
 
 BELT = unified_belt(0.95)
 
@@ -133,12 +134,22 @@ def test_other_noise_has_an_interval_for_exact_answers_alone():
         intervals_if_any(Noise(False), found, level=1.0)
 
 
+def test_the_largest_level_has_finite_intervals():
+    found = intervals_of(Noise(True), Answers(np.array([1.0]), np.array([1.0])), level=LARGEST_LEVEL)
+    assert 9 <= found.high[0] < 10
+    assert found.low[0] == 0
+
+
 def test_refusals():
     found = Answers(np.array([1.0]), np.array([1.0]))
     with pytest.raises(ConfigError, match="Laplace") as refused:
         intervals_of(Noise(False), found)
     assert refused.value.code == "interval-noise"
-    for wrong in ({"level": 1.0}, {"level": 0.2}, {"simultaneous": 0}, {"kind": "bootstrap"}):
+    refused_arguments = (
+        {"level": 1.0}, {"level": 0.2}, {"level": 1 - 2.0**-53}, {"level": 10**400}, {"level": float("nan")},
+        {"level": 1 - 2.0**-52, "simultaneous": 2}, {"simultaneous": 0}, {"kind": "bootstrap"},
+    )  # fmt: skip
+    for wrong in refused_arguments:
         with pytest.raises(ConfigError) as refused:
             intervals_of(Noise(True), found, **wrong)
         assert refused.value.code == "interval-level"

@@ -176,7 +176,7 @@ def test_a_small_machine_is_warned_of(redistricting):
     assert warn_small_machine(resources, resources.memory) is None
     warning = warn_small_machine(resources, 2 << 30)
     assert warning is not None
-    assert "this machine has 2.0 GiB" in warning
+    assert "this process may use 2.0 GiB" in warning
 
 
 def test_the_least_limit_counts(tmp_path):
@@ -187,3 +187,12 @@ def test_the_least_limit_counts(tmp_path):
     assert machine > 1 << 28
     assert machine_memory([unlimited, tmp_path / "absent"]) == machine
     assert machine_memory([container, unlimited]) == 1 << 20
+
+
+def test_a_limit_on_addresses_counts(monkeypatch):
+    monkeypatch.setattr("tallyveil.plans.machine.limited_memory", lambda: 1 << 21)
+    assert machine_memory([]) == 1 << 21
+    monkeypatch.setattr("tallyveil.plans.machine.limited_memory", lambda: 0)
+    assert machine_memory([]) == 0
+    monkeypatch.setattr("tallyveil.plans.machine.limited_memory", lambda: 1 << 60)
+    assert 1 << 28 < machine_memory([]) < 1 << 60

@@ -252,6 +252,13 @@ def test_a_second_process_is_told_that_the_folder_is_taken(out):
     assert caught.value.code == "folder-locked"
 
 
+def test_an_abandoned_folder_takes_the_folders_above_it_that_it_made(tmp_path):
+    (tmp_path / "there").mkdir()
+    with RunFolder(tmp_path / "there" / "new" / "er" / "out") as folder:
+        folder.abandon()
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
 def test_an_abandoned_folder_is_gone_unless_something_is_in_it(out):
     with RunFolder(out) as folder:
         folder.write("run.json", b"{}")

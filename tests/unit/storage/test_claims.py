@@ -116,6 +116,34 @@ def test_what_fails_before_anything_is_written_leaves_the_folder_as_it_was(tmp_p
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_refusal_leaves_no_folders_that_it_made(tmp_path: Path, begins: bool) -> None:
+    (tmp_path / "there").mkdir()
+    out = tmp_path / "there" / "new" / "er" / "out"
+
+    def refuse() -> None:
+        with Claim(out, "publish pl94") as claim:
+            if begins:
+                claim.begin()
+            raise StoreError("refused")
+
+    with pytest.raises(StoreError, match="refused"):
+        refuse()
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_folders_with_something_in_them_stay(tmp_path: Path) -> None:
+
+    def refuse() -> None:
+        with Claim(tmp_path / "new" / "out", "publish pl94"):
+            (tmp_path / "new" / "mine.txt").write_text("mine")
+            raise StoreError("refused")
+
+    with pytest.raises(StoreError, match="refused"):
+        refuse()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine.txt", "new"]
+
+
 def test_a_claim_without_a_change_says_nothing_of_the_files(tmp_path: Path) -> None:
     """Whoever computes before the first change may be killed, and the folder stays an input."""
     with Claim(tmp_path, "intervals"):

@@ -73,6 +73,16 @@ def test_a_new_file_is_held_until_it_is_written(tmp_path):
     assert path.read_text() == "text"
 
 
+def test_a_new_file_that_fails_leaves_no_folders_that_it_made(tmp_path):
+    path = tmp_path / "new" / "er" / "one.parquet"
+    with pytest.raises(ZeroDivisionError), new_file(path, []):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+    with new_file(path, []):
+        path.write_text("x")
+    assert path.read_text() == "x"
+
+
 def test_a_new_file_that_fails_is_absent(tmp_path):
     path = tmp_path / "new.toml"
     with pytest.raises(ZeroDivisionError), new_file(path, []):

@@ -95,6 +95,24 @@ def test_the_memory_of_the_machine():
     )
 
 
+def test_a_limit_on_addresses_leaves_what_is_not_mapped_for_nothing(monkeypatch):
+    used = psutil.Process().memory_info()
+    mapped = used.vms - used.rss
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (mapped + (3 << 30), resource.RLIM_INFINITY))
+    found = system.limited_memory()
+    assert found is not None
+    assert abs(found - (3 << 30)) < 1 << 28
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    assert system.limited_memory() == 0
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert system.limited_memory() is None
+
+
+def test_no_limit_on_addresses_is_none(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert system.limited_memory() is None
+
+
 @pytest.mark.usefixtures("windows")
 class TestWindows:
     """The same promises where no folder can be opened and no open file removed."""

@@ -36,6 +36,9 @@ def test_sizes_and_weights():
         lambda: GeneralisedLaplace("l1", 0.25),
         lambda: GeneralisedGaussian(Fraction(0)),
         lambda: GeneralisedGaussian(Fraction(10**11)),
+        lambda: GeneralisedLaplace("l1", Fraction("1e400")),
+        lambda: GeneralisedLaplace("l2", Fraction("1e-400")),
+        lambda: GeneralisedGaussian(Fraction("-1e400")),
     ],
 )
 def test_bad_parameters(make):

@@ -5,6 +5,7 @@ import pytest
 
 from tallyveil.errors import SchemaError
 from tallyveil.universe import Attribute, Recode, Schema, StructuralZero
+from tallyveil.universe.presets import load_preset
 
 SEX = Attribute("sex", ("male", "female"))
 AGE = Attribute("age", ("child", "adult", "elder"))
@@ -111,6 +112,19 @@ def test_structural_zeros_add_up() -> None:
 def test_what_does_not_fit_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         dataclasses.replace(small(), **change)
+
+
+@pytest.mark.parametrize("name", ["pl94-persons", "race-age", "dhc-persons"])
+def test_possible_cells_are_counted(name: str) -> None:
+    schema = load_preset(name)
+    assert schema.n_possible() == np.count_nonzero(schema.possible(np.arange(schema.size)))
+
+
+def test_possible_cells_of_a_schema_without_zeros_and_of_one_without_possible_cells() -> None:
+    attributes = (Attribute("a", ("x", "y")), Attribute("b", ("u", "v", "w")))
+    assert Schema("all", attributes).n_possible() == 6
+    never = tuple(StructuralZero(level, (("a", (level,)),)) for level in ("x", "y"))
+    assert Schema("none", attributes, (), never).n_possible() == 0
 
 
 def test_digest_sees_every_part() -> None:

@@ -90,9 +90,14 @@ def _gaussian_atoms(factor: GaussianLoss, tilt: Fraction) -> Atoms:
     centre = tilt * factor.sensitivity
     middle = round(centre)
     part = float(centre - middle)
+    side = 1.0 if part >= 0 else -1.0
+    gap = float(1 - 2 * abs(centre - middle))
     reach = math.ceil(math.sqrt(104 * v)) + 1  # what lies beyond is below exp(-50) of the whole
     _check_atoms(factor, 2 * reach + 1)
-    exponents = -((np.arange(-reach, reach + 1, dtype=np.float64) - part) ** 2) / (2 * v)
+    x = np.arange(-reach, reach + 1, dtype=np.float64)
+    # Relative to x = 0, the likeliest: -((x - part)^2 - part^2) / (2 v) = -x (x - 2 part) / (2 v). In x - 2 part
+    # nothing cancels, also where part is nearly 1/2: it is x - side + side * gap.
+    exponents = -x * (x - side + side * gap) / (2 * v)
     # The first atom left out is more than `reach` from the centre; next ones fall by exp(-reach / v) or faster.
     peak = -part * part / (2 * v)
     outside = -((reach + 0.5) ** 2) / (2 * v) - peak

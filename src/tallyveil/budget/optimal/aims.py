@@ -7,13 +7,12 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
+from tallyveil.budget.fractions import can_be_wanted
 from tallyveil.errors import BudgetError
-from tallyveil.exact import as_given
+from tallyveil.exact import as_given, in_short
 
 MOST_AIMS = 1000
 """Largest number of aims and targets. The work and the memory of a step grow with its square."""
-LARGEST = Fraction(10**9)
-"""Largest weight, and largest standard deviation of a target. The smallest is 1 over it. The search uses floats."""
 
 
 class VarianceModel(StrEnum):
@@ -130,14 +129,14 @@ class Aims:
         if len(self.named) > MOST_AIMS:
             raise too_many(len(self.named))
         for aim in self.aims:
-            if not 1 / LARGEST <= aim.weight <= LARGEST:
+            if not can_be_wanted(aim.weight):
                 raise BudgetError(
                     f"the aim {aim.text} has weight {as_given(aim.weight)}; wanted a number above 0, from 1e-9 to 1e9. "
                     "Leave out an aim that does not count.",
                     code="bad-aim",
                 )
         for target in self.targets:
-            if not 1 / LARGEST <= target.standard_deviation <= LARGEST:
+            if not can_be_wanted(target.standard_deviation):
                 raise BudgetError(
                     f"the target {target.text} is {as_given(target.standard_deviation)}; wanted a number above 0, from "
                     "1e-9 to 1e9. A count without error is an invariant, not a target.",
@@ -156,7 +155,7 @@ class Aims:
         together = sum((share for _, _, share in self.keep), Fraction(0))
         if together > Fraction(9, 10):
             raise BudgetError(
-                f"[keep] takes {float(together):g} of the budget; wanted at most 9/10, so that something is left to "
+                f"[keep] takes {in_short(together)} of the budget; wanted at most 9/10, so that something is left to "
                 "divide. Keep less.",
                 code="bad-aim",
             )

@@ -109,8 +109,8 @@ def read_kept(folder: RunFolder) -> Kept | None:
     if misfit(content, _SHAPE) is not None or content["format"] != _FORMAT or len(key) != KEY_BYTES:
         raise StoreError(
             f"{folder.private / PROGRAMME} is damaged, so it is not known which releases of the programme were begun, "
-            "and on which records. Restore the file from a copy. The finished releases in the folder are whole: each "
-            "can be used by itself.",
+            "and on which records. Restore the file from a copy: a new folder would draw new noise, which is a new "
+            "spend. The finished releases in the folder are whole, and each can be used by itself. Nothing was spent.",
             code="run-damaged",
         )
     waiting = {name: Waiting(one["plan"], one["inputs"]) for name, one in content["waiting"].items()}

@@ -29,6 +29,7 @@ from tallyveil.primitives import require_aes256
 from tallyveil.release.finished import PRIVATE, PROGRAMME
 from tallyveil.release.manifest_files import require_whole
 from tallyveil.release.programme import (
+    A_NEW_SPEND,
     Part,
     is_current,
     read_programme,
@@ -121,12 +122,24 @@ def _refuse_folder(plan: ProgrammePlan, out: Path) -> None:
     files += [path for one in plan.releases for path in inputs_of(one.alone)]
     refuse_inputs(out, files)
     state = folder_state(out)
-    if state not in (FolderState.ABSENT, FolderState.PROGRAMME):
+    if state in (FolderState.ABSENT, FolderState.PROGRAMME):
+        return
+    made = [
+        one.name for one in plan.releases if folder_state(inside(out, one.name)) is not FolderState.ABSENT
+    ]
+    if state is FolderState.FOREIGN and made:
         raise StoreError(
-            f"{out} holds {state.value}, and no programme that this command began. A programme keeps its releases in a "
-            "folder of its own. Choose a new or empty folder with --out.",
+            f"{out} has folders of releases of this programme ({', '.join(made)}), and no {PROGRAMME}, which says "
+            f"what the programme has made; while a programme is unfinished, this is {PRIVATE}/{PROGRAMME}. If the file "
+            f"was lost, restore it from a copy, and give the same command again. {A_NEW_SPEND} If the folders are of "
+            "something else, choose an empty folder with --out. Nothing was spent.",
             code="folder-taken",
         )
+    raise StoreError(
+        f"{out} holds {state.value}, and no programme that this command began. A programme keeps its releases in a "
+        "folder of its own. Choose a new or empty folder with --out.",
+        code="folder-taken",
+    )
 
 
 def _finished_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> ProgrammeOutcome | None:
@@ -248,8 +261,9 @@ class _Programme:
         if not self._is_empty(release.name):
             raise StoreError(
                 f"{self.out / release.name} is not empty, and this programme has not begun its release "
-                f"'{release.name}'. What is there may be of other people or of another programme. Move it "
-                "away, or choose another folder with --out.",
+                f"'{release.name}'. If {PRIVATE}/{PROGRAMME} was lost or is an earlier one, restore it from a copy. "
+                f"{A_NEW_SPEND} If what is there is of other people or of another programme, move it away, or choose "
+                "an empty folder with --out. Nothing was spent.",
                 code="folder-taken",
             )
 

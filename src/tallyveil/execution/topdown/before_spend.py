@@ -68,8 +68,8 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
         )
     if wanted.memory > max(machine_memory(), usual.memory):
         raise StoreError(
-            "this machine has too little memory for a release of this many records. Use a machine with more memory, "
-            "or release parts of the population one by one. Nothing was spent.",
+            "this process may use too little memory for a release of this many records. Use a machine with more "
+            "memory, raise its limit, or release parts of the population one by one. Nothing was spent.",
             code="memory-small",
         )
 

@@ -38,7 +38,7 @@ class BuildFlags:
     geography: Path
     entities: Path | None
     preset: str | None
-    geolevels: str | None
+    geolevels: Sequence[str] | None
     columns: Sequence[str]
     measures: TotalMeasures | None
     regroup: str | None
@@ -83,7 +83,7 @@ def built(flags: BuildFlags) -> Built:
             code="bad-flag",
         )
     preset = load_spine_preset(flags.preset) if flags.preset is not None else None
-    names = preset.geolevels if preset else tuple((flags.geolevels or ",".join(PLAIN)).split(","))
+    names = preset.geolevels if preset else tuple(flags.geolevels or PLAIN)
     plain = read_geography(flags.geography, names, flags.columns)
     families = _families(flags, plain, preset)
     steps = optimise_spine(plain, families, preset.steps if preset else ())

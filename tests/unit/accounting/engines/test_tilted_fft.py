@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import ctx
+from flint import arb, ctx
 from scipy import fft
 
 from tallyveil.accounting.engines.integer_polynomial import Proved
@@ -16,6 +16,7 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.losses.groups import grouped
 from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
 from tallyveil.errors import BudgetError, SolverError
+from tallyveil.noise.balls import precision, rational
 
 CENSUS = tuple(
     GaussianLoss(Fraction(10) / (2 * Fraction(share, 1000) * Fraction(365, 100)), 1, count)
@@ -68,6 +69,25 @@ def test_atoms_are_the_tilted_law(factor, tilt) -> None:
     )
     assert off < 1e-13
     assert law.error < 1e-13
+
+
+@pytest.mark.parametrize(
+    "variance", [Fraction(1, 2), Fraction(1, 10**3), Fraction(1, 10**7), Fraction(1, 2 * 10**9)]
+)
+@pytest.mark.parametrize("side", [-1, 1])
+def test_the_error_of_atoms_is_bounded_halfway_between_two_integers(variance, side) -> None:
+    """There both atoms have large exponents, which nearly cancel."""
+    tilt = side * (Fraction(1, 2) + variance * Fraction(13, 2))
+    tilt = Fraction(round(tilt * 2**52), 2**52)
+    law = atoms(GaussianLoss(variance, 1, 1), tilt)
+    squares = [(law.start + place - tilt) ** 2 for place in range(law.weights.size)]
+    with precision(256):
+        exact = [rational(-(one - min(squares)) / (2 * variance)).exp() for one in squares]
+        total = sum(exact, arb(0))
+        off = sum(
+            abs(float(one / total - rational(Fraction(w)))) for one, w in zip(exact, law.weights, strict=True)
+        )
+    assert off <= law.error < 1e-13
 
 
 @pytest.mark.parametrize("variance", [2, 3, 40])
