@@ -40,13 +40,6 @@ class PlotFormat(StrEnum):
     PNG = "png"
 
 
-class ExecutorName(StrEnum):
-    """What does the work."""
-
-    THREADS = "threads"
-    RAY = "ray"
-
-
 ReleaseFilePath = Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")]
 FinishedRelease = Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")]
 Out = Annotated[
@@ -73,19 +66,12 @@ Workers = Annotated[
     ),
 ]
 Executor = Annotated[
-    ExecutorName | None,
-    typer.Option(
-        "--executor",
-        help="Where the work is done: threads of this machine, or worker processes of a Ray cluster. Default: what the "
-        "release file says, else threads. The release does not depend on it.",
-    ),
-]
-ClusterAddress = Annotated[
     str | None,
     typer.Option(
-        "--address",
-        metavar="HOST:PORT",
-        help="With --executor ray: the head of a running cluster. Default: a cluster of this machine alone.",
+        "--executor",
+        metavar="threads|ray[=HOST:PORT]",
+        help="Where the work is done: threads of this machine, or worker processes of a Ray cluster, with the address "
+        "of its head. Default: what the release file says, else threads. The release does not depend on it.",
     ),
 ]
 InsecureTestKey = Annotated[
@@ -98,22 +84,28 @@ InsecureTestKey = Annotated[
 ]
 
 
-def cluster_of(executor: ExecutorName | None, address: str | None) -> "Where":
-    """Where the work is done, as flags say; None where they say nothing.
+def cluster_of(executor: str | None) -> "Where":
+    """Where the work is done, as `--executor` says; None where it is not given.
 
     Raises:
-        ConfigError: an address without --executor ray.
+        ConfigError: it is neither threads, nor ray, nor ray with an address.
     """
-    if executor is ExecutorName.RAY:
-        from tallyveil.runs.cluster.site import ClusterSettings
+    if executor is None:
+        return None
+    from tallyveil.execution.executors import WORDS
+    from tallyveil.runs.cluster.site import ClusterSettings
 
-        return ClusterSettings(address)
-    if address is not None:
+    for word in WORDS:
+        if executor == word:
+            return word
+    name, _, address = executor.partition("=")
+    if name != "ray" or not address:
         raise ConfigError(
-            "--address says which cluster does the work. Give --executor ray with it.",
+            f"--executor is {executor!a:.80}, wanted threads, ray, or ray with the address of a cluster's head, such "
+            "as ray=10.0.0.1:6379.",
             code="bad-flag",
         )
-    return None if executor is None else "threads"
+    return ClusterSettings(address)
 
 
 def require_utf8(text: str) -> str:

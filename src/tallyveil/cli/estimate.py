@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, ClusterAddress, Executor, Quiet, Workers, cluster_of
+from tallyveil.cli.arguments import AsJson, Executor, Quiet, Workers, cluster_of
 from tallyveil.cli.show.finished import finish_release
 
 
@@ -36,7 +36,6 @@ def estimate(
     as_json: AsJson = False,
     workers: Workers = None,
     executor: Executor = None,
-    address: ClusterAddress = None,
 ) -> None:
     """Make a release from published measurements: histograms, tables, microdata and a report.
 
@@ -46,7 +45,7 @@ def estimate(
     from tallyveil.cli.progress import observer_for
     from tallyveil.face.estimating import estimate as make
 
-    cluster = cluster_of(executor, address)
+    cluster = cluster_of(executor)
     with observer_for(quiet, as_json) as observer:
         made = make(
             measurements, out, estimation=estimation, observer=observer, workers=workers, cluster=cluster

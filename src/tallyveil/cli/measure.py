@@ -8,7 +8,6 @@ import typer
 
 from tallyveil.cli.arguments import (
     AsJson,
-    ClusterAddress,
     Executor,
     InsecureTestKey,
     Quiet,
@@ -34,7 +33,6 @@ def measure(
     as_json: AsJson = False,
     workers: Workers = None,
     executor: Executor = None,
-    address: ClusterAddress = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
@@ -45,7 +43,7 @@ def measure(
     from tallyveil.cli.progress import observer_for
     from tallyveil.face.making import measure as make
 
-    cluster = cluster_of(executor, address)
+    cluster = cluster_of(executor)
     with observer_for(quiet, as_json) as observer:
         made = make(
             release_file,

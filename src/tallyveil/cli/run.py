@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from tallyveil.cli.arguments import (
     AsJson,
-    ClusterAddress,
     Executor,
     InsecureTestKey,
     Out,
@@ -29,7 +28,6 @@ def run(
     as_json: AsJson = False,
     workers: Workers = None,
     executor: Executor = None,
-    address: ClusterAddress = None,
     insecure_test_key: InsecureTestKey = None,
 ) -> None:
     """Make a release from a table of records, or all releases of a programme.
@@ -42,7 +40,7 @@ def run(
     from tallyveil.face.products import is_programme
 
     make = make_programme if is_programme(release_file) else make_release
-    cluster = cluster_of(executor, address)
+    cluster = cluster_of(executor)
     make(release_file, out, quiet, as_json, insecure_test_key, workers, cluster)
 
 

@@ -15,7 +15,7 @@ from tallyveil.cli.arguments import (
     Quiet,
     give,
     names_if_any,
-)
+)  # fmt: skip
 from tallyveil.cli.whole_help import WholeHelp
 
 spine = typer.Typer(

@@ -10,11 +10,12 @@ from tallyveil.runs.log import RunLog
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores
 
-HERE: Final[Literal["threads"]] = "threads"
-"""Asks for threads of this machine, whatever a release file says."""
+Word: TypeAlias = Literal["threads", "ray"]
+WORDS: Final[tuple[Word, ...]] = ("threads", "ray")
 
-Where: TypeAlias = ClusterSettings | Literal["threads"] | None
-"""Which cluster does the work, `HERE`, or None for what the release file says."""
+Where: TypeAlias = ClusterSettings | Word | None
+"""Which cluster does the work. "threads": threads of this machine, whatever a release file says. "ray": the cluster
+that the release file names, or else one of this machine alone. None: what the release file says."""
 
 
 def executors_of(where: Where, planned: ClusterSettings | None, workers: int | None, out: Path) -> Executors:
@@ -27,6 +28,8 @@ def executors_of(where: Where, planned: ClusterSettings | None, workers: int | N
         out: The release folder, whose log tells of every chunk that a cluster does.
     """
     cluster = planned if where is None else where
+    if cluster == "ray":
+        cluster = planned or ClusterSettings()
     if not isinstance(cluster, ClusterSettings):
         return Threads(workers or usable_cores())
     from tallyveil.runs.cluster.cluster import Cluster

@@ -9,7 +9,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import as_given
-from tallyveil.execution.executors import HERE, Where
+from tallyveil.execution.executors import WORDS, Where
 from tallyveil.printable import has_bytes
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.observer import Observer
@@ -82,18 +82,19 @@ def workers_given(workers: object) -> int | None:
 
 
 def where_given(cluster: object) -> Where:
-    """Which cluster does the work; "threads" for threads of this machine, and None for what a release file says.
+    """Where the work is done: a cluster, or one of the words that `Where` explains.
 
     Raises:
         ConfigError: it is anything else.
     """
     if cluster is None or isinstance(cluster, ClusterSettings):
         return cluster
-    if cluster == HERE:
-        return HERE
+    for word in WORDS:
+        if cluster == word:
+            return word
     raise ConfigError(
-        f"cluster is {as_given(cluster)}, wanted a ClusterSettings, {HERE!r}, or nothing for what the release file "
-        "says.",
+        f"cluster is {as_given(cluster)}, wanted a ClusterSettings, 'threads', 'ray', or nothing for what the release "
+        "file says.",
         code="bad-argument",
     )
 

@@ -33,8 +33,9 @@ def run(
         out: Folder of the release. It does not exist, is empty, or holds an unfinished run of the same release.
         workers: Number of threads, or of worker processes of a cluster; None for one per core. The release does not
             depend on it.
-        cluster: The cluster that does the work, as `ClusterSettings`; "threads" for threads of this machine; None for
-            what the release file says. The release does not depend on it.
+        cluster: The cluster that does the work, as `ClusterSettings`. "threads": threads of this machine. "ray": the
+            cluster that the release file names, or else one of this machine alone. None: what the release file says.
+            The release does not depend on it.
         insecure_test_key: Any text, for tests and examples. The noise then follows from the text, and the release
             protects nobody. None for a secret key from the operating system.
         observer: Is told of progress.

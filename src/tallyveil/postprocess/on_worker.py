@@ -32,7 +32,7 @@ from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.release.finished import PRIVATE
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.runs.executor import Chunks, Site
-from tallyveil.runs.folder import CLUSTER, PLAN
+from tallyveil.runs.folder_state import CLUSTER, PLAN
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch

@@ -21,7 +21,7 @@ from tallyveil.postprocess.kept import Kept, read_kept
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
 from tallyveil.postprocess.residents import RESIDENTS
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
-from tallyveil.runs.folder import PLAN
+from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.product import Run
 from tallyveil.storage.write import write_json
 from tallyveil.universe.schema import Schema

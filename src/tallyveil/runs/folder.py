@@ -19,14 +19,13 @@ import shutil
 import stat
 import time
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
-from tallyveil.storage.addresses import refuse_object
+from tallyveil.release.finished import MANIFEST, PRIVATE, PROGRAMME
+from tallyveil.runs.folder_state import CLUSTER, KEY_FILE, LOCK_FILE, SEALED, FolderState, folder_state
 from tallyveil.storage.system import (
     absent_folders,
     flush,
@@ -45,68 +44,10 @@ from tallyveil.storage.system import (
 )
 from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
 
-PLAN: Final = "plan.json"
-KEY_FILE: Final = "run.json"
-LOCK_FILE: Final = "lock"
-CLUSTER: Final = "cluster"
-SEALED: Final = "sealed-"
 _ATTEMPTS: Final = 100
 _REFUSALS: Final = 3
 _PAUSE: Final = 0.02
 """Seconds between two attempts at a lock that is taken. A process that calls `is_locked` has it for microseconds."""
-
-
-class FolderState(Enum):
-    """The state of an output folder."""
-
-    ABSENT = "absent or empty"
-    STARTED = "a run that can be resumed"
-    SEALED = "a release that lacks only its last steps"
-    FINISHED = "a finished release"
-    KEYLESS = "a run whose key is lost"
-    PROGRAMME = "the releases of a programme"
-    FOREIGN = "something else"
-
-
-def folder_state(path: Path) -> FolderState:
-    """The state of a folder, which is not changed. Another process may change it unless the caller holds its lock.
-
-    Raises:
-        StoreError: the path is a file, or cannot be read.
-        ConfigError: the path is the address of an object.
-    """
-    refuse_object(path)
-    try:
-        if not path.exists():
-            return FolderState.ABSENT
-        if not path.is_dir():
-            raise StoreError(f"{path} is a file; name a folder for the release.", code="folder-taken")
-        names = {entry.name for entry in path.iterdir()}
-        private = path / PRIVATE
-        inside = (
-            {entry.name for entry in private.iterdir()}
-            if private.is_dir() and not private.is_symlink()
-            else set()
-        )
-    except OSError as error:
-        raise store_error(path / MANIFEST, error) from error
-    if MANIFEST in names:
-        return FolderState.FINISHED
-    if any(name.startswith(SEALED) and not name.endswith(TEMPORARY_SUFFIX) for name in inside):
-        return FolderState.SEALED
-    if KEY_FILE in inside:
-        return FolderState.STARTED
-    if LEDGER in names:
-        return FolderState.KEYLESS
-    return _without_a_run(names, inside)
-
-
-def _without_a_run(names: set[str], inside: set[str]) -> FolderState:
-    """The state of a folder with these entries, and these in its private folder, that holds no run itself."""
-    if PROGRAMME in names | inside:
-        return FolderState.PROGRAMME
-    # A run killed before its key was written has spent nothing and left only its empty private folder.
-    return FolderState.ABSENT if names <= {PRIVATE} else FolderState.FOREIGN
 
 
 class RunFolder:
@@ -328,7 +269,7 @@ class RunFolder:
         if state in (FolderState.SEALED, FolderState.FINISHED):
             return  # all that is done with the private folder is to remove it
         started = state is not FolderState.ABSENT
-        begun = {LOCK_FILE, KEY_FILE + TEMPORARY_SUFFIX, PROGRAMME + TEMPORARY_SUFFIX}
+        begun = {LOCK_FILE, CLUSTER, KEY_FILE + TEMPORARY_SUFFIX, PROGRAMME + TEMPORARY_SUFFIX}
         for name in self._names():
             found = os.stat(self._place(name), dir_fd=self._directory, follow_symlinks=False)
             reason = None

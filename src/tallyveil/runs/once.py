@@ -37,7 +37,8 @@ from tallyveil.runs.earlier import (
     work_file,
 )
 from tallyveil.runs.executor import Executor, Executors, Threads
-from tallyveil.runs.folder import CLUSTER, KEY_FILE, PLAN, FolderState, RunFolder, folder_state
+from tallyveil.runs.folder import RunFolder
+from tallyveil.runs.folder_state import CLUSTER, KEY_FILE, PLAN, FolderState, folder_state
 from tallyveil.runs.key_file import RunSecrets, key_file, read_key_file
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work

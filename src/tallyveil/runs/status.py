@@ -20,7 +20,7 @@ from tallyveil.accounting.ledger.lines import spent
 from tallyveil.errors import StoreError
 from tallyveil.release.finished import LEDGER, PRIVATE, PROGRAMME
 from tallyveil.release.manifest_files import written_manifest
-from tallyveil.runs.folder import LOCK_FILE, FolderState, folder_state
+from tallyveil.runs.folder_state import LOCK_FILE, FolderState, folder_state
 from tallyveil.runs.log import LOG
 from tallyveil.runs.progress import PROGRESS, PROGRESS_FORMAT
 from tallyveil.storage.json_files import TEXT_OR_NONE, Each, Json, misfit

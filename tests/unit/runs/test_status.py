@@ -11,7 +11,8 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.runs.folder import FolderState, RunFolder
+from tallyveil.runs.folder import RunFolder
+from tallyveil.runs.folder_state import FolderState
 from tallyveil.runs.log import RunLog
 from tallyveil.runs.once import run_once
 from tallyveil.runs.progress import PROGRESS, Progress

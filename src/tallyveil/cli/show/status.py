@@ -6,7 +6,7 @@ from typing import Any
 from tallyveil.accounting.exact import exact_text
 from tallyveil.cli.terminal import Screen, headed
 from tallyveil.report.wording import duration
-from tallyveil.runs.folder import FolderState
+from tallyveil.runs.folder_state import FolderState
 from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay
 
 _WHOLE = 10

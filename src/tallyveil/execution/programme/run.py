@@ -36,7 +36,8 @@ from tallyveil.release.programme import (
     stated_programme,
     write_programme,
 )
-from tallyveil.runs.folder import FolderState, RunFolder, folder_state
+from tallyveil.runs.folder import RunFolder
+from tallyveil.runs.folder_state import FolderState, folder_state
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import finished_before
 from tallyveil.runs.product import Asked, Outcome

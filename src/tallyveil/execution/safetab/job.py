@@ -11,7 +11,7 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.parameters import parameters_of_cost
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.runs.folder import PLAN
+from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.product import Job, Run
 from tallyveil.storage.json_files import Json, JsonObject

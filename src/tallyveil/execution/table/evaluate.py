@@ -18,7 +18,7 @@ from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.release.manifest_shapes import TABLE_PLAN
-from tallyveil.runs.folder import PLAN
+from tallyveil.runs.folder_state import PLAN
 from tallyveil.universe.presets import schema_from_mapping
 
 

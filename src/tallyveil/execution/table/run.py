@@ -25,7 +25,7 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.table import SubspacePlan
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.runs.folder import PLAN
+from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product

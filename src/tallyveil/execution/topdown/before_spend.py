@@ -13,7 +13,7 @@ from tallyveil.plans.resources import predict
 from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.release.intervals import INTERVALS
 from tallyveil.release.tables import table_name
-from tallyveil.runs.folder import FolderState, folder_state
+from tallyveil.runs.folder_state import FolderState, folder_state
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX

@@ -18,7 +18,7 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.on_worker import OpenedRun, described, opened_run
 from tallyveil.release.finished import PRIVATE
 from tallyveil.runs.executor import Site
-from tallyveil.runs.folder import CLUSTER
+from tallyveil.runs.folder_state import CLUSTER
 from tallyveil.runs.product import Run
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.schema import Schema

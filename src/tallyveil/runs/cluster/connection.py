@@ -126,8 +126,8 @@ class Connection:
             raise ClusterError(
                 f"the cluster at {settings.address} demands no token: everybody who reaches its ports can run programs "
                 f"there and read what worker processes hold. Start every node with {MODE}=token and the same token. "
-                "If the network lets nobody else in, an open cluster is allowed by `open_cluster = true` in `[execution]` of "
-                "the release file, or by ClusterSettings(open_allowed=True).",
+                "If the network lets nobody else in, allow an open cluster: `open_cluster = true` in [execution] of the "
+                "release file, or ClusterSettings(open_allowed=True).",
                 code="cluster-open",
             )
         return None
