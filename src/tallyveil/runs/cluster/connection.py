@@ -124,9 +124,9 @@ class Connection:
             return token
         if not settings.open_allowed:
             raise ClusterError(
-                f"the cluster at {shown(settings.address)} demands no token: everybody who reaches its ports can run programs "
-                f"there and read what worker processes hold. Start every node with {MODE}=token and the same token. "
-                "If the network lets nobody else in, `open_cluster = true` in `[execution]` of the release file allows "
+                f"the cluster at {shown(settings.address)} demands no token: everybody who reaches its ports can run "
+                f"programs there and read what worker processes hold. Start every node with {MODE}=token and the same "
+                "token. If the network lets nobody else in, `open_cluster = true` in `[execution]` of the release file allows "
                 "an open cluster, as does ClusterSettings(open_allowed=True).",
                 code="cluster-open",
             )
