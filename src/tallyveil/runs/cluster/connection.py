@@ -126,8 +126,8 @@ class Connection:
             raise ClusterError(
                 f"the cluster at {shown(settings.address)} demands no token: everybody who reaches its ports can run "
                 f"programs there and read what worker processes hold. Start every node with {MODE}=token and the same "
-                "token. If the network lets nobody else in, `open_cluster = true` in `[execution]` of the release file allows "
-                "an open cluster, as does ClusterSettings(open_allowed=True).",
+                "token. If the network lets nobody else in, `open_cluster = true` in `[execution]` of the release "
+                "file allows an open cluster, as does ClusterSettings(open_allowed=True).",
                 code="cluster-open",
             )
         return None
