@@ -260,11 +260,7 @@ def compare(
     *,
     strategy: Annotated[
         str,
-        typer.Option(
-            "--strategy",
-            metavar="PRESET|RELEASE.TOML",
-            help=f"{STRATEGY} Of the first spine.",
-        ),
+        typer.Option("--strategy", metavar="PRESET|RELEASE.TOML", help=f"{STRATEGY} Of the first spine."),
     ],
     entities: Entities = None,
     family: Family = None,
@@ -323,11 +319,7 @@ def fit(
     *,
     strategy: Annotated[
         str,
-        typer.Option(
-            "--strategy",
-            metavar="PRESET|RELEASE.TOML",
-            help=f"{STRATEGY} The queries are kept.",
-        ),
+        typer.Option("--strategy", metavar="PRESET|RELEASE.TOML", help=f"{STRATEGY} The queries are kept."),
     ],
     target: Annotated[
         list[str],

@@ -117,17 +117,17 @@ class Connection:
             token = read_token()
             if token is None:
                 raise ClusterError(
-                    f"the cluster at {settings.address} demands a token, and this machine has none. Give it as "
+                    f"the cluster at {shown(settings.address)} demands a token, and this machine has none. Give it as "
                     f"{TOKEN}, {TOKEN_PATH} or ~/.ray/auth_token.",
                     code="cluster-token",
                 )
             return token
         if not settings.open_allowed:
             raise ClusterError(
-                f"the cluster at {settings.address} demands no token: everybody who reaches its ports can run programs "
-                f"there and read what worker processes hold. Start every node with {MODE}=token and the same token. "
-                "If the network lets nobody else in, allow an open cluster: `open_cluster = true` in [execution] of the "
-                "release file, or ClusterSettings(open_allowed=True).",
+                f"the cluster at {shown(settings.address)} demands no token: everybody who reaches its ports can run "
+                f"programs there and read what worker processes hold. Start every node with {MODE}=token and the same "
+                "token. If the network lets nobody else in, `open_cluster = true` in `[execution]` of the release "
+                "file allows an open cluster, as does ClusterSettings(open_allowed=True).",
                 code="cluster-open",
             )
         return None
