@@ -36,8 +36,15 @@ VALUES: tuple[Any, ...] = (
 
 names = st.one_of(st.sampled_from(NAMES), st.text(max_size=12))
 numbers = st.one_of(st.sampled_from(NUMBERS), st.fractions().map(str), st.floats().map(str))
+# Each case has lists and tables of its own: a list that is changed, and drawn again, could come to hold itself.
 scalars = st.one_of(
-    names, numbers, st.sampled_from(VALUES), st.integers(), st.floats(), st.dates(), st.datetimes()
+    names,
+    numbers,
+    st.sampled_from(VALUES).map(copy.deepcopy),
+    st.integers(),
+    st.floats(),
+    st.dates(),
+    st.datetimes(),
 )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.terminal import say
-from tallyveil.errors import ConfigError, StoreError
+from tallyveil.errors import StoreError
 from tallyveil.printable import has_bytes
 
 if TYPE_CHECKING:
@@ -138,27 +138,6 @@ def typed(text: str) -> str:
         path = addressed(value)
         value = str(path) if value.lower().startswith("file://") else value
     return flag + sign + value
-
-
-def names_of(text: str, flag: str) -> list[str]:
-    """The names in the value of a flag, which are separated by commas.
-
-    Raises:
-        ConfigError: there is none. Leaving the flag out means something else in most commands.
-    """
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise ConfigError(
-            f"{flag} is '{text:.80}', which holds no name. Give one name or several, separated by commas, or leave the "
-            "flag out.",
-            code="bad-flag",
-        )
-    return names
-
-
-def names_if_any(text: str | None, flag: str) -> list[str] | None:
-    """The same of a flag that may be left out; None where it was. Raises ConfigError."""
-    return None if text is None else names_of(text, flag)
 
 
 def give(record: Mapping[str, Any], lines: Iterable[str], *, quiet: bool, as_json: bool) -> None:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from tallyveil.evaluation import Evaluation
 
-from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet, names_if_any
+from tallyveil.cli.arguments import AsJson, FinishedRelease, NotPrivate, Quiet
+from tallyveil.cli.names import names_if_any
 from tallyveil.cli.show.parameters import show_parameters
 
 

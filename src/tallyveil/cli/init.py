@@ -17,9 +17,9 @@ from tallyveil.cli.arguments import (
     Quiet,
     give,
     give_files,
-    names_if_any,
     require_utf8,
 )
+from tallyveil.cli.names import names_if_any
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:

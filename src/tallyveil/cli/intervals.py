@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, FinishedRelease, Quiet, Workers, names_if_any
+from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, FinishedRelease, Quiet, Workers
+from tallyveil.cli.names import names_if_any
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:

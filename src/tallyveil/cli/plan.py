@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet, names_if_any
+from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet
+from tallyveil.cli.names import names_if_any
 from tallyveil.cli.optimise import optimise
 from tallyveil.cli.programme import plan_programme
 from tallyveil.cli.show.area_changes import show_changes

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give, names_if_any
+from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give
+from tallyveil.cli.names import names_if_any
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 

@@ -5,17 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tallyveil.cli.arguments import (
-    ENTITIES,
-    GEOGRAPHY,
-    GEOLEVELS,
-    SCHEMA,
-    STRATEGY,
-    AsJson,
-    Quiet,
-    give,
-    names_if_any,
-)  # fmt: skip
+from tallyveil.cli.arguments import ENTITIES, GEOGRAPHY, GEOLEVELS, SCHEMA, STRATEGY, AsJson, Quiet, give
+from tallyveil.cli.names import names_if_any
 from tallyveil.cli.whole_help import WholeHelp
 
 spine = typer.Typer(

@@ -127,6 +127,7 @@ def diagnose(
     from tallyveil.execution.table.run import noise_of
     from tallyveil.execution.topdown.lattice_record import noise_record
     from tallyveil.face.products import require_input
+    from tallyveil.plans.table import refuse_many_draws
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.storage.outputs import own_folder
     from tallyveil.subspace.noise_plan import guarantee_record
@@ -140,6 +141,8 @@ def diagnose(
             "table. Leave --out out.",
             code="subspace-draws",
         )
+    if out is not None:
+        refuse_many_draws(plan, draws)
     written: tuple[Path, ...] = ()
     with nullcontext() if out is None else own_folder(out, "subspace diagnose"):
         noise = noise_of(plan)

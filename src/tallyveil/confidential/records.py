@@ -23,6 +23,7 @@ from tallyveil.storage.read import (
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.counts import TripletSum
 from tallyveil.universe.limits import LARGEST_COUNT
+from tallyveil.universe.query_group import Factor
 from tallyveil.universe.ranges import bins_of, ranges_of
 from tallyveil.universe.schema import Schema
 
@@ -40,6 +41,7 @@ def read_records(
     schema: Schema,
     spine: Spine,
     numbers: Collection[str] = (),
+    repeated: Mapping[str, Factor] | None = None,
 ) -> ConfidentialHistogram:
     """Read a table of records, in batches, into the true histogram of the finest geolevel.
 
@@ -53,23 +55,25 @@ def read_records(
         schema: The universe that the records must fit.
         spine: The hierarchy that must contain their geocodes.
         numbers: Attributes whose columns hold whole numbers. Their levels are ranges.
+        repeated: Further columns that say again what follows from an attribute, each with the groups of its levels.
     Raises:
         SchemaError: a value is not a level of its attribute, a count is negative, missing or fractional, counts are too
-            large (`LARGEST_COUNT`), or a record lies in a structural zero.
+            large (`LARGEST_COUNT`), a record lies in a structural zero, or a repeated column contradicts its attribute.
         GeographyError: a record's geocode is not in the geography table.
         ConfigError, StoreError: the file or a column is missing or unreadable.
     Privacy: messages name only columns and rules, never a value, a geocode or a number of records.
     """
-    wanted = [geocode, *columns.values(), *([count] if count else [])]
+    again = repeated or {}
+    wanted = list(dict.fromkeys([geocode, *columns.values(), *([count] if count else []), *again]))
     frame = scan_table(path, wanted, "records", confidential=True)
     require_text(frame, geocode, path, "records")
     require_levels(frame, list(columns.values()), path, "records")
     require_numbers(frame, [columns[name] for name in numbers], path, "records")
     if count is not None:
         require_counts(frame, count, path, "records")
-    found = _Problems(path, geocode, count, columns, schema, spine, numbers)
+    found = _Problems(path, geocode, count, columns, schema, spine, numbers, again)
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
-    coded = [*_coded_places(geocode, count), *_coded_levels(columns, schema, numbers)]
+    coded = [*_coded_places(geocode, count), *_coded_levels(columns, schema, numbers), *_coded_again(again)]
     for batch in collect_batches(frame.select(coded), path, "records"):
         counts = batch[WEIGHT] if count else None
         rows = spine.locate(spine.finest, batch[GEOCODE])
@@ -113,6 +117,21 @@ def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collectio
     return coded
 
 
+def _coded_again(repeated: Mapping[str, Factor]) -> list[pl.Expr]:
+    """The numbers of the groups that columns name once more; null for what names none."""
+    return [
+        pl.col(column)
+        .cast(pl.String)
+        .replace_strict(list(factor.labels), range(factor.size), default=None, return_dtype=pl.Int64)
+        .alias(_again_column(column))
+        for column, factor in repeated.items()
+    ]
+
+
+def _again_column(column: str) -> str:
+    return f"__again_{column}"
+
+
 def _code_column(attribute: str) -> str:
     return f"__code_{attribute}"
 
@@ -133,6 +152,8 @@ class _Problems:
     schema: Schema
     spine: Spine
     numbers: Collection[str] = ()
+    repeated: Mapping[str, Factor] = field(default_factory=dict)
+    contradicted: set[str] = field(default_factory=set)
     bad_counts: bool = False
     bad_attributes: set[str] = field(default_factory=set)
     bad_geocodes: bool = False
@@ -146,6 +167,11 @@ class _Problems:
         bad = {name for name in self.schema.attribute_names if batch[_code_column(name)].null_count()}
         self.bad_attributes |= bad
         self.bad_geocodes |= bool((rows < 0).any())
+        for column, factor in self.repeated.items():
+            if factor.attribute not in bad:
+                own = factor.codes[batch[_code_column(factor.attribute)].to_numpy()]
+                said = batch[_again_column(column)].fill_null(-1).to_numpy()
+                self.contradicted |= {column} if bool(((said >= 0) & (own != said)).any()) else set()
         return not (self.bad_counts or self.bad_attributes or self.bad_geocodes)
 
     def look_at_cells(self, cells: np.ndarray) -> None:
@@ -174,6 +200,7 @@ class _Problems:
                 problems.append(self._attribute_problem(attribute))
         if self.bad_geocodes:
             problems.append(self._geocode_problem())
+        problems += [self._contradiction(column) for column in sorted(self.contradicted)]
         if self.too_many:
             problems.append(self._size_problem())
         if problems:
@@ -218,6 +245,16 @@ class _Problems:
             "table (it must list every geounit, also the empty ones), or correct the records; an anti-join of the "
             "two files finds them.",
             code="unknown-geounit",
+        )
+
+    def _contradiction(self, column: str) -> SchemaError:
+        factor = self.repeated[column]
+        return SchemaError(
+            f"column '{column}' of the records file {self.path} contradicts column '{self.columns[factor.attribute]}': "
+            f"where it names a group of '{factor.name}', this must be the group of attribute '{factor.attribute}'. A "
+            "release that this one agrees with counts by it. Correct the records, or rename a column that means "
+            "something else.",
+            code="records-contradict",
         )
 
     def _impossible_problem(self) -> SchemaError:

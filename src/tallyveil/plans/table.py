@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, ConfigError
+from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.storage.json_files import digest_of
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.guarantee import event_of
@@ -24,6 +25,8 @@ from tallyveil.subspace.table import Margin, TableConstraints, constrain
 from tallyveil.universe.schema import Schema
 
 SUBSPACE_FORMAT = 1
+BYTES_A_NUMBER = 24
+"""Of simulated noise, in memory while it is drawn and written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +169,14 @@ class SubspacePlan:
 def _digest_of_matrix(matrix: Any) -> str:
     entries = [matrix.indptr.tolist(), matrix.indices.tolist(), matrix.data.tolist()]
     return digest_of({"rows": json.loads(json.dumps(entries))}).hex()
+
+
+def refuse_many_draws(plan: SubspacePlan, draws: int) -> None:
+    """Refuse more simulated noise vectors than fit into memory; raises ConfigError."""
+    needed, has = BYTES_A_NUMBER * draws * plan.schema.size, machine_memory()
+    if needed > has:
+        raise ConfigError(
+            f"{draws:,} draws of noise in {plan.schema.size:,} cells would need about {in_gib(needed)} of memory, and "
+            f"this process may use {in_gib(has)}. Ask for fewer with --draws.",
+            code="subspace-draws",
+        )

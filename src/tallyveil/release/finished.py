@@ -8,6 +8,7 @@ from typing import Final
 from tallyveil.accounting.ledger.lines import first_lines
 from tallyveil.errors import StoreError
 from tallyveil.storage.read import UNREADABLE, parquet_metadata
+from tallyveil.storage.system import regular_bytes
 from tallyveil.storage.write import store_error
 
 MANIFEST: Final = "manifest.json"
@@ -76,7 +77,7 @@ def require_ledger(root: Path, stated: LedgerRecord) -> None:
 def ledger_bytes(root: Path) -> bytes:
     """Content of the ledger of a folder; raises StoreError."""
     try:
-        return (root / LEDGER).read_bytes()
+        return regular_bytes(root / LEDGER)
     except OSError as error:
         raise StoreError(
             f"the ledger {root / LEDGER} cannot be read: {type(error).__name__}. Restore it from a copy of this "

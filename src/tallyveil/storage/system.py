@@ -224,6 +224,13 @@ def flush_folder(descriptor: int | None) -> None:
         os.fsync(descriptor)
 
 
+def regular_bytes(path: Path) -> bytes:
+    """Content of a regular file; raises OSError. To read a device might never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path.read_bytes()
+
+
 def absent_folders(folder: Path) -> tuple[Path, ...]:
     """A folder and its parents, as far as they are not there; the folder first."""
     return tuple(path for path in (folder, *folder.parents) if not path.exists())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyveil.cli.arguments import names_if_any, names_of
+from tallyveil.cli.names import names_if_any, names_of
 from tallyveil.errors import ConfigError
 
 NOTHING = ["", ",", " , ,"]

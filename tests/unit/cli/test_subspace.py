@@ -356,3 +356,15 @@ def test_diagnostics_that_a_killed_process_left_out_are_written(table, tallyveil
     assert tallyveil("release", table, "--out", out, *words)[0] == 0
     assert {path.name for path in (out / "diagnostics").iterdir()} == whole
     assert not (out / "diagnostics.partial").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("diagnose",), ("release", "--insecure-test-key", "x")], ids=lambda words: words[0]
+)
+def test_more_draws_than_fit_into_memory_are_refused(tallyveil, table, tmp_path, command):
+    out = tmp_path / "many"
+    code, _, err = tallyveil(*command, table, "--out", out, "--draws", 10**11)
+    assert code == 2
+    assert "[subspace-draws]" in err
+    assert "Ask for fewer" in err
+    assert not out.exists()

@@ -11,6 +11,7 @@ from tallyveil.confidential.records import read_records
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError, TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.structural_zero import StructuralZero
 
@@ -242,3 +243,38 @@ def test_a_column_without_numbers_is_not_taken_for_one(tmp_path, ages, kind):
 def test_numbers_too_large_for_an_integer_are_in_no_range(tmp_path):
     with pytest.raises(SchemaError, match="not whole numbers in a range"):
         read_ages(tmp_path / "records.parquet", pl.Series([18, 2**63 + 18], dtype=pl.UInt64))
+
+
+@pytest.mark.parametrize(
+    ("quarters", "refused"),
+    [
+        (["home", "home", "camp", "home"], False),
+        (["home", "home", "home", "home"], True),
+        (["home", "camp", "camp", "home"], True),
+        (["home", None, "camp", CANARY], False),  # what names no group says nothing of it
+    ],
+)
+def test_a_column_that_contradicts_an_attribute_is_refused(tmp_path, quarters, refused):
+    groups = Recode("quarters", "home", (("home", ("house",)), ("camp", ("barracks",))))
+    factor = Schema("people", SCHEMA.attributes, (groups,)).query("quarters").factors[1]
+    path = write(tmp_path, kind=quarters)
+
+    def look() -> ConfidentialHistogram:
+        return read_records(
+            path,
+            geocode="geocode",
+            count="count",
+            columns={"age": "age", "home": "home"},
+            schema=SCHEMA,
+            spine=SPINE,
+            repeated={"kind": factor},
+        )
+
+    if not refused:
+        assert look().counts.tolist() == [7, 2, 5]
+        return
+    with pytest.raises(SchemaError, match=r"column 'kind'.*contradicts column 'home'") as caught:
+        look()
+    assert caught.value.code == "records-contradict"
+    for value in ("camp", "barracks", "house", "A1", CANARY):
+        assert value not in str(caught.value).replace(str(path), "")

@@ -30,7 +30,7 @@ from tallyveil.accounting.ledger.lines import (
     spent,
 )
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.storage.system import flush, lock, open_for_lock
+from tallyveil.storage.system import flush, lock, open_for_lock, regular_bytes
 from tallyveil.storage.write import store_error
 
 _LOGGER = logging.getLogger(__name__)
@@ -223,7 +223,7 @@ def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
         StoreError: the file cannot be read, is empty, or a line is corrupt or out of its place.
     """
     try:
-        data = path.read_bytes()
+        data = regular_bytes(path)
     except OSError as error:
         raise StoreError(
             f"could not read the ledger {path}: {error}. Give the path of a ledger.jsonl."

@@ -110,8 +110,8 @@ def _checked(
     """
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out)
-    inputs = read_inputs(plan, observer, watch)
     promised, awaited = release.awaited_agreement, release.awaited_residents
+    inputs = read_inputs(plan, observer, watch, promised)
     prepared = prepare(plan, inputs, watch, [*promised, *awaited], protected=protected)
     spine = inputs.hierarchies.spine
     refuse_many_people(plan, spine, out, inputs.histograms[0].total)

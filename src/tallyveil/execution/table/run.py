@@ -22,7 +22,7 @@ from tallyveil.confidential.subspace_table import (
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.execution.topdown.lattice_record import noise_record
 from tallyveil.noise.source import NoiseSource
-from tallyveil.plans.table import SubspacePlan
+from tallyveil.plans.table import SubspacePlan, refuse_many_draws
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.runs.folder_state import PLAN
@@ -127,6 +127,7 @@ def run_subspace(
             "from the table. Leave --draws out, or simulate by releasing several times with different test keys.",
             code="subspace-draws",
         )
+    refuse_many_draws(plan, draws)
     product = Table(plan, draws)
     outcome = run_product(product, out, test_key=test_key, observer=observer)
     return SubspaceOutcome(out, outcome.manifest, product.noise, outcome.already_finished)

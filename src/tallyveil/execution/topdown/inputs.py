@@ -17,10 +17,12 @@ from tallyveil.geography.entity_tables import entities_from_columns, entities_fr
 from tallyveil.geography.names import NAME_COLUMNS, with_names
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import stated_geounits
+from tallyveil.plans.constraints import Agreement
 from tallyveil.plans.inputs import GeographyInput, SpineInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.storage.paths import is_same_file
-from tallyveil.storage.read import collect, require_text, scan_table
+from tallyveil.storage.read import collect, column_names, require_text, scan_table
+from tallyveil.universe.query_group import Factor
 
 ENTITY = "entity"
 """Column that names the entity in the table of an overlapping family."""
@@ -176,8 +178,16 @@ def _text_table(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     return collect(frame, path, "entities")
 
 
-def read_histograms(plan: ReleasePlan, spine: Spine) -> tuple[ConfidentialHistogram, ...]:
-    """True counts of every geolevel, root first; raises as `read_records` does. Confidential."""
+def read_histograms(
+    plan: ReleasePlan, spine: Spine, awaited: Sequence[Agreement] = ()
+) -> tuple[ConfidentialHistogram, ...]:
+    """True counts of every geolevel, root first; raises as `read_records` does. Confidential.
+
+    Args:
+        plan: The plan.
+        spine: Its spine.
+        awaited: Its agreements with releases of the same programme that are not finished.
+    """
     records = plan.records
     finest = read_records(
         records.path,
@@ -187,5 +197,25 @@ def read_histograms(plan: ReleasePlan, spine: Spine) -> tuple[ConfidentialHistog
         numbers=records.numbers,
         schema=plan.schema,
         spine=spine,
+        repeated=_repeated(plan, (*plan.agreement, *awaited)),
     )
     return aggregate_all(finest, spine)
+
+
+def _repeated(plan: ReleasePlan, agreements: Sequence[Agreement]) -> dict[str, Factor]:
+    """Columns of the records that an agreement names for the other release, and what they say again of this one's.
+
+    Redistricting data count people by the column `hhgq`, and the DHC by `relgq`, from which `hhgq` follows. If both
+    columns are in one file and contradict each other, the two releases would be of different people.
+    """
+    known = {plan.records.geocode, plan.records.count, *(column for _, column in plan.records.columns)}
+    found: dict[str, Factor] = {}
+    for item in agreements:
+        factors = {factor.name: factor for factor in plan.query(item.query).factors}
+        for own, theirs in zip(item.query.split("*"), item.theirs.split("*"), strict=False):
+            if theirs not in known and own in factors and len(factors[own].layers) == 1:
+                found[theirs] = factors[own]
+    if not found:
+        return {}
+    there = column_names(plan.records.path, "records")
+    return {column: factor for column, factor in found.items() if column in there}

@@ -73,9 +73,16 @@ class Prepared:
     tree: TreeSweep | None
 
 
-def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inputs:
+def read_inputs(
+    plan: ReleasePlan, observer: Observer, watch: Stopwatch, awaited: Sequence[Agreement] = ()
+) -> Inputs:
     """Read the geography and the records of a plan.
 
+    Args:
+        plan: The plan.
+        observer: Told of progress.
+        watch: Times the stages.
+        awaited: Agreements with releases of the same programme that are not finished.
     Raises:
         TallyveilError: an input breaks its rules, or the event cannot be accounted for.
     """
@@ -91,7 +98,7 @@ def read_inputs(plan: ReleasePlan, observer: Observer, watch: Stopwatch) -> Inpu
     if warning is not None:
         observer.warned(warning)
     with watch.stage("read records"):
-        histograms = read_histograms(plan, spine)
+        histograms = read_histograms(plan, spine, awaited)
     return Inputs(hierarchies, allocation, privacy, histograms, histograms[-1].digest())
 
 

@@ -22,6 +22,7 @@ from tallyveil.accounting import (
 )
 from tallyveil.accounting.ledger.lines import NO_LINE, chained_line, line_hash
 from tallyveil.errors import BudgetError, StoreError
+from tallyveil.release.finished import ledger_bytes
 
 DECLARED = Declaration("rho", Fraction(1), Neighbours.BOUNDED)
 THIRD = DiscreteGaussian(3, multiplicity=2)  # rho = 1/3
@@ -371,3 +372,15 @@ def test_a_spend_of_which_the_disk_takes_only_a_part_is_not_made(path: Path) -> 
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (ledger.entries, path.read_bytes()) == ((), before)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+def test_a_device_is_not_read_as_a_ledger(tmp_path: Path) -> None:
+    """To read it would never end."""
+    (tmp_path / "ledger.jsonl").symlink_to("/dev/zero")
+    for path in (Path("/dev/zero"), tmp_path / "ledger.jsonl", tmp_path):
+        with pytest.raises(StoreError, match="it is no regular file"):
+            read_ledger(path)
+    with pytest.raises(StoreError, match="cannot be read") as caught:
+        ledger_bytes(tmp_path)
+    assert caught.value.code == "ledger-damaged"
