@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.terminal import say
-from tallyveil.errors import StoreError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.printable import has_bytes
 
 if TYPE_CHECKING:
