@@ -10,6 +10,7 @@ from tallyveil.accounting import compose, rho_of
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.config.load import load_plan, release_file_schema
 from tallyveil.errors import BudgetError, ConfigError, StoreError, TallyveilError
+from tallyveil.runs.cluster.site import ClusterSettings
 
 
 def test_the_small_release_file(small_release):
@@ -184,3 +185,23 @@ def test_a_slack_that_no_family_could_take_is_refused_with_the_plan(edit, slack)
 def test_a_rounding_without_a_stage_is_refused_with_the_plan(edit):
     with pytest.raises(TallyveilError, match="rounding"):
         load_plan(edit('"*" = [["total"], ["home", "age*home"]]', '"*" = []'))
+
+
+def test_where_the_work_is_done_is_no_part_of_the_plan(small_release):
+    here = load_plan(small_release)
+    assert here.cluster is None
+    table = '\n[execution]\nexecutor = "ray"\naddress = "10.0.0.1:6379"\nopen_cluster = true\n'
+    small_release.write_text(small_release.read_text() + table)
+    there = load_plan(small_release)
+    assert there.cluster == ClusterSettings("10.0.0.1:6379", None, open_allowed=True)
+    assert there.digest() == here.digest()
+    assert there.to_mapping() == here.to_mapping()
+
+
+@pytest.mark.parametrize(
+    "lines", ['address = "a:1"', "open_cluster = true", 'executor = "spark"', "workers = 2"]
+)
+def test_an_execution_that_makes_no_sense_is_refused(small_release, lines):
+    small_release.write_text(f"{small_release.read_text()}\n[execution]\n{lines}\n")
+    with pytest.raises(ConfigError, match="execution"):
+        load_plan(small_release)
