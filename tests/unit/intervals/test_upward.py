@@ -13,7 +13,7 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.intervals import upward as module
 from tallyveil.intervals.algebra import information
 from tallyveil.intervals.model import LevelModel, Zeros, model_of_levels
-from tallyveil.intervals.upward import sweep_up
+from tallyveil.intervals.upward import Done, joined_sums, subtrees_of, sweep_subtrees, sweep_up
 from tallyveil.intervals.upward_blocks import block_rows, block_sweep
 from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.measurements.family_answers import measure_one_by_one
@@ -178,6 +178,32 @@ def test_the_bits_depend_on_no_division_and_no_thread(country, monkeypatch, prep
         other, pieces = estimated(model, source, exact, workers, prepared)
         assert pieces == [(1, 0), (1, 2), (1, 4), (0, 0)]
         assert [one.tobytes() for one in usual] == [one.tobytes() for one in other]
+
+
+@pytest.mark.parametrize("prepared", [block_sweep, query_sweep])
+@pytest.mark.parametrize("subtrees", [1, 2, 5, 100])
+def test_subtrees_that_others_sweep_give_the_same_bits(country, monkeypatch, prepared, subtrees):
+    model, rng = country
+    source, exact = measured(model, rng)
+    usual, _ = estimated(model, source, exact, 1, prepared)
+    monkeypatch.setattr(module, "SUBTREES", subtrees)
+    monkeypatch.setattr(module, "GEOUNITS_AT_ONCE", 2)
+    sweep, spine = prepared(model), model.spine
+    found = [np.full((spine.n_geounits(k), sweep.width(k)), np.nan) for k in range(spine.finest)]
+
+    def receive(level, first, cells):
+        assert np.isnan(found[level][first : first + len(cells)]).all()  # nothing is estimated twice
+        found[level][first : first + len(cells)] = cells
+
+    level, spans = subtrees_of(sweep)
+    assert level == next(
+        (k for k in range(spine.finest) if spine.n_geounits(k) >= subtrees), spine.finest - 1
+    )
+    assert [first for first, _ in spans[1:]] == [last for _, last in spans[:-1]]
+    assert (spans[0][0], spans[-1][1]) == (0, spine.n_geounits(level))
+    passed = [sweep_subtrees(sweep, source, exact, receive, (level, *span)) for span in spans]
+    sweep_up(sweep, source, exact, receive, done=Done(level, joined_sums(passed)))
+    assert [one.tobytes() for one in usual] == [one.tobytes() for one in found]
 
 
 @pytest.mark.parametrize("seed", every(3, range(12)))
