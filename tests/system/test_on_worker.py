@@ -81,9 +81,12 @@ def country(tmp_path_factory) -> Path:
     [
         (
             '[estimation]\nvalues = "tree"\n[outputs]\nmeasurements = "full"\n',
-            {"measure", "sweep", "families"},
+            {"measure", "sweep", "families", "microdata", "tables"},
         ),
-        ('[estimation]\nvalues = "own"\n[outputs]\nmeasurements = "support"\n', {"measure", "families"}),
+        (
+            '[estimation]\nvalues = "own"\n[outputs]\nmeasurements = "support"\n',
+            {"measure", "families", "microdata", "tables"},
+        ),
     ],
 )
 def test_a_release_is_the_same_where_others_do_the_work(country, tmp_path, lines, works):
@@ -141,9 +144,9 @@ def test_a_programme_is_the_same_where_others_do_the_work(tmp_path):
         there = run_release(plan, tmp_path / "there" / name, test_key=KEY, executors=elsewhere)
         assert digests(there) == digests(made.releases[name])
         works |= set(elsewhere.works)
-    assert works == {"measure", "families", "pass", "lift"}
+    assert works == {"measure", "families", "pass", "lift", "microdata", "tables"}
     supported, elsewhere = replace(plans["dhc-persons"], measurements="support"), Elsewhere()
     here = run_release(supported, tmp_path / "support", test_key=KEY)
     there = run_release(supported, tmp_path / "there" / "support", test_key=KEY, executors=elsewhere)
     assert digests(there) == digests(here)
-    assert set(elsewhere.works) == {"measure", "pass", "lift", "support"}
+    assert set(elsewhere.works) == {"measure", "pass", "lift", "support", "microdata", "tables"}

@@ -31,7 +31,11 @@ from tallyveil.postprocess.level import LevelOutcome, estimate_level, family_chu
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.postprocess.passes.stages import stages_of_passes
-from tallyveil.postprocess.publish import publish, published_sizes, write_labels
+from tallyveil.postprocess.publish import (
+    publish,
+    published_sizes,
+    write_labels,
+)
 from tallyveil.postprocess.tree_chunks import SWEEP, sweep_chunks, swept_values
 from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED

@@ -27,10 +27,13 @@ from tallyveil.postprocess.invariant_files import INVARIANTS
 from tallyveil.postprocess.kept import read_kept
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.public_inputs import read_constraints
+from tallyveil.postprocess.publish import microdata_chunks, table_chunks
 from tallyveil.postprocess.residents import RESIDENTS
 from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.release.finished import PRIVATE
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
+from tallyveil.release.histograms import MICRODATA, read_histogram
+from tallyveil.release.tables import TABLES
 from tallyveil.runs.executor import Chunks, Site
 from tallyveil.runs.folder_state import CLUSTER, PLAN
 from tallyveil.runs.observer import SilentObserver
@@ -109,15 +112,30 @@ class OpenedRun:
             self._last = name, self._made(address)
         return self._last[1]
 
+    def _chunks(self, address: JsonObject) -> Chunks[Any]:
+        if address["work"] in (MICRODATA, TABLES):
+            return _publishing(self.estimation, self.folders, address["work"])
+        return self.estimation.chunks(self.folders, address)
+
     def _made(self, address: JsonObject) -> Chunks[Any]:
         end = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return self.estimation.chunks(self.folders, address)
+                return self._chunks(address)
             except StoreError:  # the run has written the files; here they may appear later
                 if time.monotonic() > end:
                     raise
             time.sleep(_PAUSE)
+
+
+def _publishing(estimation: Estimation, folders: ChunkFolders, work: str) -> Chunks[Any]:
+    """The writing of microdata or tables, from the published counts."""
+    plan, spine = estimation.plan, estimation.spine
+    levels = spine.geolevels if work == TABLES else spine.geolevels[-1:]
+    counts = [read_histogram(folders.finished, name, plan.schema, spine) for name in levels]
+    if work == TABLES:
+        return table_chunks(folders, plan, estimation.hierarchies, counts)[0]
+    return microdata_chunks(folders, plan, spine, counts[0])[0]
 
 
 def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:

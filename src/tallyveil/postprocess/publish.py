@@ -1,7 +1,7 @@
 """Write the files that follow from the estimated counts: microdata, tables, and the sizes for the manifest."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -9,11 +9,13 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
 from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.postprocess.chunk_files import ChunkFolders, Progress
 from tallyveil.release.areas import tabulated
 from tallyveil.release.data_package import DATA_PACKAGE, data_package
-from tallyveil.release.histograms import MICRODATA, write_microdata
+from tallyveil.release.histograms import MICRODATA, n_record_pieces, write_microdata
 from tallyveil.release.manifest import TEST_KEY_WARNING
-from tallyveil.release.tables import TABLES, table_size, write_table
+from tallyveil.release.tables import TABLES, n_table_parts, table_size, write_table
+from tallyveil.runs.executor import Chunks, Threads
 from tallyveil.runs.product import Run
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_json
@@ -21,6 +23,9 @@ from tallyveil.universe.counts import PublicCounts
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
 """A function that runs a named stage, which writes one folder and has a size, unless it is finished already."""
+
+ONE_THREAD: Final = Threads()
+"""A part of microdata or of a table is written by several threads of polars, so one part at a time is enough."""
 
 
 def publish(
@@ -39,28 +44,50 @@ def publish(
         counts: Counts of every geolevel of the spine, root first.
         stage: Function that runs a stage once.
     """
-    spine, root, tags = hierarchies.spine, run.path, run.tags
+    folders = ChunkFolders(run.path, tags=run.tags)
+    executor = run.executor if run.executor.is_remote else ONE_THREAD
+
+    def done(chunks: Chunks[Progress], numbers: Sequence[int]) -> Iterator[int]:
+        return (finished for _, (_, finished) in executor.completed(chunks, numbers))
+
     if plan.microdata:
-        stage(
-            "microdata",
-            MICRODATA,
-            counts[-1].total,
-            lambda: write_microdata(root, counts[-1], plan.schema, spine, tags),
-        )
-    tables = [plan.query(name) for name in plan.tables]
-    published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if tables else ()
-    rows = sum(table_size(level, group) for _, level in published for group in tables)
-    stage(
-        "tables",
-        TABLES,
-        rows,
-        lambda: (
-            n
-            for own, level in published
-            for group in tables
-            for n in write_table(root, level, group, own, tags)
-        ),
-    )
+        chunks, n_parts = microdata_chunks(folders, plan, hierarchies.spine, counts[-1])
+        stage(MICRODATA, MICRODATA, counts[-1].total, lambda: done(chunks, range(n_parts)))
+    tables, n_tables, rows = table_chunks(folders, plan, hierarchies, counts)
+    stage(TABLES, TABLES, rows, lambda: done(tables, range(n_tables)))
+
+
+def microdata_chunks(
+    folders: ChunkFolders, plan: EstimationPlan, spine: Spine, finest: PublicCounts
+) -> tuple[Chunks[Progress], int]:
+    """The writing of microdata as chunks, one for each file, and their number."""
+
+    def write(part: int) -> Progress:
+        root, tags = folders.root(part), folders.tags
+        return part, sum(write_microdata(root, finest, plan.schema, spine, tags, [part]))
+
+    return folders.written({"work": MICRODATA}, write), n_record_pieces(finest)
+
+
+def table_chunks(
+    folders: ChunkFolders, plan: EstimationPlan, hierarchies: Hierarchies, counts: Sequence[PublicCounts]
+) -> tuple[Chunks[Progress], int, int]:
+    """The writing of tables as chunks, one for each file; their number, and the rows of all tables."""
+    groups = [plan.query(name) for name in plan.tables]
+    published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if groups else ()
+    files = [
+        (own, level, group, part)
+        for own, level in published
+        for group in groups
+        for part in range(n_table_parts(level, group))
+    ]
+
+    def write(number: int) -> Progress:
+        own, level, group, part = files[number]
+        return number, sum(write_table(folders.root(number), level, group, own, folders.tags, [part]))
+
+    rows = sum(table_size(level, group) for _, level in published for group in groups)
+    return folders.written({"work": TABLES}, write), len(files), rows
 
 
 def write_package(run: Run, plan: JsonObject) -> None:

@@ -92,25 +92,46 @@ def _read_counts(
 
 
 def write_microdata(
-    root: Path, counts: PublicCounts, schema: Schema, spine: Spine, metadata: Mapping[str, str]
+    root: Path,
+    counts: PublicCounts,
+    schema: Schema,
+    spine: Spine,
+    metadata: Mapping[str, str],
+    parts: Sequence[int] | None = None,
 ) -> Iterator[int]:
     """Write one row a person: `geocode` of the finest geolevel and one column an attribute.
 
+    Args:
+        root: Release folder.
+        counts: Counts of the finest geolevel.
+        schema: The universe.
+        spine: The hierarchy.
+        metadata: Metadata of the files.
+        parts: Which of `n_record_pieces` parts to write; None for all.
     Yields:
         Persons written after each part.
     """
     level = spine.level_index(counts.geolevel)
-    for part, (geounits, cells) in enumerate(record_pieces(counts)):
+    parts = range(n_record_pieces(counts)) if parts is None else parts
+    for part, (geounits, cells) in zip(parts, record_pieces(counts, parts), strict=True):
         frame = _described(geounits, cells, schema, spine, level)
         write_parquet(inside(root, MICRODATA, f"part-{part:05d}.parquet"), frame, metadata)
         yield len(cells)
 
 
-def record_pieces(counts: PublicCounts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Geounit and cell of every record, ascending, in pieces of `PERSONS_PER_PART`; one empty piece for no records."""
+def n_record_pieces(counts: PublicCounts) -> int:
+    """Number of pieces of `PERSONS_PER_PART` records; one empty piece for no records."""
+    return max(-(-counts.total // PERSONS_PER_PART), 1)
+
+
+def record_pieces(
+    counts: PublicCounts, pieces: Sequence[int] | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Geounit and cell of every record, ascending, in pieces of `PERSONS_PER_PART`; of some pieces, or of all."""
     ends = np.cumsum(counts.counts, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
-    for begin in range(0, max(total, 1), PERSONS_PER_PART):
+    for piece in range(n_record_pieces(counts)) if pieces is None else pieces:
+        begin = piece * PERSONS_PER_PART
         persons = np.arange(begin, min(begin + PERSONS_PER_PART, total))
         entry = np.searchsorted(ends, persons, side="right")
         geounits = np.searchsorted(counts.offsets, entry, side="right") - 1

@@ -11,7 +11,7 @@ file says so in its metadata (`tallyveil.zeros`: "included" or "left out"). Inte
 made, stand beside them (`interval_tables`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,21 +77,40 @@ def table_rows(
 
 
 def write_table(
-    root: Path, counts: PublicCounts, group: QueryGroup, spine: Spine, metadata: Mapping[str, str]
+    root: Path,
+    counts: PublicCounts,
+    group: QueryGroup,
+    spine: Spine,
+    metadata: Mapping[str, str],
+    parts: Sequence[int] | None = None,
 ) -> Iterator[int]:
     """Write `geocode`, a column for each attribute, and `count`, in order of geounit and answer.
 
+    Args:
+        root: Release folder.
+        counts: The counts.
+        group: The query.
+        spine: Has a geolevel of the counts' name.
+        metadata: Metadata of the files.
+        parts: Which of `n_table_parts` parts to write; None for all.
     Yields:
         Rows (where zeros are left out, counts above zero) dealt with after each part; `table_size` in all.
     """
     codes = spine.geocodes[spine.level_index(counts.geolevel)].text
     folder = table_folder(root, counts.geolevel, group.name)
     tags = {**metadata, **table_tags(counts.geolevel, group)}
-    for part, (start, stop) in enumerate(_parts(counts, group)):
+    every = list(_parts(counts, group))
+    for part in range(len(every)) if parts is None else parts:
+        start, stop = every[part]
         # No name holds the frame of a part while the next one is made: parts of a country are large.
         write_parquet(folder / f"part-{part:05d}.parquet", _frame(counts, group, codes, start, stop), tags)
         done = counts.offsets[stop] - counts.offsets[start]
         yield (stop - start) * group.size if has_zeros(group) else int(done) * group.sensitivity
+
+
+def n_table_parts(counts: PublicCounts, group: QueryGroup) -> int:
+    """Number of files of a table."""
+    return len(list(_parts(counts, group)))
 
 
 def _frame(counts: PublicCounts, group: QueryGroup, codes: pl.Series, start: int, stop: int) -> pl.DataFrame:
