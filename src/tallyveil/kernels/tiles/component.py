@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Int8s, Int32s, Integers
+from tallyveil.arrays import Int8s, Int32s, Integers
 from tallyveil.kernels.compiled import internal, pointed
 from tallyveil.kernels.tiles.family import (
     LINKED,
@@ -193,7 +193,7 @@ def _fill_rows(source: Source, p: int, tables: Tables, t: int) -> None:
 @internal
 def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
     """What the own measurements ask for; the parent's share where there are none."""
-    family, free, says, numbers = source
+    family, free, says, _ = source
     width = free.column_begin[p + 1] - free.column_begin[p]
     first, depth = tables.row_begin[t], free.row_begin[p + 1] - free.row_begin[p]
     along, across = (depth, 1) if tables.upright[t] else (1, width)
