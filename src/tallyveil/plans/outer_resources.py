@@ -36,6 +36,7 @@ class PassRates:
         root: Seconds of all passes at the root.
         estimate_top, estimate, estimate_finest: Seconds of an entry in all passes: below the root; at geolevels
             between; at the finest geolevel, where families are small.
+        lift: Seconds of a finest geounit in a lift pass, at each geolevel: its flows reach down to the finest geounits.
         whole: Seconds to put a non-zero cell of the finest geolevel together from all passes.
         checks: Seconds to check a non-zero cell of a geolevel.
     """
@@ -50,6 +51,7 @@ class PassRates:
     estimate_top: float = 15e-6
     estimate: float = 6e-6
     estimate_finest: float = 1e-6
+    lift: float = 80e-6
     whole: float = 5e-6
     checks: float = 2.5e-6
 
@@ -67,16 +69,18 @@ def largest_family_bytes(sizes: Sizes, rates: PassRates = PASS_RATES) -> int:
 
 
 def pass_seconds(
-    n_passes: int,
+    lifts: tuple[bool, ...],
     levels: tuple[str, ...],
     sizes: Sizes,
     filled: tuple[int, ...],
     rates: PassRates = PASS_RATES,
 ) -> list[tuple[str, float]]:
-    """Seconds of every pass, and of putting their counts together; what a geolevel takes is divided equally.
+    """Seconds of every pass, and of putting their counts together.
+
+    What a geolevel takes is divided equally among the passes that are no lift passes.
 
     Args:
-        n_passes: Number of passes.
+        lifts: Whether each pass is a lift pass.
         levels: Geolevels, root first.
         sizes: Public sizes.
         filled: Number of non-zero cells at each geolevel.
@@ -87,9 +91,10 @@ def pass_seconds(
         entries = sizes.geounits[number] * filled[number - 1] / sizes.geounits[number - 1]
         rate = rates.estimate_top if number == 1 else rates.estimate
         each.append((rates.estimate_finest if number == len(levels) - 1 else rate) * entries)
+    estimated, lifted = lifts.count(False), rates.lift * sizes.geounits[-1]
     stages = [
-        (f"pass {one} of {level}", seconds / n_passes)
-        for one in range(1, n_passes + 1)
+        (f"pass {number} of {level}", lifted if is_lift else seconds / estimated)
+        for number, is_lift in enumerate(lifts, start=1)
         for level, seconds in zip(levels, each, strict=True)
     ]
     return [*stages, ("whole cells", rates.whole * filled[-1])]

@@ -141,8 +141,8 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 @dataclass(frozen=True, slots=True)
 class _Work:
     """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values that a sweep up the
-    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals, and the
-    number of outer passes."""
+    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals, and for
+    each outer pass whether it is a lift pass."""
 
     entries: tuple[int, ...]
     undetermined: tuple[int, ...]
@@ -160,7 +160,7 @@ class _Work:
     apart_above: int
     readings: int
     levels: tuple[str, ...]
-    passes: int
+    passes: tuple[bool, ...]
 
 
 def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
@@ -196,7 +196,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         apart_above=sum(sizes.geounits[:-1]) if apart else 0,
         readings=len(plan.tables) if apart else 1,
         levels=levels,
-        passes=len(plan.outer),
+        passes=tuple(one.part is not None for one in plan.outer),
     )
 
 
