@@ -11,7 +11,13 @@ from typing import Final
 from tallyveil.errors import ConfigError
 from tallyveil.plans.estimating import TREE_VALUES
 from tallyveil.plans.machine import in_gib, machine_memory
-from tallyveil.plans.outer_resources import FILLED_IN_PASSES, PASS_RATES, largest_family_bytes, pass_seconds
+from tallyveil.plans.outer_resources import (
+    FILLED_IN_PASSES,
+    PASS_RATES,
+    largest_family_bytes,
+    largest_lift_bytes,
+    pass_seconds,
+)
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import FILLED_CELLS, Sizes, filled_cells
 from tallyveil.release.tables import has_zeros
@@ -256,7 +262,8 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     if work.passes:
         kept += (PASS_RATES.entry_bytes - rates.entry_bytes) * sum(work.entries)
         reading = PASS_RATES.person_bytes * work.rows_read
-        released = PASS_RATES.base_bytes + kept + max(reading, largest_family_bytes(sizes))
+        largest = max(largest_family_bytes(sizes), largest_lift_bytes(work.passes, sizes))
+        released = PASS_RATES.base_bytes + kept + max(reading, largest)
     if not work.intervals:
         return int(released)
     # Intervals are made when the release is finished, and its memory has been freed.
