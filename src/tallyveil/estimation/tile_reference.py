@@ -18,30 +18,47 @@ from tallyveil.estimation.tile_problem import TileProblem
 
 
 def least_squares_reference(problem: TileProblem) -> Floats:
-    """The real-valued estimate, shape (C, s), of a problem whose own query is measured in every child."""
+    """The real-valued estimate, shape (C, s), of a problem whose own query is measured in every child.
+
+    Each measured sum is a variable of its own. So the objective is a sum of squares of single variables, and the
+    equations that PIQP solves are sparse.
+    """
     n_children, n_columns = problem.n_children, problem.n_columns
     variable = np.arange(n_children * n_columns).reshape(n_children, n_columns)
-    hessian = sparse.csc_matrix((variable.size, variable.size))
-    linear = np.zeros(variable.size)
     scale = min(float(query.variances.min()) for query in problem.measured)
-    for query in problem.measured:
-        inside = query.labels >= 0
-        for c in range(n_children):
-            place = (query.labels[inside], variable[c, inside])
-            sums = sparse.csc_matrix(
-                (np.ones(place[0].size), place), shape=(query.values.shape[1], variable.size)
-            )
-            hessian = hessian + scale * query.weights[c] * (sums.T @ sums)
-            linear -= scale * query.weights[c] * (sums.T @ query.values[c])
-    matrix, totals = _sums(problem, variable)
+    members, weights, values = _measured_sums(problem, variable)
+    free = np.full(len(weights), -np.inf)
+    fixed, totals = _sums(problem, variable)
+    matrix = sparse.bmat([[fixed, None], [members, -sparse.eye(len(weights))]]).tocsc()
+    curvature = np.concatenate([np.zeros(variable.size), scale * weights])
     solver = piqp.SparseSolver()
     solver.settings.eps_abs, solver.settings.eps_rel = 1e-9, 0.0
     solver.settings.eps_duality_gap_abs, solver.settings.eps_duality_gap_rel = 1e-8, 0.0
-    solver.setup(sparse.triu(hessian).tocsc(), linear, matrix, totals, x_l=np.zeros(variable.size))
+    solver.setup(
+        sparse.diags(curvature).tocsc(),
+        np.concatenate([np.zeros(variable.size), -scale * weights * values]),
+        matrix,
+        np.concatenate([totals, np.zeros(len(weights))]),
+        x_l=np.concatenate([np.zeros(variable.size), free]),
+    )
     status = solver.solve()
     if status != piqp.PIQP_SOLVED:
         raise SolverError(f"PIQP ended with status {status}")
-    return np.array(solver.result.x).reshape(n_children, n_columns)
+    return np.array(solver.result.x)[: variable.size].reshape(n_children, n_columns)
+
+
+def _measured_sums(problem: TileProblem, variable: Integers) -> tuple[sparse.csc_matrix, Floats, Floats]:
+    """Which counts each measured sum has, and the weights and values of these sums: query by query, child by child."""
+    parts, weights, values = [], [], []
+    for query in problem.measured:
+        inside = query.labels >= 0
+        n_sums = query.values.shape[1]
+        for c in range(problem.n_children):
+            place = (query.labels[inside], variable[c, inside])
+            parts.append(sparse.csc_matrix((np.ones(place[0].size), place), shape=(n_sums, variable.size)))
+            weights.append(np.full(n_sums, query.weights[c]))
+            values.append(query.values[c])
+    return sparse.vstack(parts).tocsc(), np.concatenate(weights), np.concatenate(values)
 
 
 def _sums(problem: TileProblem, variable: Integers) -> tuple[sparse.csc_matrix, Floats]:

@@ -11,7 +11,13 @@ from typing import Final
 from tallyveil.errors import ConfigError
 from tallyveil.plans.estimating import TREE_VALUES
 from tallyveil.plans.machine import in_gib, machine_memory
-from tallyveil.plans.outer_resources import FILLED_IN_PASSES, PASS_RATES, largest_family_bytes, pass_seconds
+from tallyveil.plans.outer_resources import (
+    FILLED_IN_PASSES,
+    PASS_RATES,
+    largest_family_bytes,
+    largest_lift_bytes,
+    pass_seconds,
+)
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import FILLED_CELLS, Sizes, filled_cells
 from tallyveil.release.tables import has_zeros
@@ -141,8 +147,8 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
 @dataclass(frozen=True, slots=True)
 class _Work:
     """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values that a sweep up the
-    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals, and the
-    number of outer passes."""
+    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals, and for
+    each outer pass whether it is a lift pass."""
 
     entries: tuple[int, ...]
     undetermined: tuple[int, ...]
@@ -160,7 +166,7 @@ class _Work:
     apart_above: int
     readings: int
     levels: tuple[str, ...]
-    passes: int
+    passes: tuple[bool, ...]
 
 
 def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
@@ -196,7 +202,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         apart_above=sum(sizes.geounits[:-1]) if apart else 0,
         readings=len(plan.tables) if apart else 1,
         levels=levels,
-        passes=len(plan.outer),
+        passes=tuple(one.part is not None for one in plan.outer),
     )
 
 
@@ -256,7 +262,8 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     if work.passes:
         kept += (PASS_RATES.entry_bytes - rates.entry_bytes) * sum(work.entries)
         reading = PASS_RATES.person_bytes * work.rows_read
-        released = PASS_RATES.base_bytes + kept + max(reading, largest_family_bytes(sizes))
+        largest = max(largest_family_bytes(sizes), largest_lift_bytes(work.passes, sizes))
+        released = PASS_RATES.base_bytes + kept + max(reading, largest)
     if not work.intervals:
         return int(released)
     # Intervals are made when the release is finished, and its memory has been freed.

@@ -8,7 +8,7 @@ import pytest
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.run import STAGES_BEFORE
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.plans.outer_resources import largest_family_bytes
+from tallyveil.plans.outer_resources import largest_family_bytes, largest_lift_bytes, pass_seconds
 from tallyveil.plans.resources import MIB, predict
 from tallyveil.plans.sizes import Sizes, sizes_of_spine
 from tallyveil.postprocess.estimation import stages_of
@@ -38,6 +38,32 @@ def test_predictions_are_near_what_was_measured_and_not_below(product, state):
     found = predict(product, Sizes(geounits, people, most_children))
     assert memory < found.memory / MIB < 2 * memory
     assert seconds < found.total_seconds < 2.5 * seconds
+
+
+# Lift passes of the persons and of the units whose household sizes add up, and their processor time in seconds.
+LIFTED = [(3, 17.2), (5, 27.0)]
+
+
+@pytest.mark.parametrize(("number", "seconds"), LIFTED)
+def test_predictions_of_lift_passes_are_near_what_was_measured_and_not_below(number, seconds):
+    geounits, most_children = RHODE_ISLAND
+    sizes, levels = Sizes(geounits, 1_052_567, most_children), ("State", "County", "Tract", "Group", "Block")
+    filled, lifts = (9_000, 17_000, 180_000, 230_000, 600_000), (True,) * number
+    plain, lifted = (
+        dict(pass_seconds(passes, levels, sizes, filled))
+        for passes in ((False, False), (*lifts, False, False))
+    )
+    found = [lifted[f"pass {one} of {level}"] for one in range(1, number + 1) for level in levels]
+    assert seconds < sum(found) < 2.5 * seconds
+    assert sum(lifted.values()) - sum(found) == pytest.approx(
+        sum(plain.values())
+    )  # the other passes as before
+
+
+def test_lift_passes_need_memory_for_the_finest_geounits():
+    sizes = Sizes((1, 9, 900), 50_000, (1, 9, 100))
+    assert largest_lift_bytes((False, False), sizes) == 0
+    assert largest_lift_bytes((True, False), sizes) >= 900 * 2_400  # less was measured
 
 
 def test_a_larger_family_needs_more_memory():

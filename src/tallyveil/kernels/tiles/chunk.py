@@ -202,16 +202,18 @@ def _write(source: Source, p: int, tables: Tables, t: int, x: Numbers, out: Numb
 def _sums_hold(family: Family, counts: Integers) -> bool:
     """Whether counts are not negative and have every sum, in whole numbers."""
     n_children, n_columns = counts.shape
-    left, good = family.fixed.copy(), True
+    left, good = np.empty(family.fixed.shape[1], np.int64), True
     columns = family.counts.copy()
     for c in range(n_children):
+        for g in range(left.size):
+            left[g] = family.fixed[c, g]
         for i in range(n_columns):
             good &= counts[c, i] >= 0
-            left[c, family.group[i]] -= counts[c, i]
+            left[family.group[i]] -= counts[c, i]
             if columns.size:
                 columns[i] -= counts[c, i]
-        for g in range(left.shape[1]):
-            good &= left[c, g] == 0
+        for g in range(left.size):
+            good &= left[g] == 0
     for i in range(columns.size):
         good &= columns[i] == 0
     return good

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Int8s, Int32s, Integers
+from tallyveil.arrays import Int8s, Int32s, Integers
 from tallyveil.kernels.compiled import internal, pointed
 from tallyveil.kernels.tiles.family import (
     LINKED,
@@ -31,14 +31,13 @@ class Numbers(NamedTuple):
     """Room for numbering; -1 everywhere between two components.
 
     Attributes:
-        first: [Q + 1], where each query's labels begin. value_first: [Q], where its targets begin.
+        first: [Q + 1], where each query's labels begin.
         label: Number of each label in the component.
         child: [C], number of each child.
         set_of: Number of each set of a level of the chain in a table.
     """
 
     first: Integers
-    value_first: Integers
     label: Int32s
     child: Int32s
     set_of: Int32s
@@ -48,16 +47,14 @@ class Numbers(NamedTuple):
 def numbers_of(family: Family) -> Numbers:
     """Room for the numbers of a family's components."""
     n_children, largest = family.weights.shape[1], 0
-    first, value_first = np.zeros(family.widths.size + 1, np.int64), np.zeros(family.widths.size, np.int64)
+    first = np.zeros(family.widths.size + 1, np.int64)
     for q in range(family.widths.size):
         first[q + 1] = first[q] + family.widths[q]
-        value_first[q] = first[q] * n_children
     for r in range(family.chain.shape[0]):
         for i in range(family.chain.shape[1]):
             largest = max(largest, family.chain[r, i] + 1)
     return Numbers(
         first,
-        value_first,
         np.full(first[family.widths.size], -1, np.int32),
         np.full(n_children, -1, np.int32),
         np.full(largest, -1, np.int32),
@@ -69,14 +66,12 @@ class Source(NamedTuple):
 
     Attributes:
         family, free, says: See `family`.
-        targets: Values, less what is settled or fixed.
         numbers: Room; -1 everywhere before and after.
     """
 
     family: Family
     free: FreeTables
     says: Int8s
-    targets: Floats
     numbers: Numbers
 
 
@@ -91,15 +86,15 @@ def read_family(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Sourc
     family = family_of(chunk, f)
     good = consistent(family)
     free = free_tables(family, counts, good)
-    says = classify(family, free, counts, family.values)
+    says = classify(family, free, counts)
     order, begin = components(family, free, says)
-    return good, Source(family, free, says, family.values, numbers_of(family)), order, begin
+    return good, Source(family, free, says, numbers_of(family)), order, begin
 
 
 @pointed
 def component_tables(source: Source, members: Integers) -> Tables:
     """The tables of a component, given their numbers."""
-    family, free, says, _, numbers = source
+    family, free, says, numbers = source
     tables = _empty_tables(source, members)
     n_columns, n_rows, n_links = int(np.int64(0)), int(np.int64(0)), int(np.int64(0))
     for t in range(members.size):
@@ -135,7 +130,7 @@ def component_tables(source: Source, members: Integers) -> Tables:
 @internal
 def _empty_tables(source: Source, members: Integers) -> Tables:
     """Arrays of the right sizes, after numbering the component's labels and children."""
-    family, free, says, _, numbers = source
+    family, free, says, numbers = source
     n_columns, n_rows, n_entries, n_links, n_labels, n_children = 0, 0, 0, 0, 0, 0
     for t in range(members.size):
         p = members[t]
@@ -176,7 +171,7 @@ def _empty_tables(source: Source, members: Integers) -> Tables:
 @internal
 def _fill_rows(source: Source, p: int, tables: Tables, t: int) -> None:
     """Weights of a table's rows, with the ridge where no query measures the entries, and their slacks."""
-    family, free, says, _, _ = source
+    family, free, says, _ = source
     first, begin, end = tables.row_begin[t], free.row_begin[p], free.row_begin[p + 1]
     largest, heaviest = 0.0, 0.0
     for k in range(begin, end):
@@ -198,7 +193,7 @@ def _fill_rows(source: Source, p: int, tables: Tables, t: int) -> None:
 @internal
 def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
     """What the own measurements ask for; the parent's share where there are none."""
-    family, free, says, targets, numbers = source
+    family, free, says, _ = source
     width = free.column_begin[p + 1] - free.column_begin[p]
     first, depth = tables.row_begin[t], free.row_begin[p + 1] - free.row_begin[p]
     along, across = (depth, 1) if tables.upright[t] else (1, width)
@@ -216,8 +211,8 @@ def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
             for q in range(family.widths.size):
                 if says[q, p] == OWN and family.weights[q, c] > 0.0:
                     own = family.weights[q, c]
-                    place = numbers.value_first[q] + c * family.widths[q] + family.labels[q, column]
-                    weighted += own * targets[place]
+                    place = family.value_begin[q] + c * family.widths[q] + family.labels[q, column]
+                    weighted += own * family.values[place]
                     weight += own
             centre = weighted / weight if weight > 0.0 else share * tables.row_total[first + k]
             tables.centre[tables.entry_begin[t] + i * along + k * across] = centre
@@ -226,7 +221,7 @@ def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
 @internal
 def _fill_labels(source: Source, members: Integers, tables: Tables) -> None:
     """Weights and targets of the labels; then all numbers are -1 again."""
-    family, free, says, targets, numbers = source
+    family, free, says, numbers = source
     for t in range(members.size):
         p = members[t]
         for q in range(family.widths.size):
@@ -239,9 +234,9 @@ def _fill_labels(source: Source, members: Integers, tables: Tables) -> None:
                     continue
                 for c in range(numbers.child.size):
                     if numbers.child[c] >= 0 and family.weights[q, c] > 0.0:
-                        place = numbers.value_first[q] + c * family.widths[q] + label
+                        place = family.value_begin[q] + c * family.widths[q] + label
                         tables.label_weight[number, numbers.child[c]] = family.weights[q, c]
-                        tables.label_target[number, numbers.child[c]] = targets[place]
+                        tables.label_target[number, numbers.child[c]] = family.values[place]
                 numbers.label[numbers.first[q] + label] = -1
     for t in range(members.size):
         for k in range(free.row_begin[members[t]], free.row_begin[members[t] + 1]):

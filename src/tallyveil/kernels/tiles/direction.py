@@ -9,8 +9,8 @@ or left zero. With H of `face`, the moves solve
 The matrix is semidefinite: each connected part of a table's active entries leaves one direction of its inner prices in
 which nothing changes. The right side has no part in these directions, so conjugate gradients do not see them.
 
-Step: conjugate gradients, with an upper bound of the diagonal as preconditioner. The inner prices are variables next to
-those of the labels. So no system is solved within a step, and no table needs a square matrix.
+Step: conjugate gradients. The preconditioner (`blocks`) solves the equations of each child as if it were alone. The
+inner prices are variables next to those of the labels. So no table needs a square matrix.
 
 Stopping rule: the residual, measured with the preconditioner, is a given part of that at zero, or the steps are used
 up. Every step of conjugate gradients raises gradient * moves, so the dual function rises along the direction.
@@ -22,6 +22,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.tiles.blocks import apply_blocks, factored_blocks
 from tallyveil.kernels.tiles.face import Face, apply_face, face_diagonal, list_face
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums
 from tallyveil.kernels.vectors import inner
@@ -43,15 +44,14 @@ def find_direction(
     n = n_labels + face.inner_begin[tables.upright.size]
     easing, share = np.zeros(n_labels), np.empty(n)
     _precondition(tables, face, easing, share)
+    blocks = factored_blocks(tables, face, easing, share)
     move, left, ahead, product = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
     for k in range(slopes.shape[0]):
         for c in range(slopes.shape[1]):
             j = k * face.label_step + c * face.child_step
             left[j] = slopes[k, c] if share[j] > 0.0 else 0.0
-    energy = 0.0
-    for j in range(n):
-        ahead[j] = share[j] * left[j]
-        energy += left[j] * ahead[j]
+    apply_blocks(tables, face, blocks, share, left, ahead)
+    energy = inner(left, ahead)
     enough, steps = precision * precision * energy, 0
     while energy > enough and steps < CG_STEPS:
         steps += 1
@@ -59,20 +59,20 @@ def find_direction(
         for j in range(n_labels):
             product[j] += easing[j] * ahead[j]
         rate, before = energy / inner(product, ahead), energy
-        energy = 0.0
         for j in range(n):
             move[j] += rate * ahead[j]
             left[j] -= rate * product[j]
-            energy += share[j] * left[j] * left[j]
+        apply_blocks(tables, face, blocks, share, left, product)
+        energy = inner(left, product)
         for j in range(n):
-            ahead[j] = share[j] * left[j] + energy / before * ahead[j]
+            ahead[j] = product[j] + energy / before * ahead[j]
     _write(tables, face, move, moves)
     return inner(slopes.reshape(-1), moves.label.reshape(-1)), steps
 
 
 @internal
 def _precondition(tables: Tables, face: Face, easing: Floats, share: Floats) -> None:
-    """1 / weight of each label and child, and the preconditioner; both are zero where there is nothing to move."""
+    """1 / weight of each label and child, and 1 / diagonal; both are zero where there is nothing to move."""
     face_diagonal(tables, face, share)
     for k in range(tables.label_weight.shape[0]):
         for c in range(tables.label_weight.shape[1]):

@@ -44,7 +44,7 @@ class TileChunk(NamedTuple):
         labels: Answer of each column among its family's answers, -1: none. [Q, columns]
         widths: Answers of each family. [Q, F]
         value_begin: Where each family's values begin. [Q, F + 1]
-        values: Noisy answers, or what replaces them, in persons.
+        values: Noisy answers, or what replaces them, in persons. Kernels change them: what is settled is subtracted.
         weights: 1 / variance of each child's answers, 0: not measured. [Q, children]
         chain: Set of each column, coarse to fine, numbered from 0. [R, columns]
         chain_weight: Weight of a person of deviation, a whole number. [R]
@@ -74,7 +74,8 @@ class Family(NamedTuple):
         fixed: [C, G], counts of each child in each group.
         labels: [Q, s], answer of each column, -1: none.
         widths: [Q], answers.
-        values: Noisy answers, in persons, query after query; those of a child lie side by side.
+        value_begin: [Q], where each query's values begin; those of a child lie side by side.
+        values: Noisy answers, in persons, of the whole chunk. There may be a hundred million, so they are not copied.
         weights: [Q, C], 1 / variance; 0: not measured.
         chain: [R, s], set of each column, coarse to fine.
         chain_weight: [R], whole numbers.
@@ -85,6 +86,7 @@ class Family(NamedTuple):
     fixed: Integers
     labels: Int32s
     widths: Integers
+    value_begin: Integers
     values: Floats
     weights: Floats
     chain: Int32s
@@ -109,25 +111,19 @@ class FreeTables(NamedTuple):
 
 @internal
 def family_of(chunk: TileChunk, f: int) -> Family:
-    """One family of a chunk, with a copy of its values that may be changed."""
+    """One family of a chunk."""
     begin, end = chunk.offsets[f], chunk.offsets[f + 1]
     first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
     n_queries, n_levels, n_children = chunk.widths.shape[0], chunk.chain.shape[0], last - first
     labels, chain = np.empty((n_queries, end - begin), np.int32), np.empty((n_levels, end - begin), np.int32)
     widths, weights = np.empty(n_queries, np.int64), np.empty((n_queries, n_children))
-    n_values, n = 0, 0
+    value_begin = np.empty(n_queries, np.int64)
     for q in range(n_queries):
-        widths[q] = chunk.widths[q, f]
-        n_values += widths[q] * n_children
+        widths[q], value_begin[q] = chunk.widths[q, f], chunk.value_begin[q, f]
         for c in range(n_children):
             weights[q, c] = chunk.weights[q, first + c]
         for i in range(end - begin):
             labels[q, i] = chunk.labels[q, begin + i]
-    values = np.empty(n_values)
-    for q in range(n_queries):
-        for z in range(widths[q] * n_children):
-            values[n] = chunk.values[chunk.value_begin[q, f] + z]
-            n += 1
     for r in range(n_levels):
         for i in range(end - begin):
             chain[r, i] = chunk.chain[r, begin + i]
@@ -138,7 +134,8 @@ def family_of(chunk: TileChunk, f: int) -> Family:
         fixed.reshape(n_children, fixed.size // n_children),
         labels,
         widths,
-        values,
+        value_begin,
+        chunk.values,
         weights,
         chain,
         chunk.chain_weight,
@@ -226,14 +223,13 @@ def free_tables(family: Family, counts: Integers, good: bool) -> FreeTables:
 
 
 @internal
-def classify(family: Family, free: FreeTables, counts: Integers, targets: Floats) -> Int8s:
+def classify(family: Family, free: FreeTables, counts: Integers) -> Int8s:
     """What each query says about each free table, [Q, P].
 
     Args:
-        family: The family.
+        family: The family. What is settled or fixed is subtracted from its values.
         free: Its free tables.
         counts: [C, s], the settled counts.
-        targets: The family's values, by query and child; changed: what is settled or fixed is subtracted.
     """
     n_queries, n_tables = family.widths.size, free.group.size
     n_children, n_columns = counts.shape
@@ -241,10 +237,9 @@ def classify(family: Family, free: FreeTables, counts: Integers, targets: Floats
     largest = int(np.int64(1))
     for q in range(n_queries):
         largest = max(largest, family.widths[q])
-    uses = np.empty(largest, np.int64)
-    first = int(np.int64(0))
+    uses, targets = np.empty(largest, np.int64), family.values
     for q in range(n_queries):
-        width, labels = family.widths[q], family.labels[q]
+        width, labels, first = family.widths[q], family.labels[q], family.value_begin[q]
         used = False
         for c in range(n_children):
             used |= family.weights[q, c] > 0.0
@@ -272,7 +267,6 @@ def classify(family: Family, free: FreeTables, counts: Integers, targets: Floats
                         label = labels[free.column[z]]
                         alone &= label >= 0 and uses[label] == 1
                     says[q, p] = OWN if alone else LINKED
-        first += n_children * width
     return says
 
 

@@ -72,7 +72,8 @@ def compile_tiles() -> Callable[..., Any]:
 def solve_chunk(chunk: TileChunk, tolerance: float, *, keep_estimates: bool = False) -> Solved:
     """Estimate and round every family of a chunk; see `chunk.solve_families`.
 
-    The kernel is compiled for one set of types. Arrays of other types, and arrays that are read-only, are copied.
+    The kernel is compiled for one set of types. Arrays of other types, and arrays that are read-only, are copied. The
+    chunk's values are changed (`family.TileChunk`), so that a chunk can be solved once.
     """
     typed = TileChunk(
         *(

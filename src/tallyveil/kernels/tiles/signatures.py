@@ -79,6 +79,7 @@ _FAMILY = _tuple_of(
         _INTEGER_ROWS,
         _INT32_ROWS,
         _INTEGERS,
+        _INTEGERS,
         _FLOATS,
         _FLOAT_ROWS,
         _INT32_ROWS,
@@ -87,8 +88,8 @@ _FAMILY = _tuple_of(
     Family,
 )
 _FREE = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INTEGERS, _INT32S), FreeTables)
-_NUMBERS = _tuple_of((_INTEGERS, _INTEGERS, _INT32S, _INT32S, _INT32S), Numbers)
-SOURCE = _tuple_of((_FAMILY, _FREE, types.int8[:, ::1], _FLOATS, _NUMBERS), Source)
+_NUMBERS = _tuple_of((_INTEGERS, _INT32S, _INT32S, _INT32S), Numbers)
+SOURCE = _tuple_of((_FAMILY, _FREE, types.int8[:, ::1], _NUMBERS), Source)
 READ_FAMILY = _tuple_of((types.boolean, SOURCE, _INTEGERS, _INTEGERS))(CHUNK, types.int64, _INTEGER_ROWS)
 BUILD = TABLES(SOURCE, _INTEGERS)
 KERNELS_TYPE = _tuple_of(

@@ -178,8 +178,8 @@ def _part_of(content: Archived) -> _Part:
 
 def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
     wanted = builder.answers(span.first, span.last, above)
-    noisy = builder.source.measure_families(wanted)
-    chunk = builder.chunk(span.first, span.last, above, wanted, noisy)
+    # No name for the noisy answers: those of a large family must be gone before it is solved.
+    chunk = builder.chunk(span.first, span.last, above, wanted, builder.source.measure_families(wanted))
     solved = solve_chunk(chunk, BACKWARD_ERROR_PERSONS)
     # A parent without records has no columns, and nothing to contradict.
     wrong = np.flatnonzero(

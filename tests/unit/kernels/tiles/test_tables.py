@@ -5,8 +5,10 @@ import pytest
 from numba import njit
 
 from tallyveil.kernels.compiled import with_pointers
+from tallyveil.kernels.tiles.blocks import apply_blocks, factored_blocks
 from tallyveil.kernels.tiles.certificate import gaps_of
 from tallyveil.kernels.tiles.direction import find_direction
+from tallyveil.kernels.tiles.face import apply_face, face_diagonal, list_face
 from tallyveil.kernels.tiles.parts import KERNELS, compile_tiles
 from tallyveil.kernels.tiles.schur import Active, apply_matrix, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.signatures import KERNELS_TYPE
@@ -27,6 +29,26 @@ def solved_by_steps(active, damping, right):
 @njit
 def newton_direction(tables, x, gradient, moves):
     return find_direction(tables, x, gradient, moves, 1e-9)
+
+
+@njit
+def face_vector_size(tables, x):
+    face = list_face(tables, x)
+    return face.inner_begin[tables.upright.size], face.label_step, face.child_step
+
+
+@njit
+def preconditioned(tables, x, easing, left, out, product):
+    """The preconditioner applied to `left`, and H applied to `left`."""
+    face, share = list_face(tables, x), np.empty(left.size)
+    face_diagonal(tables, face, share)
+    for j in range(left.size):
+        total = share[j] + (easing[j] if j < easing.size else 0.0)
+        movable = total > 0.0 and (j >= easing.size or easing[j] > 0.0)
+        share[j] = 1.0 / total if movable else 0.0
+    blocks = factored_blocks(tables, face, easing, share)
+    apply_blocks(tables, face, blocks, share, left, out)
+    apply_face(tables, face, left, product)
 
 
 @njit
@@ -169,6 +191,77 @@ def test_the_direction_is_that_of_the_dense_equations(root):
             inside = (outer == line).all(axis=1) & (x > 0)
             falls[inside] -= gives[inside] * falls[inside].sum() / max(gives[inside].sum(), 1e-300)
         np.testing.assert_allclose(sums @ falls, 0.0, atol=1e-6)
+
+
+def newton_matrices(tables, x):
+    """The preconditioner and H + diag(1 / label_weight, 0) as dense matrices, and which variables can move."""
+    inner_lines, label_step, child_step = face_vector_size(tables, x)
+    n_labels, n = tables.label_weight.size, tables.label_weight.size + inner_lines
+    easing = np.zeros(n_labels)
+    for (label, c), weight in np.ndenumerate(tables.label_weight):
+        easing[label * label_step + c * child_step] = 1.0 / weight if weight > 0 else 0.0
+    inverse, matrix = np.empty((n, n)), np.empty((n, n))
+    for j in range(n):
+        preconditioned(tables, x, easing, np.eye(n)[j], inverse[:, j], matrix[:, j])
+    matrix[np.arange(n_labels), np.arange(n_labels)] += easing
+    movable = np.concatenate([easing > 0, np.ones(inner_lines, bool)]) & (np.diag(inverse) > 0)
+    return inverse, matrix, movable
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_the_preconditioner_is_symmetric_and_positive(root):
+    rng = np.random.default_rng(7)
+    for _ in range(10):
+        tables = random_tables(rng, root=root)
+        x = np.where(rng.random(tables.centre.size) < 0.7, 1.0, 0.0)
+        inverse, matrix, movable = newton_matrices(tables, x)
+        np.testing.assert_allclose(inverse, inverse.T, atol=1e-12)
+        inside = np.ix_(movable, movable)
+        assert np.linalg.eigvalsh(inverse[inside]).min() > 0
+        if root:  # a root has one child, so that its block is all there is
+            np.testing.assert_allclose(inverse[inside] @ matrix[inside], np.eye(movable.sum()), atol=1e-9)
+
+
+def test_the_preconditioner_is_exact_for_each_child_by_itself():
+    """Upright tables, whose blocks have labels and rows. What couples two children is taken from the dense matrix."""
+    rng = np.random.default_rng(8)
+    for _ in range(10):
+        tables = upright_tables(rng)
+        x = np.where(rng.random(tables.centre.size) < 0.7, 1.0, 0.0)
+        inverse, matrix, movable = newton_matrices(tables, x)
+        _, label_step, child_step = face_vector_size(tables, x)
+        child = np.empty(len(matrix), np.int64)
+        for label, c in np.ndindex(tables.label_weight.shape):
+            child[label * label_step + c * child_step] = c
+        child[tables.label_weight.size :] = tables.child  # the rows are the inner lines, in order
+        alone = np.where(child[:, None] == child, matrix, 0.0)[np.ix_(movable, movable)]
+        np.testing.assert_allclose(
+            inverse[np.ix_(movable, movable)] @ alone, np.eye(movable.sum()), atol=1e-8
+        )
+
+
+def upright_tables(rng):
+    """Two tables whose outer lines are columns, with measured labels of their own in every child."""
+    shapes = [(7, 3), (6, 4)]
+    n_columns, n_rows = sum(s for s, _ in shapes), sum(c for _, c in shapes)
+    labels = rng.integers(0, 3, (n_columns, 2)) + np.array([0, 3])
+    slack = rng.choice([1.0, 2.0], n_rows)
+    return Tables(
+        np.cumsum([0] + [s for s, _ in shapes]),
+        np.cumsum([0] + [c for _, c in shapes]),
+        np.cumsum([0] + [s * c for s, c in shapes]),
+        np.array([True, True]),
+        np.concatenate([np.arange(3), np.arange(4)]).astype(np.int32),
+        np.ones(n_columns),
+        np.ones(n_rows),
+        0.5 / slack,
+        slack,
+        np.zeros(sum(s * c for s, c in shapes)),
+        2 * np.arange(n_columns + 1),
+        labels.reshape(-1).astype(np.int32),
+        rng.choice([0.5, 2.0], (6, 4)),
+        np.zeros((6, 4)),
+    )
 
 
 def columns_of(tables):
