@@ -9,7 +9,7 @@ it. All rates are fitted together, none below zero.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from tallyveil.release.histograms import read_histogram
 from tallyveil.runs.folder import PLAN
 from tallyveil.universe.counts import PublicCounts
 
+MEASURE = ("measure",)
 ESTIMATES = ("families", "pass")
 """Kinds of work whose chunks are families."""
 Rates = Mapping[tuple[Any, ...], float]
@@ -146,10 +147,10 @@ class Run:
             stages[stage] = max(0.0, stages[stage] - seconds)
         return stages
 
-    def reading(self) -> float:
-        """Seconds of the run's own process while chunks of families were under way; 0 if only the log is there."""
+    def reading(self, works: Collection[str]) -> float:
+        """Seconds of the run's own process while chunks of such works were under way; 0 if only the log is there."""
         found = [one for one in self.events if one["event"] == "chunks read"]
-        return float(sum(one["seconds"] for one in found if one["address"]["work"] in ESTIMATES))
+        return float(sum(one["seconds"] for one in found if one["address"]["work"] in works))
 
     def _during_chunks(self) -> Iterator[tuple[str, float]]:
         if self.is_processor:

@@ -13,7 +13,8 @@ the longest way to the end:
 - barriers: a geolevel is done when all of its chunks are, as in the program;
 - none: a chunk may begin when the chunks with its parents are done, and those with its counts in the pass before.
 
-The run's own process works alone after each geolevel, and at the end. Its seconds are scaled with the published counts.
+The run's own process reads results while chunks are under way, and works alone after each geolevel, at the beginning
+and at the end. Its seconds are scaled with the published counts. They are processor seconds of all its threads.
 `--state 42` takes the counties of one State only, in the same proportions. `--tract-groups` puts groups of tracts
 between a county and its tracts, of about as many as the square root of the county's tracts.
 """
@@ -28,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 from cluster_country import COUNTIES, Geolevel, country, supports
-from cluster_runs import Costs, MeasuredChunk, Run, fitted, spans_of
+from cluster_runs import ESTIMATES, MEASURE, Costs, MeasuredChunk, Run, fitted, spans_of
 
 from tallyveil.measurements.store import VALUES_PER_PART
 from tallyveil.postprocess import chunks as cutting
@@ -52,6 +53,7 @@ class Stage:
         name: For people.
         chunks: Largest first.
         read: Seconds that each worker process reads before its first chunk.
+        beside: Seconds of the run's own process while chunks are under way.
         alone: Seconds of the run's own process afterwards.
         level: Number of the children's geolevel.
         largest: Seconds of the largest family, and its unknowns.
@@ -60,6 +62,7 @@ class Stage:
     name: str
     chunks: list[Chunk]
     read: float
+    beside: float
     alone: float
     level: int
     largest: tuple[float, int] = (0.0, 0)
@@ -68,7 +71,7 @@ class Stage:
 class Country:
     """The stages of a release of the country, from what runs cost."""
 
-    def __init__(self, runs: Sequence[Run], levels: list[Geolevel], costs: Costs) -> None:
+    def __init__(self, runs: Sequence[Run], levels: list[Geolevel], costs: Costs, overhead: float) -> None:
         self.runs, self.levels, self.costs = runs, levels, costs
         passes = range(runs[0].n_passes)
         above = levels[:-1]
@@ -79,7 +82,8 @@ class Country:
         self.entries = [[*(int(one.sum()) for one in cells), finest] for cells in self.cells]
         self.finest = finest
         self.alone, self.roots = self._driver()
-        self.reading = self._reading()
+        self.overhead = overhead
+        self.reading, self.measure_read = self._reading()
 
     def _driver(self) -> tuple[dict[str, float], float]:
         """Seconds of the run's own process: of stages in the country, of a count after a geolevel, and of the root."""
@@ -103,12 +107,14 @@ class Country:
         }
         return found, root
 
-    def _reading(self) -> float:
-        """Seconds of the run's own process to read the counts of chunks, for a count."""
+    def _reading(self) -> tuple[float, float]:
+        """Seconds of the run's own process to read a count of a chunk's result, and a noisy value."""
         every = sum(
             int(one.sum()) for run in self.runs for n in range(run.n_passes) for one in run.supports(n)[1:]
         )
-        return sum(run.reading() for run in self.runs) / every
+        values = sum(one.unknowns for run in self.runs for one in run.chunks() if one.kind == "measure")
+        measuring = sum(run.reading(MEASURE) for run in self.runs)
+        return sum(run.reading(ESTIMATES) for run in self.runs) / every, measuring / max(values, 1.0)
 
     def stages(self) -> Iterator[Stage]:
         """Every stage, in order."""
@@ -139,7 +145,14 @@ class Country:
                 )
                 for b in range(0, n, at_once)
             ]
-            yield Stage(f"measure {geolevel} / {query}", parts, 0.0, 0.0, level)
+            yield Stage(
+                f"measure {geolevel} / {query}",
+                parts,
+                0.0,
+                self._beside(parts, self.measure_read * size * n),
+                0.0,
+                level,
+            )
             place += 1
 
     def _families(self, place: int, number: int, level: int) -> Stage:
@@ -155,7 +168,11 @@ class Country:
         alone = self.alone.get("count", 0.0) * self.entries[number][level]
         name = f"{geolevel.name}" if self.runs[0].n_passes == 1 else f"pass {number + 1} of {geolevel.name}"
         chunks.sort(key=lambda one: -one.seconds)
-        return Stage(name, chunks, self.costs.read * read, alone, level, (rate * unknowns, unknowns))
+        beside = self._beside(chunks, self.reading * self.entries[number][level])
+        return Stage(name, chunks, self.costs.read * read, beside, alone, level, (rate * unknowns, unknowns))
+
+    def _beside(self, chunks: Sequence[Chunk], reading: float) -> float:
+        return self.overhead * len(chunks) + reading
 
     def last_seconds(self) -> float:
         """Seconds of the run's own process before the first chunk and after the last."""
@@ -169,7 +186,7 @@ def with_barriers(stages: Iterable[Stage], workers: int) -> float:
         ends = [stage.read] * workers
         for one in stage.chunks:
             heapq.heappush(ends, heapq.heappop(ends) + one.seconds)
-        total += max(ends) + stage.alone
+        total += max(*ends, stage.beside) + stage.alone
     return total
 
 
@@ -282,7 +299,7 @@ def main() -> None:
     costs = fitted(measured)
     print_costs(runs, measured, costs)
     levels = country(given.counties, groups=given.tract_groups, state=given.state)
-    whole = Country(runs, levels, costs)
+    whole = Country(runs, levels, costs, given.overhead)
     print(", ".join(f"{len(one.parent):,} {one.name}" for one in levels))
     for number, entries in enumerate(whole.entries):
         print(f"counts of pass {number + 1}: " + ", ".join(f"{one:,}" for one in entries))
@@ -308,12 +325,12 @@ def divided(whole: Country, given: argparse.Namespace, wanted: int, power: int) 
     stages = list(whole.stages())
     n_chunks = sum(len(one.chunks) for one in stages)
     work = sum(one.seconds for stage in stages for one in stage.chunks)
-    driver = given.overhead * n_chunks + whole.reading * sum(map(sum, whole.entries))
+    beside = sum(stage.beside for stage in stages)
     alone = sum(stage.alone for stage in stages) + whole.last_seconds()
     print(
         f"\nCHUNKS_WANTED {wanted}, LARGEST 2^{power}: {n_chunks:,} chunks, {in_words(work)} of work; "
-        f"the run's own process: "
-        f"{in_words(driver)} beside the chunks, {in_words(alone)} alone"
+        f"the run's own process: {in_words(beside)} beside the chunks, {in_words(alone)} alone; "
+        f"each worker process reads for {in_words(sum(stage.read for stage in stages))}"
     )
     if given.stages:
         print(
@@ -330,9 +347,9 @@ def divided(whole: Country, given: argparse.Namespace, wanted: int, power: int) 
     )
     lines = []
     for workers in given.workers:
-        held = max(with_barriers(stages, workers), driver) + whole.last_seconds()
+        held = with_barriers(stages, workers) + whole.last_seconds()
         end, chain = without_barriers(stages, whole, workers)
-        flows = max(end, driver) + alone
+        flows = max(end, beside) + alone
         lines.append(
             {
                 "wanted": wanted,
