@@ -73,8 +73,8 @@ BENCHMARKS = (
     Benchmark("subspace_mcmc", short=None),
 )
 """`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py`,
-`tree_alternatives.py`, `outer_tree_values.py` and `optimal_shares.py` make many. `cluster_schedule.py` takes releases that `cluster.py` kept. They
-are run by themselves."""
+`tree_alternatives.py`, `outer_tree_values.py` and `optimal_shares.py` make many. `cluster_schedule.py` takes releases
+that `cluster.py` kept. They are run by themselves."""
 
 
 def run(one: Benchmark, *, long: bool) -> tuple[list[headline.Headline], str, float]:
