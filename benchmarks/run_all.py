@@ -66,13 +66,15 @@ BENCHMARKS = (
     Benchmark("spine", short=("--blocks", 30_000)),
     Benchmark("spine_accuracy", short=("--keys", 0), files=(COUNTS, ENTITIES)),
     Benchmark("safetab", (PARAMS,), ("--persons", 100_000, "--blocks", 5_000), files=(PARAMS,)),
+    Benchmark("cluster", short=("--blocks", 5_000, "--chunks", 100), peers=("ray",)),
     Benchmark("accuracy", short=None, files=(COUNTS,)),
     Benchmark("safetab_accuracy", (PARAMS,), None, files=(PARAMS,)),
     Benchmark("subspace", short=None),
     Benchmark("subspace_mcmc", short=None),
 )
 """`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py`,
-`tree_alternatives.py`, `outer_tree_values.py` and `optimal_shares.py` make many. They are run by themselves."""
+`tree_alternatives.py`, `outer_tree_values.py` and `optimal_shares.py` make many. `cluster_schedule.py` takes releases
+that `cluster.py` kept. They are run by themselves."""
 
 
 def run(one: Benchmark, *, long: bool) -> tuple[list[headline.Headline], str, float]:
