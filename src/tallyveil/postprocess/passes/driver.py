@@ -23,7 +23,7 @@ from tallyveil.postprocess.chunks import cut
 from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
-from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass
+from tallyveil.postprocess.passes.groups import FixedGroups, groups_at, groups_of_earlier_pass
 from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass, pass_chunks
 from tallyveil.postprocess.passes.lifts import LIFT, Lift, lift_chunks, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import PartQueries
@@ -178,17 +178,17 @@ class TreePasses:
                 folders.finished, self.spine.geolevels[level - 1], self.plan.schema, self.spine
             )
             return self._support_chunks(level, above, folders)[0]
-        number = address["number"]
-        groups = self.groups
-        if number > 0:
-            source = sources_of_groups(self._cells)[number]
-            every = range(self.spine.n_levels)
-            groups = self._groups_after(
-                number, [self._written(folders.finished, source, one) for one in every]
-            )
-        above = self._written(folders.finished, number, level - 1)
+        number, root = address["number"], folders.finished
+        above = self._written(root, number, level - 1)
+        source = sources_of_groups(self._cells)[number] if number > 0 else 0
         if address["work"] == LIFT:
+            every = [self._written(root, source, one) for one in range(self.spine.n_levels)]
+            groups = self._groups_after(number, every) if number > 0 else self.groups
             return lift_chunks(self._lift(number, groups)(level), above)[0]
+        groups = self.groups
+        if number > 0:  # a pass from measurements asks for the groups of its own geolevel alone
+            counts = self._written(root, source, level)
+            groups = groups_at(self._cells[number], self._cells[source], level, counts)
         return pass_chunks(self._builder(number, level, groups), above, number)[0]
 
     def _written(self, root: Path, number: int, level: int) -> PublicCounts:

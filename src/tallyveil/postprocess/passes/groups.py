@@ -1,6 +1,6 @@
 """Groups of cells whose counts are fixed in every geounit before a pass begins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,11 +33,11 @@ class FixedGroups:
 
     Attributes:
         queries: Queries whose answers are the groups. Each cell of the pass counts in one answer of one of them.
-        levels: Counts of every geolevel, root first.
+        levels: Counts of every geolevel, root first; or of the geolevels that are asked for, by number.
     """
 
     queries: tuple[QueryGroup, ...]
-    levels: tuple[GroupCounts, ...]
+    levels: Sequence[GroupCounts] | Mapping[int, GroupCounts]
 
     @property
     def size(self) -> int:
@@ -72,6 +72,12 @@ def groups_of_earlier_pass(
     """
     queries = (common_groups(cells, earlier),)
     return FixedGroups(queries, tuple(in_groups(queries, one) for one in counts))
+
+
+def groups_at(cells: QueryGroup, earlier: QueryGroup, level: int, counts: PublicCounts) -> FixedGroups:
+    """As `groups_of_earlier_pass`, of one geolevel: its number, and the earlier pass's counts there."""
+    queries = (common_groups(cells, earlier),)
+    return FixedGroups(queries, {level: in_groups(queries, counts)})
 
 
 def in_groups(queries: Sequence[QueryGroup], counts: PublicCounts) -> GroupCounts:
