@@ -93,16 +93,15 @@ def cluster_of(executor: str | None) -> "Where":
     if executor is None:
         return None
     from tallyveil.execution.executors import WORDS
-    from tallyveil.runs.cluster.site import ClusterSettings
+    from tallyveil.runs.cluster.site import WANTED_ADDRESS, ClusterSettings, is_address
 
     for word in WORDS:
         if executor == word:
             return word
     name, _, address = executor.partition("=")
-    if name != "ray" or not address:
+    if name != "ray" or not is_address(address):
         raise ConfigError(
-            f"--executor is {executor!a:.80}, wanted threads, ray, or ray with the address of a cluster's head, such "
-            "as ray=10.0.0.1:6379.",
+            f"--executor is {executor!a:.80}, wanted threads, ray, or ray= with {WANTED_ADDRESS}.",
             code="bad-flag",
         )
     return ClusterSettings(address)

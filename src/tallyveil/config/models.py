@@ -3,13 +3,14 @@
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tallyveil.config.outer_tables import OuterPassTable, ResidentsTable
 from tallyveil.config.spine_tables import SpineTable
 from tallyveil.config.tables import Exact, Name, PlainName, Table
 from tallyveil.estimation.problem import RoundingTarget
 from tallyveil.plans.estimating import Values
+from tallyveil.runs.cluster.site import WANTED_ADDRESS, is_address
 from tallyveil.universe.limits import LARGEST_COUNT
 
 EVERY_GEOLEVEL = "*"
@@ -353,6 +354,13 @@ class ExecutionTable(Table):
         description="Whether a cluster may be used that demands no token. Everybody who reaches its ports can then "
         "read what its worker processes hold: the noise key and true counts.",
     )
+
+    @field_validator("address")
+    @classmethod
+    def _names_a_port(cls, address: str | None) -> str | None:
+        if address is not None and not is_address(address):
+            raise ValueError(f"wanted {WANTED_ADDRESS}")
+        return address
 
     @model_validator(mode="after")
     def _of_a_cluster(self) -> Self:

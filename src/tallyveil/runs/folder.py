@@ -61,6 +61,7 @@ class RunFolder:
         self.path = path
         self._directory: int | None = None
         self._lock, self._lock_is_new = -1, False
+        self._private_is_new = False
         self._made: tuple[Path, ...] = ()
 
     @property
@@ -98,6 +99,7 @@ class RunFolder:
                 # A refusal leaves the folder as it was found. A resume makes another lock.
                 with suppress(OSError):
                     self._remove_lock()
+                    self._remove_what_was_made()
         finally:
             self._let_go()
 
@@ -244,6 +246,7 @@ class RunFolder:
             flush(self.path.parent)
         with suppress(FileExistsError):
             self.private.mkdir(mode=0o700)
+            self._private_is_new = True
             flush(self.path)
         try:
             self._directory = open_folder(self.private)
@@ -334,6 +337,11 @@ class RunFolder:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+
+    def _remove_what_was_made(self) -> None:
+        """Remove the folders that this process made, as far as they are empty."""
+        if self._private_is_new:
+            remove_empty((self.private, *self._made))
 
     def _let_go(self) -> None:
         if self._lock >= 0:

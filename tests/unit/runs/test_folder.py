@@ -305,3 +305,23 @@ def test_a_run_that_fails_leaves_a_lock_only_if_there_was_one(tmp_path, found):
         assert sorted(path.name for path in private.iterdir()) == found
     with RunFolder(tmp_path):
         assert (private / "lock").exists()
+
+
+@pytest.mark.parametrize("there", [[], ["out"], ["out/private"]])
+def test_a_refusal_takes_the_empty_folders_that_it_made(tmp_path, there):
+    for name in there:
+        (tmp_path / name).mkdir(mode=0o700, parents=True)
+    found = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError, match="refused"), RunFolder(tmp_path / "out"):
+        raise StoreError("refused")
+    assert sorted(tmp_path.rglob("*")) == found
+
+
+def test_a_failed_run_keeps_what_it_wrote(out):
+    def fail(folder):
+        folder.write("run.json", b"{}")
+        raise StoreError("failed")
+
+    with pytest.raises(StoreError, match="failed"), RunFolder(out) as folder:
+        fail(folder)
+    assert [path.name for path in out.rglob("*")] == ["private", "run.json"]

@@ -61,15 +61,15 @@ class Connection:
             self.token = self._token(settings)
             self._start(settings)
             self.cpus = self._joined()
-        except BaseException:
-            self.leave()
+        except BaseException as error:
+            self.leave(waits=isinstance(error, Exception))
             raise
 
     def __enter__(self) -> "Connection":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.leave()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.leave(waits=kind is None or issubclass(kind, Exception))
 
     def send(self, request: JsonObject) -> None:
         """Send one request. If the relay is gone, the next `report` says so."""
@@ -99,11 +99,19 @@ class Connection:
             self._require_pulse()
             return found
 
-    def leave(self) -> None:
-        """Leave the cluster; one of this machine ends. Nothing happens the second time."""
-        if self._child is not None:
-            _end(self._child, 0.0 if self._is_lost else _END_SECONDS)
-        self._child = None
+    def leave(self, *, waits: bool = True) -> None:
+        """Leave the cluster; one of this machine ends. Nothing happens the second time.
+
+        Args:
+            waits: Whether to wait until the relay has ended. Otherwise, as when the user has interrupted the run, it
+                ends by itself within seconds, and removes its folder.
+        """
+        child, self._child = self._child, None
+        if child is not None and not waits:
+            _close_input(child)
+            return
+        if child is not None:
+            _end(child, 0.0 if self._is_lost else _END_SECONDS)
         shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _token(self, settings: ClusterSettings) -> bytes | None:
@@ -139,6 +147,8 @@ class Connection:
         if settings.address is None:
             environment.pop(TOKEN, None)
             environment[TOKEN_PATH] = str(self._temporary / "token")
+            # Ray starts worker processes at nice 15, which on a shared machine is slower than threads.
+            environment.setdefault("RAY_worker_niceness", "0")
         with (self._temporary / "relay.log").open("wb") as said:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "tallyveil.runs.cluster.relay"],
@@ -232,15 +242,20 @@ def _demands_token(address: str) -> bool:
 
 
 def _end(child: "subprocess.Popen[str]", seconds: float) -> None:
-    """Close the relay's input, at which it leaves the cluster and ends; kill it if it does not in this time."""
-    with suppress(OSError):
-        if child.stdin is not None:
-            child.stdin.close()
+    """Let the relay leave the cluster and end; kill it if it does not in this time."""
+    _close_input(child)
     try:
         child.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+def _close_input(child: "subprocess.Popen[str]") -> None:
+    """Close the relay's input, at which it leaves the cluster and ends."""
+    with suppress(OSError):
+        if child.stdin is not None:
+            child.stdin.close()
 
 
 def _short_temporary() -> str | None:

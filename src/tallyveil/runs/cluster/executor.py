@@ -69,15 +69,15 @@ class RayExecutor:
             size = self._settings.workers or max(1, self._connection.cpus)
             self._crew = Crew(self._connection, self._folder, size)
             self._advance_until(self._crew, self._crew.is_confirmed)
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         """Leave the cluster, and remove the folder if it holds no results."""
         if self._connection is not None:
-            self._connection.leave()
+            self._connection.__exit__(kind)
         if self._crew is not None:
             self._crew.close()
         with suppress(OSError):

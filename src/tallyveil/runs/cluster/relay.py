@@ -3,6 +3,7 @@
 `python -m tallyveil.runs.cluster.relay` reads one JSON object a line from its standard input, and writes one a line to
 its standard output. It passes on text that it does not understand: secrets are encrypted by the driver and decrypted by
 worker processes. It ends when its standard input ends, also because the driver was killed, and then removes its folder.
+If that happens before it has joined, which may take long, it ends its own processes and does not wait.
 
 Requests: the first says what to join, {"address", "workers", "folder"}. Then {"do": "hire", "worker"},
 {"do": "call", "call", "worker", "method", "arguments"} and {"do": "dismiss", "worker"}.
@@ -12,16 +13,19 @@ Reports: {"event": "joined", "cpus", "ray"}, {"event": "answer", "call", "text"}
 
 import json
 import os
+import queue
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
+
+import psutil
 
 from tallyveil.runs.cluster.worker import ClusterWorker
 from tallyveil.storage.json_files import JsonObject
@@ -30,6 +34,9 @@ PULSE_SECONDS: Final = 2.0
 RAY_FOLDER: Final = "r"
 """Ray's folder in that of the relay; a short name, because systems allow about 100 bytes for a path of a socket."""
 _ANSWER_SECONDS: Final = 5.0
+_REMOVALS: Final = 50
+_PAUSE: Final = 0.1
+"""How often the folder is removed, with a pause, while processes that are being ended may still write to it."""
 _STORE_BYTES: Final = 100 << 20
 """Ray's object store on a cluster of this machine. Ray takes no less, and nothing of ours is in it."""
 
@@ -46,6 +53,36 @@ class Reports:
         with self._lock:
             self._stream.write(json.dumps(report) + "\n")
             self._stream.flush()
+
+
+class Requests:
+    """Lines of the standard input, which are read from the start.
+
+    Args:
+        stream: The standard input.
+        gone: Called if it ends before `joined` was called.
+    """
+
+    def __init__(self, stream: IO[str], gone: Callable[[], None]) -> None:
+        self._gone = gone
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._is_joined = threading.Event()
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def joined(self) -> None:
+        """From now on the end of the input is the end of `lines`."""
+        self._is_joined.set()
+
+    def lines(self) -> Iterator[str]:
+        """Lines as they come, until the input ends."""
+        return iter(self._lines.get, None)
+
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
+            self._lines.put(line)
+        self._lines.put(None)
+        if not self._is_joined.is_set():
+            self._gone()
 
 
 class Relay:
@@ -116,19 +153,34 @@ def join(ray: Any, asked: JsonObject) -> None:
     )
 
 
+def give_up(folder: Path) -> None:
+    """End this process and those that it started, and remove its folder."""
+    for _ in range(_REMOVALS):
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(_PAUSE)
+    os._exit(1)
+
+
 def main() -> None:
     """Relay between the driver, on the standard streams, and Ray."""
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)  # whatever Ray prints goes to the standard error
     asked = json.loads(sys.stdin.readline())
+    requests = Requests(sys.stdin, partial(give_up, Path(asked["folder"])))
     ray = import_module("ray")
     join(ray, asked)
+    requests.joined()
     threading.Thread(target=pulses, args=(ray, reports), daemon=True).start()
     reports.write(
         {"event": "joined", "cpus": int(ray.cluster_resources().get("CPU", 0)), "ray": ray.__version__}
     )
     relay = Relay(ray, reports)
-    for line in sys.stdin:
+    for line in requests.lines():
         relay.obey(json.loads(line))
     ray.shutdown()
     shutil.rmtree(asked["folder"], ignore_errors=True)

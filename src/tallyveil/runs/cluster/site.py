@@ -1,13 +1,24 @@
 """Which cluster does the work of a run, and what opens the run in a worker process."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-from tallyveil.errors import ClusterError
+from tallyveil.errors import ClusterError, ConfigError
+from tallyveil.exact import as_given
 from tallyveil.runs.executor import Chunks
 from tallyveil.storage.json_files import JsonObject
+
+WANTED_ADDRESS: Final = "the address of the cluster's head with its port, such as 10.0.0.1:6379"
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
+
+def is_address(text: str) -> bool:
+    """Whether a text names a machine and a port of it."""
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 1 <= int(found[1]) <= 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +30,28 @@ class ClusterSettings:
         workers: Number of worker processes. None asks for one on each processor of the cluster.
         open_allowed: Whether a cluster is used that demands no token, where everybody who reaches its ports can run
             programs and read what its worker processes hold.
+
+    Raises:
+        ConfigError: the address names no machine and port, or the number of worker processes is no positive integer.
     """
 
     address: str | None = None
     workers: int | None = None
     open_allowed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.address is not None and not (isinstance(self.address, str) and is_address(self.address)):
+            raise ConfigError(
+                f"the address of a cluster is {as_given(self.address)}, wanted {WANTED_ADDRESS}. Leave it out for a "
+                "cluster of this machine alone.",
+                code="bad-argument",
+            )
+        if self.workers is not None and not (type(self.workers) is int and self.workers >= 1):
+            raise ConfigError(
+                f"the number of worker processes is {as_given(self.workers)}, wanted 1 or more, or nothing for one on "
+                "each processor of the cluster.",
+                code="bad-argument",
+            )
 
 
 class Opened(Protocol):

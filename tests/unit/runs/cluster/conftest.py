@@ -56,7 +56,7 @@ class HereConnection:
         text = getattr(self._workers[asked["worker"]], asked["method"])(*asked["arguments"])
         return {"event": "answer", "call": asked["call"], "text": text}
 
-    def leave(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.left = True
 
 

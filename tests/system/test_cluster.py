@@ -1,0 +1,133 @@
+"""Releases that worker processes of a Ray cluster of two nodes make: the files of threads, also through a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.cluster_nodes import Nodes
+
+import tallyveil
+from tallyveil.cli.synth import write_country
+
+pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(sys.platform != "linux", reason="other systems have no second address of their own"),
+]
+
+KEY = "on a cluster"
+ENOUGH = 12
+"""Finished chunks after which the run is killed."""
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    with Nodes() as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(nodes, monkeypatch):
+    """Settings of the cluster, which this process can join."""
+    for name, text in nodes.environment.items():
+        monkeypatch.setenv(name, text)
+    return tallyveil.ClusterSettings(nodes.address)
+
+
+@pytest.fixture(scope="module")
+def country(tmp_path_factory):
+    """The release file of a country of 200 blocks, with the values of the tree."""
+    folder = tmp_path_factory.mktemp("country")
+    write_country(folder, blocks=200, people=5000, schema="pl94-persons", seed=3)
+    path = folder / "release.toml"
+    path.write_text(path.read_text() + '\n[estimation]\nvalues = "tree"\n')
+    return path
+
+
+@pytest.fixture(scope="module")
+def by_threads(country, tmp_path_factory):
+    return digests(tallyveil.run(country, tmp_path_factory.mktemp("threads") / "out", insecure_test_key=KEY))
+
+
+def digests(release: Any) -> dict[str, str]:
+    """SHA-256 of every file of a release by its path."""
+    listed = json.loads((release.path / "manifest.json").read_text())["files"]
+    return {one["path"]: one["sha256"] for one in listed}
+
+
+def chunks(out: Path, event: str) -> list[tuple[str, int]]:
+    """Address and number of every chunk of which the log tells this."""
+    lines = map(json.loads, (out / "log.jsonl").read_text().splitlines())
+    return [
+        (json.dumps(line["address"], sort_keys=True), line["number"])
+        for line in lines
+        if line["event"] == f"chunk {event}"
+    ]
+
+
+def spends(out: Path) -> int:
+    return (out / "ledger.jsonl").read_text().count('"kind":"spend"')
+
+
+def test_the_files_of_threads(country, by_threads, cluster, tmp_path):
+    made = tallyveil.run(country, tmp_path / "out", cluster=cluster, insecure_test_key=KEY)
+    assert digests(made) == by_threads
+    begun, finished = chunks(made.path, "begun"), chunks(made.path, "finished")
+    assert sorted(begun) == sorted(finished)
+    assert {json.loads(address)["work"] for address, _ in begun} == {"measure", "sweep", "families"}
+    assert max(Counter(begun).values()) == 1
+    assert spends(made.path) == 1
+    assert not (made.path / "private").exists()
+
+
+def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
+    """The same command finishes it, for one spend, and begins no chunk that was finished."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "tallyveil", "run", str(country), "--out", str(out), "--quiet"]
+    command += ["--insecure-test-key", KEY, "--workers", "2", "--executor", f"ray={cluster.address}"]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while not (out / "log.jsonl").exists() or len(chunks(out, "finished")) < ENOUGH:
+        assert driver.poll() is None, driver.stdout.read()
+        time.sleep(0.02)
+    driver.send_signal(signal.SIGSTOP)  # the log does not grow any more
+    (relay,) = [one for one in psutil.Process(driver.pid).children() if one.cmdline()[-1].endswith("relay")]
+    before = chunks(out, "finished")
+    for pid in (driver.pid, relay.pid):
+        os.kill(pid, signal.SIGKILL)
+    driver.wait()
+    assert spends(out) == 1
+    assert (out / "private" / "run.json").exists()
+
+    n_begun = len(chunks(out, "begun"))
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    begun = chunks(out, "begun")[n_begun:]
+    assert begun
+    assert not set(begun) & set(before)
+    finished = tallyveil.open(out)
+    assert digests(finished) == by_threads
+    assert spends(out) == 1
+    assert not (out / "private").exists()
+
+
+@pytest.mark.soak
+def test_a_small_release_with_outer_passes(cluster, tmp_path):
+    write_country(tmp_path / "dhc", blocks=8, people=200, schema="dhc", seed=5)
+    release = tmp_path / "dhc" / "dhc-units.toml"
+    tallyveil.run(tmp_path / "dhc" / "h1.toml", tmp_path / "h1", insecure_test_key=KEY)
+    release.write_text(
+        release.read_text().replace('theirs = "h1"', f'theirs = "h1"\npath = "{tmp_path / "h1"}"')
+    )
+    here = tallyveil.run(release, tmp_path / "threads", insecure_test_key=KEY)
+    there = tallyveil.run(release, tmp_path / "out", cluster=cluster, insecure_test_key=KEY)
+    assert digests(there) == digests(here)
+    assert "pass" in {json.loads(address)["work"] for address, _ in chunks(there.path, "finished")}
