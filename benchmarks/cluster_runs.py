@@ -26,7 +26,7 @@ from tallyveil.plans.stated import stated_plan
 from tallyveil.postprocess.chunks import cut
 from tallyveil.release.geography import read_geography
 from tallyveil.release.histograms import read_histogram
-from tallyveil.runs.folder import PLAN
+from tallyveil.runs.folder_state import PLAN
 from tallyveil.universe.counts import PublicCounts
 
 MEASURE = ("measure",)
