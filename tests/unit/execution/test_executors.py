@@ -28,7 +28,9 @@ def test_the_flag_names_a_cluster():
     assert cluster_of("ray=10.0.0.1:6379") == ClusterSettings("10.0.0.1:6379")
 
 
-@pytest.mark.parametrize("text", ["", "ray=", "ray=nonsense", "ray:1", "spark", "Ray", "ray=a:1=b", "ray=\x1b:1"])
+@pytest.mark.parametrize(
+    "text", ["", "ray=", "ray=nonsense", "ray:1", "spark", "Ray", "ray=a:1=b", "ray=\x1b:1"]
+)
 def test_other_flags_are_refused(text):
     with pytest.raises(ConfigError, match="--executor is ") as caught:
         cluster_of(text)

@@ -14,8 +14,10 @@ def test_an_address_names_a_machine_and_a_port(address):
 
 @pytest.mark.parametrize(
     "address",
-    ["", "nonsense", "head:", ":6379", "head:0", "head:65536", "head:١", "ray://head:10001", "::1:6379"]
-    + ["head:1\n", "he\x1bad:1", "a b:1", "auto", "[::1:1", 6379],
+    [
+        *("", "nonsense", "head:", ":6379", "head:0", "head:65536", "head:١", "ray://head:10001", "::1:6379"),
+        *("head:1\n", "he\x1bad:1", "a b:1", "auto", "[::1:1", 6379),
+    ],
 )
 def test_anything_else_is_no_address(address):
     with pytest.raises(ConfigError, match="the address of a cluster is") as caught:
