@@ -3,7 +3,6 @@
 Time limits are generous, because a machine may be busy; what is asserted of times is in docs/cluster.md.
 """
 
-import base64
 import hashlib
 import os
 import signal
@@ -17,6 +16,7 @@ import psutil
 import pytest
 from tests.cluster_nodes import PROJECT, Nodes
 from tests.cluster_site import OPENER, open_site
+from tests.found_secrets import files_with, keys_as_found
 
 from tallyveil.errors import ClusterError, ConstraintError, StoreError
 from tallyveil.runs.cluster.executor import RayExecutor
@@ -67,27 +67,6 @@ def by_threads(site, **address):
     return dict(Threads(2).completed(chunks_of(site, **address), N))
 
 
-def needles(secret):
-    """A secret as it may be found: its bytes, and what hexadecimal and base64 make of it."""
-    encoded = [base64.b64encode(b"\0" * shift + secret)[4:-4] for shift in range(3)]
-    return [secret, secret.hex().encode(), secret.hex().upper().encode(), repr(secret).encode(), *encoded]
-
-
-def holding(secret, *folders):
-    """Files, and command lines and environments of processes, that hold a secret."""
-    files = [path for folder in folders for path in Path(folder).rglob("*")]
-    files += [path for one in Path("/proc").glob("[0-9]*") for path in (one / "cmdline", one / "environ")]
-    found = []
-    for path in files:
-        try:
-            content = path.read_bytes() if path.is_file() else b""
-        except OSError:
-            continue
-        if any(needle in content for needle in needles(secret)):
-            found.append(path)
-    return found
-
-
 def test_two_nodes(joined, site, events, tmp_path, monkeypatch):
     """The results of threads, through the loss of a worker process, errors and forgery; no trace of the secret."""
     with Nodes() as nodes:
@@ -121,11 +100,12 @@ def require_no_trace(nodes, site, tmp_path):
     folders = (nodes.temporary, tmp_path, "/dev/shm", *Path("/tmp").glob("tv-*"))
     assert any(path.suffix == ".log" for path in nodes.temporary.rglob("*"))
     for secret in (site.secret, site.files_key):
-        assert holding(secret, *folders) == []
-        for needle in needles(secret):
+        needles = keys_as_found(secret)
+        assert files_with(needles, *folders) == []
+        for needle in needles:
             planted = tmp_path / "planted"
             planted.write_bytes(b"before" + needle + b"after")
-            assert holding(secret, tmp_path) == [planted]
+            assert files_with(needles, tmp_path) == [planted]
             planted.unlink()
 
 
@@ -191,6 +171,7 @@ from tallyveil.runs.cluster.executor import RayExecutor
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.executor import Site
 from tests.cluster_site import OPENER, open_site
+from tests.found_secrets import files_with, keys_as_found
 folder = Path(sys.argv[1])
 site = Site(OPENER, {"folder": str(folder)}, b"s" * 32, b"k" * 32)
 with RayExecutor(ClusterSettings(workers=1), folder / "cluster") as executor:
