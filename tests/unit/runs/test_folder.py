@@ -318,17 +318,10 @@ def test_a_refusal_takes_the_empty_folders_that_it_made(tmp_path, there):
 
 
 def test_a_failed_run_keeps_what_it_wrote(out):
-<<<<<<< HEAD
     def fail(folder):
         folder.write("run.json", b"{}")
         raise StoreError("failed")
 
     with pytest.raises(StoreError, match="failed"), RunFolder(out) as folder:
         fail(folder)
-=======
-    folder = RunFolder(out)
-    folder.__enter__()
-    folder.write("run.json", b"{}")
-    folder.__exit__(StoreError, StoreError("failed"), None)
->>>>>>> 6b39a38eb370fea9b09d4f8c4cb2851cc7a09655
     assert [path.name for path in out.rglob("*")] == ["private", "run.json"]
