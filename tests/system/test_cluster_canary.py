@@ -17,6 +17,7 @@ from tests.found_secrets import counts_as_found, files_with, keys_as_found, proc
 
 import tallyveil
 from tallyveil.execution.topdown import run as topdown
+from tallyveil.execution.topdown.on_worker import measuring_site
 from tallyveil.runs.executor import Site
 from tallyveil.runs.observer import SilentObserver
 
@@ -97,7 +98,7 @@ def does_chunks(process: psutil.Process) -> bool:
 
 def test_keys_and_true_counts_are_found_nowhere(release, tmp_path, monkeypatch, capfd):
     sites: list[Site] = []
-    made = topdown.measuring_site
+    made = measuring_site
 
     def kept(*arguments: Any) -> Site:
         sites.append(made(*arguments))
