@@ -39,7 +39,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `subspace.transform` | numpy's transforms |
 | `subspace.chain`, `subspace.chain_coupled` | `subspace.chain_reference` (specification) |
 | `tiles.projection`, `tiles.approach`, `tiles.newton`, `tiles.solver`, `tiles.tables` | PIQP (oracle) |
-| `tiles.schur`, `tiles.face`, `tiles.direction`, `tiles.blocks` | dense matrices, in the tests (oracle) |
+| `tiles.schur`, `tiles.face`, `tiles.blocks`, `tiles.direction` | dense matrices, in the tests (oracle) |
 | `tiles.certificate` | the conditions of optimality in numpy, in the tests (oracle) |
 | `tiles.rounding` | HiGHS's solver of linear programs (oracle) |
 | `tiles.family`, `tiles.component`, `tiles.chunk` | only through the others |
