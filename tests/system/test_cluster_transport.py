@@ -206,8 +206,7 @@ def naming(folder):
     return [line for line in lines if folder in line]
 
 
-def test_a_wrong_address_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("tallyveil.runs.cluster.connection.JOIN_SECONDS", 3.0)
+def test_a_wrong_address_is_said(tmp_path):
     executor = RayExecutor(ClusterSettings("127.0.0.1:1"), tmp_path / "cluster")
     with pytest.raises(ClusterError, match="no Ray cluster answers") as caught, executor:
         pass
