@@ -81,7 +81,7 @@ def test_two_nodes(joined, site, events, tmp_path, monkeypatch):
             first = dict([next(slow)])
             os.kill(events[-1]["pid"], signal.SIGKILL)
             assert first | dict(slow) == by_threads(site)
-            assert {event["why"] for event in events if event["chunk"] == "repeated"} == {
+            assert {event["why"] for event in events if event["event"] == "chunk repeated"} == {
                 "its worker process died"
             }
 
@@ -115,7 +115,10 @@ def require_a_restart_skips_what_is_done(joined, nodes, site, events):
         executor._files.finished({"name": "all"}, 3).write_text("forged")
         assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site)
         assert dict(executor.completed(chunks_of(site, seconds=0.3), N)) == by_threads(site)
-        assert [(event["chunk"], event["number"]) for event in events] == [("begun", 3), ("finished", 3)]
+        assert [(event["event"], event["number"]) for event in events] == [
+            ("chunk begun", 3),
+            ("chunk finished", 3),
+        ]
         with pytest.raises(StoreError) as caught:
             dict(executor.completed(chunks_of(site, full=1), N))
         assert caught.value.code == "disk-full"
