@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,17 @@ def test_an_interrupted_run_does_not_wait_for_its_relay(fake, tmp_path):
     assert child.wait(20) == 0
     assert (connection._temporary / "left").exists()
     shutil.rmtree(connection._temporary)
+
+
+def test_a_run_that_was_stopped_reads_the_pulse_before_it_gives_up(fake, monkeypatch):
+    fake(JOINS + "sys.stdin.readline()\nsay(event='pulse')\nsys.stdin.read()\n")
+    with Connection(ClusterSettings("head:1")) as connection:
+        connection._heard = stale = time.monotonic() - 1000
+
+        def reads(seconds):
+            connection.send({})
+            while connection._heard == stale:
+                pass
+
+        monkeypatch.setattr("tallyveil.runs.cluster.connection.time.sleep", reads)
+        assert connection.report(0.1) is None
