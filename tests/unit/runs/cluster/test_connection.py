@@ -176,5 +176,6 @@ def test_a_run_that_was_stopped_reads_the_pulse_before_it_gives_up(fake, monkeyp
             while connection._heard == stale:
                 pass
 
-        monkeypatch.setattr("tallyveil.runs.cluster.connection.time.sleep", reads)
-        assert connection.report(0.1) is None
+        with monkeypatch.context() as patch:
+            patch.setattr("tallyveil.runs.cluster.connection.time.sleep", reads)
+            assert connection.report(0.1) is None
