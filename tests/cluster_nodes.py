@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -26,7 +28,8 @@ node = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": Fa
 head = {**node, "node_ip_address": "127.0.0.2", "temp_dir": settings["temporary"]}
 cluster = Cluster(initialize_head=True, head_node_args=head)
 others = [
-    cluster.add_node(**node, node_ip_address=f"127.0.0.{3 + number}") for number in range(settings["nodes"] - 1)
+    cluster.add_node(**node, node_ip_address=f"127.0.0.{3 + number}", env_vars=settings["others"])
+    for number in range(settings["nodes"] - 1)
 ]
 pids = [
     [one.process.pid for kind in started.all_processes.values() for one in kind]
@@ -43,6 +46,7 @@ class Nodes:
     Args:
         number: How many.
         is_open: Whether they demand no token.
+        others: What the environment of the nodes but the head holds besides.
 
     Attributes:
         temporary: Ray's folder, for sessions, logs and spilled objects.
@@ -51,8 +55,11 @@ class Nodes:
         address: Of the head.
     """
 
-    def __init__(self, number: int = 2, *, is_open: bool = False) -> None:
+    def __init__(
+        self, number: int = 2, *, is_open: bool = False, others: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._number = number
+        self._others = dict(others)
         self._root = tempfile.TemporaryDirectory(prefix="tv-", dir="/tmp")
         self.temporary = Path(self._root.name, "r")
         self.token = Path(self._root.name, "token")
@@ -77,9 +84,8 @@ class Nodes:
             text=True,
             start_new_session=True,
         )
-        self._process.stdin.write(
-            json.dumps({"temporary": str(self.temporary), "nodes": self._number}) + "\n"
-        )
+        settings = {"temporary": str(self.temporary), "nodes": self._number, "others": self._others}
+        self._process.stdin.write(json.dumps(settings) + "\n")
         self._process.stdin.flush()
         started = next(line for line in self._process.stdout if line.startswith("{"))
         found: dict[str, Any] = json.loads(started)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.cluster_nodes import Nodes
 
 import tallyveil
 from tallyveil.cli.synth import write_country
+from tallyveil.runs.observer import SilentObserver
 
 pytest.importorskip("ray")
 
@@ -101,9 +103,11 @@ def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
     driver.send_signal(signal.SIGSTOP)  # the log does not grow any more
     (relay,) = [one for one in psutil.Process(driver.pid).children() if one.cmdline()[-1].endswith("relay")]
     before = chunks(out, "finished")
+    folder = Path(f"/proc/{relay.pid}/fd/2").readlink().parent
     for pid in (driver.pid, relay.pid):
         os.kill(pid, signal.SIGKILL)
     driver.wait()
+    shutil.rmtree(folder)  # nobody is left who does it
     assert spends(out) == 1
     assert (out / "private" / "run.json").exists()
 
@@ -131,3 +135,43 @@ def test_a_small_release_with_outer_passes(cluster, tmp_path):
     there = tallyveil.run(release, tmp_path / "out", cluster=cluster, insecure_test_key=KEY)
     assert digests(there) == digests(here)
     assert "pass" in {json.loads(address)["work"] for address, _ in chunks(there.path, "finished")}
+
+
+OLDER_CPU = {
+    "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
+    "NUMBA_CPU_NAME": "generic",
+    "NUMBA_CPU_FEATURES": "",
+    "OPENBLAS_CORETYPE": "Nehalem",
+}
+"""What makes numpy, numba and OpenBLAS do without the vector units of newer processors."""
+
+
+class OlderPids(SilentObserver):
+    """Keeps the numbers of the processes of the second node, whose environment asks for the older processor."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self.seen: set[int] = set()
+
+    def advanced(self, amount: int) -> None:
+        found = [one for one in self._nodes.processes(1) if "ClusterWorker" in " ".join(one.cmdline())]
+        assert all(OLDER_CPU.items() <= one.environ().items() for one in found)
+        self.seen |= {one.pid for one in found}
+
+
+@pytest.mark.soak
+def test_processors_of_two_kinds(country, by_threads, monkeypatch, tmp_path):
+    """Both nodes do chunks, and the files are those of threads on the newer processor."""
+    with Nodes(others=OLDER_CPU) as nodes:
+        for name, text in nodes.environment.items():
+            monkeypatch.setenv(name, text)
+        older = OlderPids(nodes)
+        cluster = tallyveil.ClusterSettings(nodes.address)
+        for name in ("compiles", "out"):  # the first run leaves kernels for the older processor
+            made = tallyveil.run(
+                country, tmp_path / name, cluster=cluster, insecure_test_key=KEY, observer=older
+            )
+            assert digests(made) == by_threads
+    lines = map(json.loads, (made.path / "log.jsonl").read_text().splitlines())
+    finished = [line["pid"] in older.seen for line in lines if line["event"] == "chunk finished"]
+    assert set(finished) == {True, False}

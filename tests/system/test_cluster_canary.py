@@ -16,8 +16,7 @@ from tests.cluster_nodes import Nodes
 from tests.found_secrets import counts_as_found, files_with, keys_as_found, processes_with
 
 import tallyveil
-from tallyveil.execution.topdown import run as topdown
-from tallyveil.execution.topdown.on_worker import measuring_site
+from tallyveil.execution.topdown import on_worker
 from tallyveil.runs.executor import Site
 from tallyveil.runs.observer import SilentObserver
 
@@ -98,13 +97,13 @@ def does_chunks(process: psutil.Process) -> bool:
 
 def test_keys_and_true_counts_are_found_nowhere(release, tmp_path, monkeypatch, capfd):
     sites: list[Site] = []
-    made = measuring_site
+    made = on_worker.measuring_site
 
     def kept(*arguments: Any) -> Site:
         sites.append(made(*arguments))
         return sites[-1]
 
-    monkeypatch.setattr(topdown, "measuring_site", kept)
+    monkeypatch.setattr("tallyveil.execution.topdown.run.measuring_site", kept)
     out = tmp_path / "out"
     with Nodes() as nodes:
         for name, text in nodes.environment.items():

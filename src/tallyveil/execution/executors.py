@@ -35,8 +35,6 @@ def executors_of(where: Where, planned: ClusterSettings | None, workers: int | N
     from tallyveil.runs.cluster.cluster import Cluster
 
     def told(event: JsonObject) -> None:
-        RunLog(out).write(
-            f"chunk {event['chunk']}", **{name: own for name, own in event.items() if name != "chunk"}
-        )
+        RunLog(out).write(**event)
 
     return Cluster(cluster if workers is None else replace(cluster, workers=workers), told)

@@ -17,7 +17,7 @@ class Cluster:
 
     Attributes:
         settings: Which cluster.
-        told: Is told of every chunk that is begun, finished or repeated.
+        told: Is told of what happens, for the log. See `RayExecutor`.
     """
 
     settings: ClusterSettings

@@ -30,6 +30,7 @@ LOST_SECONDS: Final = 30.0
 
 Ray itself ends the relay after 60 seconds without a head."""
 _END_SECONDS: Final = 15.0
+_CATCH_UP_SECONDS: Final = 1.0
 _SAID_CHARACTERS: Final = 300
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -199,6 +200,9 @@ class Connection:
 
     def _require_pulse(self) -> None:
         silent = time.monotonic() - self._heard
+        if silent > LOST_SECONDS:  # or this process was stopped, and what it was sent is still to be read
+            time.sleep(_CATCH_UP_SECONDS)
+            silent = time.monotonic() - self._heard
         if silent > LOST_SECONDS:
             raise self._lost(
                 f"for {silent:.0f} seconds its head has not answered, or has said that this machine's node is dead"

@@ -9,12 +9,13 @@ is not replaced.
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.errors import ClusterError
+from tallyveil.errors import ClusterError, TallyveilError
 from tallyveil.runs.cluster.channel import DriverEnd
 from tallyveil.runs.cluster.connection import Connection
 from tallyveil.runs.cluster.failures import UnwrittenError, result_of
@@ -89,6 +90,7 @@ class Crew:
         connection: The joined cluster.
         folder: A folder that all machines share.
         size: Number of worker processes wanted.
+        told: Is told of every worker process that is set aside, for the log.
 
     Attributes:
         size: Number of worker processes wanted, less those that were dismissed.
@@ -97,9 +99,12 @@ class Crew:
         StoreError: the folder cannot be written to.
     """
 
-    def __init__(self, connection: Connection, folder: Path, size: int) -> None:
+    def __init__(
+        self, connection: Connection, folder: Path, size: int, told: Callable[[JsonObject], None]
+    ) -> None:
         self._connection = connection
         self._folder = folder
+        self._told = told
         self._served: tuple[Site, Path] | None = None
         self.size = size
         self._nonce = os.urandom(16).hex()
@@ -124,9 +129,9 @@ class Crew:
             self._connection.send({"do": "hire", "worker": worker.number})
             self._call(worker, Step.HELLO, [str(self._nonce_file), int(self._connection.token is None)])
 
-    def is_confirmed(self) -> bool:
-        """Whether a worker process can be used: its versions are ours, it sees the folder, and it knows the token."""
-        return any(one.step not in (Step.HELLO, Step.CONFIRM) for one in self._workers.values())
+    def n_confirmed(self) -> int:
+        """How many worker processes can be used: their versions are ours, they see the folder, and know the token."""
+        return sum(one.step not in (Step.HELLO, Step.CONFIRM) for one in self._workers.values())
 
     def serve(self, site: Site, results: Path) -> None:
         """Let worker processes open a run: those that wait for it now, and later ones when they come.
@@ -154,8 +159,9 @@ class Crew:
         """Give a free worker process a chunk; the number of the call is returned."""
         return self._call(worker, Step.BUSY, [address, number])
 
-    def dismiss(self, worker: Worker) -> None:
-        """End a worker process and hire none in its place."""
+    def dismiss(self, worker: Worker, why: TallyveilError) -> None:
+        """End a worker process whose machine cannot read or write files, and hire none in its place."""
+        self._told({"event": "worker set aside", "host": worker.host, "pid": worker.pid, "why": str(why)})
         self.size -= 1
         del self._workers[worker.number]
         self._connection.send({"do": "dismiss", "worker": worker.number})
@@ -201,7 +207,7 @@ class Crew:
         try:
             result = result_of(text)
         except UnwrittenError as error:
-            self.dismiss(worker)
+            self.dismiss(worker, error.cause)
             if self.size == 0:
                 raise error.cause from None
             return

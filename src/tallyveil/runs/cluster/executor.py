@@ -32,6 +32,8 @@ SHARED: Final = "shared"
 
 ATTEMPTS: Final = 3
 """How often a chunk may kill its worker process, or fail to be written, before the run ends."""
+GATHER_SECONDS: Final = 15.0
+"""How long a run waits for its other worker processes once the first one can be used, before anything is spent."""
 _LOOK_SECONDS: Final = 1.0
 _STALE_SECONDS: Final = 60.0
 """How long a shared file system may hide a file that another machine wrote. NFS keeps what it knows for up to 60 s."""
@@ -43,7 +45,8 @@ class RayExecutor:
     Args:
         settings: Which cluster.
         folder: For files of the work. It has the same path on every machine, and need not exist.
-        told: Is told of every chunk that is begun, finished or repeated, for the log.
+        told: Is told of every chunk that is begun, finished or repeated, and of every worker process that is set aside,
+            for the log.
     """
 
     def __init__(
@@ -57,7 +60,9 @@ class RayExecutor:
         self._crew: Crew | None = None
 
     def __enter__(self) -> "RayExecutor":
-        """Join the cluster, and wait until one worker process can be used. No secret is given to it yet.
+        """Join the cluster, and wait until worker processes can be used. No secret is given to them yet.
+
+        One of them must come. The others are waited for `GATHER_SECONDS`; their processors may be taken.
 
         Raises:
             ClusterError: the cluster cannot be used; see docs/errors.md.
@@ -67,8 +72,8 @@ class RayExecutor:
         try:
             self._make_folder()
             size = self._settings.workers or max(1, self._connection.cpus)
-            self._crew = Crew(self._connection, self._folder, size)
-            self._advance_until(self._crew, self._crew.is_confirmed)
+            self._crew = Crew(self._connection, self._folder, size, self._told)
+            self._gather(self._crew, self._connection.cpus)
         except BaseException as error:
             self.__exit__(type(error))
             raise
@@ -146,6 +151,14 @@ class RayExecutor:
             raise ValueError("RayExecutor was used outside its `with` statement")
         return self._crew
 
+    def _gather(self, crew: Crew, cpus: int) -> None:
+        """Wait for the first worker process, and then some time for the others, to find what is wrong with them."""
+        self._advance_until(crew, lambda: crew.n_confirmed() > 0)
+        end = time.monotonic() + GATHER_SECONDS
+        self._advance_until(
+            crew, lambda: crew.n_confirmed() >= min(crew.size, cpus) or time.monotonic() > end
+        )
+
     def _advance_until(self, crew: Crew, is_enough: Callable[[], bool]) -> None:
         while not is_enough():
             crew.fill()
@@ -219,7 +232,7 @@ class _Round:
         try:
             said = result_of(text)
         except UnwrittenError as error:
-            self._crew.dismiss(given.worker)
+            self._crew.dismiss(given.worker, error.cause)
             failed = self._unwritten.setdefault(given.number, [])
             failed.append(given.worker.host)
             if len(failed) >= ATTEMPTS or self._crew.size == 0:
@@ -248,7 +261,7 @@ class _Round:
         worker = given.worker
         self._told(
             {
-                "chunk": what,
+                "event": f"chunk {what}",
                 "number": given.number,
                 "address": self._address,
                 "host": worker.host,

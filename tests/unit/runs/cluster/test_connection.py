@@ -1,8 +1,10 @@
 """The driver's side of the relay, with a program in the relay's place."""
 
 import os
+import shutil
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,30 @@ def test_a_relay_that_does_not_end_is_killed(fake, monkeypatch):
     connection.leave()
     connection.leave()
     assert child.returncode == -9
+
+
+def test_an_interrupted_run_does_not_wait_for_its_relay(fake, tmp_path):
+    """The relay ends by itself, and its folder is left to it."""
+    fake(JOINS + "sys.stdin.read()\ntime.sleep(0.5)\nopen(asked['folder'] + '/left', 'w')\n")
+    connection = Connection(ClusterSettings("head:1"))
+    child = connection._child
+    connection.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert child.poll() is None
+    assert child.wait(20) == 0
+    assert (connection._temporary / "left").exists()
+    shutil.rmtree(connection._temporary)
+
+
+def test_a_run_that_was_stopped_reads_the_pulse_before_it_gives_up(fake, monkeypatch):
+    fake(JOINS + "sys.stdin.readline()\nsay(event='pulse')\nsys.stdin.read()\n")
+    with Connection(ClusterSettings("head:1")) as connection:
+        connection._heard = stale = time.monotonic() - 1000
+
+        def reads(seconds):
+            connection.send({})
+            while connection._heard == stale:
+                pass
+
+        with monkeypatch.context() as patch:
+            patch.setattr("tallyveil.runs.cluster.connection.time.sleep", reads)
+            assert connection.report(0.1) is None

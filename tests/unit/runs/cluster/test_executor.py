@@ -47,9 +47,9 @@ def test_all_chunks_are_done_once_in_the_given_order(here, run, site, folder):
     events = []
     assert run(numbers=[*reversed(N)], told=events.append) == SQUARES
     assert done(here) == [*reversed(N)]
-    assert [event["number"] for event in events if event["chunk"] == "finished"] == [*reversed(N)]
-    assert {event["chunk"] for event in events} == {"begun", "finished"}
-    assert events[0].keys() == {"chunk", "number", "address", "host", "pid"}
+    assert [event["number"] for event in events if event["event"] == "chunk finished"] == [*reversed(N)]
+    assert {event["event"] for event in events} == {"chunk begun", "chunk finished"}
+    assert events[0].keys() == {"event", "number", "address", "host", "pid"}
     assert here.left
     assert not list(folder.glob("nonce-*"))
 
@@ -84,7 +84,7 @@ def test_a_dead_worker_process_is_replaced_and_its_chunk_repeated(here, run, sit
         method == "do" and given[1] in (1, 3) and given[1] not in killed and not killed.append(given[1])
     )
     assert run(told=events.append) == SQUARES
-    repeated = [event for event in events if event["chunk"] == "repeated"]
+    repeated = [event for event in events if event["event"] == "chunk repeated"]
     assert [event["number"] for event in repeated] == [1, 3]
     assert {event["why"] for event in repeated} == {"its worker process died"}
     assert sum(request["do"] == "hire" for request in here.sent) == 4
@@ -142,8 +142,10 @@ def test_a_full_disk_of_one_machine_sets_it_aside(here, run, site, folder, monke
     failing = iter([True])
     monkeypatch.setattr(keep, lambda path: full() if next(failing, False) else file_digest(path))
     assert run(told=events.append) == SQUARES
-    repeated = [event for event in events if event["chunk"] == "repeated"]
+    repeated = [event for event in events if event["event"] == "chunk repeated"]
     assert [event["why"] for event in repeated] == ["not written"]
+    (aside,) = [event for event in events if event["event"] == "worker set aside"]
+    assert "is full" in aside["why"]
     assert [request["do"] for request in here.sent].count("dismiss") == 1
     assert [request["do"] for request in here.sent].count("hire") == 2
 
@@ -182,6 +184,35 @@ def test_a_folder_that_is_not_shared_is_refused(here, run, site, folder, monkeyp
     with pytest.raises(ClusterError, match="does not see a file") as caught:
         run()
     assert caught.value.code == "cluster-folder"
+
+
+def test_all_worker_processes_are_looked_at_before_a_run_goes_on(here, folder, monkeypatch):
+    """The second one does not see the folder. That is known before anything is spent."""
+    seen = iter([True, False])
+    monkeypatch.setattr(
+        "tallyveil.runs.cluster.worker._read", lambda path: path.read_text() if next(seen) else ""
+    )
+    with pytest.raises(ClusterError, match="does not see a file"), RayExecutor(ClusterSettings(), folder):
+        pass
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(("workers", "cpus"), [(9, 1), (1, 9)])
+def test_only_worker_processes_that_can_come_are_waited_for(here, folder, workers, cpus):
+    here.cpus = cpus
+    begun = time.monotonic()
+    with RayExecutor(ClusterSettings(workers=workers), folder):
+        assert time.monotonic() - begun < 10
+
+
+def test_worker_processes_that_do_not_come_are_waited_for_some_time(here, folder, monkeypatch):
+    monkeypatch.setattr("tallyveil.runs.cluster.executor.GATHER_SECONDS", 0.2)
+    send = here.send
+    monkeypatch.setattr(here, "send", lambda request: request["worker"] == 1 or send(request))
+    begun = time.monotonic()
+    with RayExecutor(ClusterSettings(), folder) as executor:
+        assert executor._crew.n_confirmed() == 1
+    assert 0.2 <= time.monotonic() - begun < 10
 
 
 def test_a_worker_process_without_the_token_is_refused(here, run, site, folder):

@@ -2,13 +2,19 @@
 
 import io
 import json
+import os
+import socket
+import subprocess
+import sys
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from tallyveil.runs.cluster import probe
-from tallyveil.runs.cluster.relay import Relay, Reports, join, pulses
+from tallyveil.runs.cluster.relay import Relay, Reports, Requests, join, pulses
 from tallyveil.runs.cluster.worker import ClusterWorker
 
 
@@ -118,7 +124,57 @@ def test_the_probe_says_what_the_cluster_did(monkeypatch, refuses):
         "ray._raylet": SimpleNamespace(GcsClient=lambda address: SimpleNamespace(check_alive=check_alive)),
     }
     monkeypatch.setattr(probe, "import_module", modules.__getitem__)
-    monkeypatch.setattr("sys.argv", ["probe", "head:1"])
-    with pytest.raises(SystemExit) as ended:
-        probe.main()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setattr("sys.argv", ["probe", f"127.0.0.1:{port}"])
+        with pytest.raises(SystemExit) as ended:
+            probe.main()
     assert ended.value.code == (probe.REFUSED if refuses else probe.ANSWERED)
+    with pytest.raises(ConnectionRefusedError):
+        probe.main()
+
+
+def test_requests_are_read_until_the_input_ends():
+    left = []
+    requests = Requests(io.StringIO("a\nb\n"), lambda: left.append("gone"))
+    assert list(requests.lines()) == ["a\n", "b\n"]
+    wait_for(lambda: left == ["gone"])
+
+
+def test_an_input_that_ends_after_joining_ends_the_lines_alone():
+    left, pipe = [], os.pipe()
+    with os.fdopen(pipe[0]) as stream:
+        requests = Requests(stream, lambda: left.append("gone"))
+        requests.joined()
+        os.close(pipe[1])
+        assert list(requests.lines()) == []
+        time.sleep(0.05)
+        assert left == []
+
+
+GIVES_UP = """
+import subprocess, sys
+from pathlib import Path
+from tallyveil.runs.cluster.relay import give_up
+child = subprocess.Popen(["sleep", "60"])
+print(child.pid, flush=True)
+give_up(Path(sys.argv[1]))
+"""
+
+
+def test_giving_up_ends_the_own_processes_and_removes_the_folder(tmp_path):
+    folder = tmp_path / "folder"
+    (folder / "r").mkdir(parents=True)
+    said = subprocess.run(
+        [sys.executable, "-c", GIVES_UP, str(folder)], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert said.returncode == 1
+    assert not folder.exists()
+    wait_for(lambda: not psutil.pid_exists(int(said.stdout)))
+
+
+def wait_for(is_so):
+    end = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
