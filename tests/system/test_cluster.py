@@ -85,7 +85,13 @@ def test_the_files_of_threads(country, by_threads, cluster, tmp_path):
     assert digests(made) == by_threads
     begun, finished = chunks(made.path, "begun"), chunks(made.path, "finished")
     assert sorted(begun) == sorted(finished)
-    assert {json.loads(address)["work"] for address, _ in begun} == {"measure", "sweep", "families"}
+    assert {json.loads(address)["work"] for address, _ in begun} == {
+        "measure",
+        "sweep",
+        "families",
+        "microdata",
+        "tables",
+    }
     assert max(Counter(begun).values()) == 1
     assert spends(made.path) == 1
     assert not (made.path / "private").exists()

@@ -67,29 +67,35 @@ def by_threads(site, **address):
     return dict(Threads(2).completed(chunks_of(site, **address), N))
 
 
-def test_two_nodes(joined, site, events, tmp_path, monkeypatch):
+def test_two_nodes(joined, site, events, tmp_path):
     """The results of threads, through the loss of a worker process, errors and forgery; no trace of the secret."""
+    with Nodes() as nodes, joined(nodes) as executor:
+        assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site, name="all")
+        assert {event["pid"] for event in events} <= {one.pid for k in (0, 1) for one in nodes.processes(k)}
+        require_no_trace(nodes, site, tmp_path)
+
+        slow = executor.completed(chunks_of(site, seconds=0.3), N)
+        first = dict([next(slow)])
+        os.kill(events[-1]["pid"], signal.SIGKILL)
+        assert first | dict(slow) == by_threads(site)
+        assert {event["why"] for event in events if event["event"] == "chunk repeated"} == {
+            "its worker process died"
+        }
+
+        with pytest.raises(ConstraintError, match="too large"):
+            dict(executor.completed(chunks_of(site, at={"3": "refuse"}), N))
+        with pytest.raises(ClusterError, match=r"chunk 4 of .* was begun 3 times"):
+            dict(executor.completed(chunks_of(site, at={"4": "kill"}), [4, 5]))
+        require_no_trace(nodes, site, tmp_path)
+
+
+@pytest.mark.soak
+def test_two_nodes_that_are_left_and_lost(joined, site, events, tmp_path, monkeypatch):
+    """What another run of the same work does not do again, refusals, and the loss of a node and of the head."""
     with Nodes() as nodes:
         with joined(nodes) as executor:
-            assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site, name="all")
-            assert {event["pid"] for event in events} <= {
-                one.pid for k in (0, 1) for one in nodes.processes(k)
-            }
-            require_no_trace(nodes, site, tmp_path)
-
-            slow = executor.completed(chunks_of(site, seconds=0.3), N)
-            first = dict([next(slow)])
-            os.kill(events[-1]["pid"], signal.SIGKILL)
-            assert first | dict(slow) == by_threads(site)
-            assert {event["why"] for event in events if event["event"] == "chunk repeated"} == {
-                "its worker process died"
-            }
-
-            with pytest.raises(ConstraintError, match="too large"):
-                dict(executor.completed(chunks_of(site, at={"3": "refuse"}), N))
-            with pytest.raises(ClusterError, match=r"chunk 4 of .* was begun 3 times"):
-                dict(executor.completed(chunks_of(site, at={"4": "kill"}), [4, 5]))
-            require_no_trace(nodes, site, tmp_path)
+            assert dict(executor.completed(chunks_of(site), N)) == by_threads(site)
+            assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site)
         require_a_restart_skips_what_is_done(joined, nodes, site, events)
         require_refusals(joined, nodes, tmp_path, monkeypatch)
         require_no_trace(nodes, site, tmp_path)
@@ -114,7 +120,7 @@ def require_a_restart_skips_what_is_done(joined, nodes, site, events):
     with joined(nodes, workers=1) as executor:
         executor._files.finished({"name": "all"}, 3).write_text("forged")
         assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site)
-        assert dict(executor.completed(chunks_of(site, seconds=0.3), N)) == by_threads(site)
+        assert dict(executor.completed(chunks_of(site), N)) == by_threads(site)
         assert [(event["event"], event["number"]) for event in events] == [
             ("chunk begun", 3),
             ("chunk finished", 3),

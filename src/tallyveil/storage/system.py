@@ -290,7 +290,7 @@ def limited_memory() -> int | None:
     What a process has mapped and not touched, such as libraries and the stacks of threads, counts towards the limit.
     Only Linux keeps to it.
     """
-    if sys.platform != "linux":
+    if WINDOWS or sys.platform != "linux":
         return None
     import resource
 

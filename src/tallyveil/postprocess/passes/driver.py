@@ -180,15 +180,17 @@ class TreePasses:
             return self._support_chunks(level, above, folders)[0]
         number, root = address["number"], folders.finished
         above = self._written(root, number, level - 1)
-        source = sources_of_groups(self._cells)[number] if number > 0 else 0
-        if address["work"] == LIFT:
-            every = [self._written(root, source, one) for one in range(self.spine.n_levels)]
-            groups = self._groups_after(number, every) if number > 0 else self.groups
+        groups, is_lift = self.groups, address["work"] == LIFT
+        if number > 0:
+            source = sources_of_groups(self._cells)[number]
+            if is_lift:
+                every = [self._written(root, source, one) for one in range(self.spine.n_levels)]
+                groups = self._groups_after(number, every)
+            else:  # a pass from measurements asks for the groups of its own geolevel alone
+                counts = self._written(root, source, level)
+                groups = groups_at(self._cells[number], self._cells[source], level, counts)
+        if is_lift:
             return lift_chunks(self._lift(number, groups)(level), above)[0]
-        groups = self.groups
-        if number > 0:  # a pass from measurements asks for the groups of its own geolevel alone
-            counts = self._written(root, source, level)
-            groups = groups_at(self._cells[number], self._cells[source], level, counts)
         return pass_chunks(self._builder(number, level, groups), above, number)[0]
 
     def _written(self, root: Path, number: int, level: int) -> PublicCounts:

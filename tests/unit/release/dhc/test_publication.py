@@ -126,5 +126,5 @@ def test_the_command(tmp_path, persons, units, command):
     said = command("publish", "dhc", persons, units, "--named", "P1, H3", "--out", tmp_path / "out")
     assert "tables: P1, H3" in said
     assert "areas: 2 County, 3 Block" in said
-    said = command("publish", "dhc", units, "--named", "", "--microdata", "--out", tmp_path / "m", "--json")
+    said = command("publish", "dhc", units, "--named", "H3", "--microdata", "--out", tmp_path / "m", "--json")
     assert json.loads(said)["microdata"] == ["units"]
