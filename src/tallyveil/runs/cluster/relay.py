@@ -25,10 +25,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
 
-import psutil
-
 from tallyveil.runs.cluster.worker import ClusterWorker
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.system import kill_children
 
 PULSE_SECONDS: Final = 2.0
 RAY_FOLDER: Final = "r"
@@ -156,9 +155,7 @@ def join(ray: Any, asked: JsonObject) -> None:
 def give_up(folder: Path) -> None:
     """End this process and those that it started, and remove its folder."""
     for _ in range(_REMOVALS):
-        for child in psutil.Process().children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
+        kill_children()
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             break
