@@ -62,7 +62,8 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Number of threads. Default: one for each core. The release does not depend on it.",
+        help="Number of threads, or of worker processes of a cluster. Default: one for each core, or for each "
+        "processor of the cluster. The release does not depend on it.",
     ),
 ]
 Executor = Annotated[

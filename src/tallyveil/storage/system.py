@@ -334,3 +334,12 @@ def _refuse_link(path: Path) -> None:
     is_junction = getattr(os.path, "isjunction", lambda _: False)  # from Python 3.12 on
     if path.is_symlink() or is_junction(path):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def kill_children() -> None:
+    """End all processes that this one started, and those that they started."""
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
