@@ -52,6 +52,7 @@ soak: $(VENV)/.installed-dev
 	$(TESTING) $(BIN)/pytest -n 2 -m soak -rP --log-level=INFO
 	$(BIN)/python tests/soak/kills.py --number 1000
 	$(BIN)/python tests/soak/bad_inputs.py --number 1000
+	$(BIN)/python tests/soak/cluster_kills.py --number 20
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
