@@ -315,15 +315,6 @@ def peak_memory_mib() -> int:
     return int(peak // (_MIB if sys.platform == "darwin" else 1024))
 
 
-def kill_children() -> None:
-    """End all processes that this process started, and those that these started."""
-    import psutil
-
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            child.kill()
-
-
 def _flag(name: str) -> int:
     """A flag for opening files, which not every system has."""
     return int(getattr(os, name, 0))
