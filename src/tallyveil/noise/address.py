@@ -2,8 +2,6 @@
 
 The draw at (geolevel, query, geounit, answer) is a pure function of these four numbers, the key and the law. An address
 is 16 bytes: two 64-bit words, each little endian.
-    bytes 0 to 7     low word, by kind (below)
-    bytes 8 to 15    high word:  kind 4 bits | geolevel 8 | query 16 | geounit 36    (kind on top)
     bytes 0 to 7     low word; its meaning depends on the kind (below)
     bytes 8 to 15    high word:  kind 4 bits | geolevel 8 | query 16 | geounit 36    (the kind in the highest bits)
 
