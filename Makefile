@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r coverage soak lint docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r coverage soak seeded-bugs lint docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,10 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak/kills.py --number 1000
 	$(BIN)/python tests/soak/bad_inputs.py --number 1000
 	$(BIN)/python tests/soak/cluster_kills.py --number 20
+
+# Faults of the kinds that have broken real systems, seeded one by one in a copy: the suite must catch each of them.
+seeded-bugs: $(VENV)/.installed-dev
+	$(BIN)/python tests/seeded/run.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

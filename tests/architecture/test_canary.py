@@ -1,4 +1,4 @@
-"""A count that stands out in the records must not stand out anywhere a run writes in the open."""
+"""A count that stands out in the records, and the key of a run, must not be found anywhere a run writes in the open."""
 
 import json
 import logging
@@ -6,8 +6,11 @@ import sys
 
 import polars as pl
 import pytest
+from tests.found_secrets import files_with, keys_as_found, pattern
 
 from tallyveil.cli.main import main
+from tallyveil.noise.key import insecure_key
+from tallyveil.runs import once
 
 CANARY = 7_654_321
 
@@ -45,6 +48,25 @@ def test_a_true_count_reaches_no_message_log_or_manifest(
     assert (
         json.loads((out / "manifest.json").read_text())["body"]["sizes"]["records"] > CANARY // 2
     )  # it was there
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_the_key_of_a_run_is_in_no_message_and_no_file_of_the_release(
+    canary_release, tmp_path, monkeypatch, capsys, caplog, flags
+):
+    key, out = insecure_key("the key of this run"), tmp_path / "out"
+    made = []
+    monkeypatch.setattr(once, "new_run_key", lambda: made.append(key) or key)
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(sys, "argv", ["tallyveil", "run", str(canary_release), "--out", str(out), *flags])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert made  # the run did use this key
+    said = capsys.readouterr()
+    needles = keys_as_found(key)
+    assert not pattern(needles).search((said.out + said.err + caplog.text).encode())
+    assert not files_with(needles, out)
 
 
 def test_an_unforeseen_error_does_not_show_its_message(canary_release, tmp_path, monkeypatch, capsys):

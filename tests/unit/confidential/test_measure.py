@@ -120,5 +120,9 @@ def test_families_get_what_each_geounit_gets_alone(measurer):
         np.zeros(2, bool),
     )
     assert np.array_equal(own.measure_families(wanted), measure_one_by_one(own, wanted))
+    below = answers_on_support(
+        "Town", queries, np.array([0, 12, 29]), np.array([0, 2, 4]), np.array([1, 4, 0, 9]), np.zeros(2, bool)
+    )
+    assert np.array_equal(own.measure_families(below), measure_one_by_one(own, below))
     assert own.allocation.laws("Region", "total").keys() == set(own.allocation.positions("Region").tolist())
     assert len(own.allocation.laws("Region", "total")) == 2

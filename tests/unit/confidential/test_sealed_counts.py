@@ -53,6 +53,24 @@ def test_counts_come_back(country, folder, first, last):
     assert whole.digest() == histograms[1].digest()
 
 
+def test_no_two_slices_have_one_nonce(country, tmp_path, monkeypatch):
+    """Two texts under one key and one nonce would show their difference to whoever sees both."""
+    nonces = []
+
+    class Watched:
+        def __init__(self, key):
+            assert key == KEY
+
+        def encrypt(self, nonce, data, _):
+            nonces.append(nonce)
+            return data
+
+    monkeypatch.setattr(sealed_counts, "AESGCM", Watched)
+    write_sealed_counts(tmp_path / "counts", RUN, country[1], KEY)
+    assert len(nonces) == len(list((tmp_path / "counts").iterdir())) > 20
+    assert len(set(nonces)) == len(nonces)
+
+
 def test_only_a_few_slices_stay_in_memory(country, folder):
     sealed = SealedCounts(folder, RUN, KEY, country[0])
     sealed.between(country[0].finest, 0, 2000)

@@ -31,6 +31,15 @@ def test_what_was_stored_is_read():
     assert "redacted" in repr(found)
 
 
+def test_other_inputs_give_another_noise_key_and_another_output_does_not():
+    other_inputs = RunSecrets(SECRETS.key, b"c" * 32, PLAN, protected=False)
+    other_output = RunSecrets(SECRETS.key, BINDING, b"q" * 32, protected=False)
+    assert SECRETS.noise_key != other_inputs.noise_key
+    assert SECRETS.noise_key == other_output.noise_key
+    assert len({SECRETS.run_id, other_inputs.run_id, other_output.run_id}) == 3
+    assert SECRETS.noise_key not in (SECRETS.key, SECRETS.files_key)
+
+
 DAMAGED = {
     "empty": b"",
     "half": stored()[:40],
