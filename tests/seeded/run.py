@@ -81,7 +81,7 @@ def failures(project: Path, tests: tuple[str, ...]) -> tuple[str, ...]:
         )
     except subprocess.TimeoutExpired:
         return ("(time)",)
-    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    found = re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", done.stdout, re.MULTILINE)
     if done.returncode and not found:
         raise RuntimeError(
             f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
