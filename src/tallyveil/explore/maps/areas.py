@@ -28,6 +28,11 @@ class AreasOfKind:
         """Number of areas."""
         return len(self.offsets) - 1
 
+    @property
+    def is_disjoint(self) -> bool:
+        """Whether no finest geounit is in two areas."""
+        return bool(np.bincount(self.members, minlength=1).max() <= 1)
+
 
 def areas_of_geolevel(spine: Spine, level: int, number: int) -> AreasOfKind:
     """The geounits of a geolevel of a spine, in their order.

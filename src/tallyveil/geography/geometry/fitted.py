@@ -93,7 +93,8 @@ def _require_sound(stored: StoredShapes, codes: pl.Series, shapes: NDArray[Any])
         stored, codes, shapely.is_empty(shapes), "are empty. Remove these rows, or give their shape"
     )
     boxes: Floats = shapely.bounds(shapes)
-    outside = ~((boxes >= _LIMITS[[0, 1, 0, 1]]) & (boxes <= _LIMITS[[2, 3, 2, 3]])).all(axis=1)
+    within = (boxes >= _LIMITS[[0, 1, 0, 1]]) & (boxes <= _LIMITS[[2, 3, 2, 3]])
+    outside: Bools = np.logical_not(within).max(axis=1, initial=False)
     _refuse_shapes(
         stored,
         codes,
