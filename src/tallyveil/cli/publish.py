@@ -122,10 +122,10 @@ def tables_on_a_map(
     geolevel: Annotated[
         str, typer.Option("--geolevel", metavar="NAME", help="Geolevel, or family of entities.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="GeoParquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write (GeoParquet).")],
     tables: Annotated[
         str,
-        typer.Option("--tables", metavar="QUERY,...", help="Queries of the tables."),
+        typer.Option("--tables", metavar="QUERY,...", help="Queries. Default: total."),
     ] = "total",
     quiet: Quiet = False,
     as_json: AsJson = False,
