@@ -66,7 +66,7 @@ def _refuse_other(site: Path) -> None:
     others = sorted(found - TOP) if is_site else sorted(found)
     what = "is a file" if is_file else f"holds {', '.join(others[:3])}{', ...' * (len(others) > 3)}"
     raise StoreError(
-        f"{site} {what}, which no explorer wrote. The folder of a site is replaced as a whole, so it must be new, empty, "
-        "or hold an earlier site and nothing else. Choose another folder with --out, or move the other files away.",
+        f"{site} {what}, which no explorer wrote. The folder of a site is replaced as a whole, so it must be new, "
+        "empty, or hold an earlier site and nothing else. Choose another folder with --out, or move the other files away.",
         code="not-a-site",
     )
