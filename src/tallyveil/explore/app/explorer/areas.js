@@ -1,0 +1,328 @@
+/** The areas of a site and their numbers. Files hold a thousand areas each, and only those that are shown are read. */
+
+import { ParquetFile } from "../parts/parquet.js";
+import { shown } from "../parts/shown.js";
+import { kindTitle } from "./site.js";
+
+/** @typedef {import("./site.js").Site} Site */
+/** @typedef {import("./site.js").Kind} Kind */
+
+/**
+ * @typedef {object} Area
+ * @property {Kind} kind
+ * @property {number} row its number in its kind
+ * @property {string} geocode
+ * @property {string | null} name
+ * @property {number | null} parent
+ * @property {number | null} firstChild
+ * @property {number} nChildren
+ * @property {number | null} firstFinest
+ * @property {number} nFinest
+ * @property {[number, number, number, number] | null} box west, south, east, north
+ */
+
+/**
+ * @typedef {object} Numbers the answers of one table in one area
+ * @property {(number | null)[]} published
+ * @property {(number | null)[]} estimate
+ * @property {(number | null)[]} error standard errors
+ * @property {(number | null)[]} low
+ * @property {(number | null)[]} high
+ */
+
+/** @typedef {"p" | "e" | "s" | "l" | "u"} Letter  published, estimate, standard error, lower and upper end */
+
+/** @type {Record<keyof Numbers, Letter>} */
+const LETTERS = { published: "p", estimate: "e", error: "s", low: "l", high: "u" };
+
+export class Areas {
+  /** @type {Map<string, Promise<ParquetFile>>} */
+  #files = new Map();
+
+  /** @param {Site} site */
+  constructor(site) {
+    this.site = site;
+  }
+
+  /**
+   * One area.
+   * @param {number} kind
+   * @param {number} row
+   * @returns {Promise<Area>}
+   */
+  async area(kind, row) {
+    const [area] = await this.areas(kind, [row]);
+    return area;
+  }
+
+  /**
+   * Areas of one kind, by their rows.
+   * @param {number} kind
+   * @param {Iterable<number>} rows
+   * @returns {Promise<Area[]>}
+   */
+  async areas(kind, rows) {
+    const wanted = [...rows];
+    const one = this.site.kinds[kind];
+    const numbers = [...new Set(wanted.map((row) => Math.floor(row / one.chunk)))];
+    /** @type {Map<number, Record<string, import("../parts/parquet.js").Column>>} */
+    const chunks = new Map();
+    await Promise.all(numbers.map(async (number) => chunks.set(number, await this.#list(kind, number))));
+    return wanted.map((row) => {
+      const chunk = /** @type {Record<string, any[]>} */ (chunks.get(Math.floor(row / one.chunk)));
+      return areaOf(one, row, chunk, row % one.chunk);
+    });
+  }
+
+  /**
+   * The areas of consecutive rows.
+   * @param {number} kind
+   * @param {number} start
+   * @param {number} stop
+   */
+  range(kind, start, stop) {
+    return this.areas(kind, Array.from({ length: stop - start }, (_, place) => start + place));
+  }
+
+  /**
+   * The area with a geocode; null if there is none.
+   * @param {number} kind
+   * @param {string} geocode
+   * @returns {Promise<Area | null>}
+   */
+  async find(kind, geocode) {
+    for (const chunk of this.chunksWith(kind, geocode)) {
+      const codes = await this.geocodes(kind, chunk);
+      const place = codes.indexOf(geocode);
+      if (place >= 0) return this.area(kind, chunk * this.site.kinds[kind].chunk + place);
+    }
+    return null;
+  }
+
+  /**
+   * The chunks that may hold geocodes that begin with a text.
+   * @param {number} kind
+   * @param {string} prefix
+   * @returns {number[]}
+   */
+  chunksWith(kind, prefix) {
+    const { first_geocodes: first, sorted } = this.site.kinds[kind];
+    const all = first.map((_, chunk) => chunk);
+    if (sorted === false) return all;
+    return all.filter((chunk) => {
+      const begins = compareCodes(first[chunk], prefix) <= 0 || first[chunk].startsWith(prefix);
+      const ends = chunk + 1 === first.length || compareCodes(first[chunk + 1], prefix) > 0;
+      return begins && ends;
+    });
+  }
+
+  /**
+   * The geocodes of a chunk.
+   * @param {number} kind
+   * @param {number} chunk
+   */
+  async geocodes(kind, chunk) {
+    const file = await this.#file(kind, `list-${chunk}`);
+    return /** @type {string[]} */ (await file.column("geocode"));
+  }
+
+  /**
+   * The numbers of an area in one table.
+   * @param {Area} area
+   * @param {number} table
+   * @param {boolean} [other] whether of the release that this one is compared with
+   * @returns {Promise<Numbers>}
+   */
+  async numbers(area, table, other = false) {
+    const [numbers] = await this.numbersOf(area.kind.number, [area.row], table, null, other);
+    return numbers;
+  }
+
+  /**
+   * The numbers of areas of one kind in one table.
+   * @param {number} kind
+   * @param {number[]} rows
+   * @param {number} table
+   * @param {number | null} answer one answer only; null for all
+   * @param {boolean} [other]
+   * @returns {Promise<Numbers[]>}
+   */
+  async numbersOf(kind, rows, table, answer, other = false) {
+    const { chunk: size } = this.site.kinds[kind];
+    const answers = answer === null ? this.site.tables[table].answers.map((_, place) => place) : [answer];
+    const columns = await Promise.all(Object.values(LETTERS).map((letter) =>
+      Promise.all(answers.map((one) => this.#gathered(kind, rows, size, table, letter, one, other)))));
+    return rows.map((_, place) => /** @type {Numbers} */ (Object.fromEntries(
+      Object.keys(LETTERS).map((name, which) => [name, columns[which].map((values) => values[place])]))));
+  }
+
+  /**
+   * One column of the numbers of a chunk; null if the release has no such numbers.
+   * @param {number} kind
+   * @param {number} chunk
+   * @param {number} table
+   * @param {Letter} letter
+   * @param {number} answer
+   * @param {boolean} [other]
+   * @returns {Promise<(number | null)[] | null>}
+   */
+  async column(kind, chunk, table, letter, answer, other = false) {
+    const file = await this.#file(kind, `table-${table}-${chunk}`, other);
+    const name = `${letter}${answer}`;
+    return file.names.includes(name) ? /** @type {Promise<(number | null)[]>} */ (file.column(name)) : null;
+  }
+
+  /**
+   * The finest geounits of an area, as rows, in rising order.
+   * @param {Area} area
+   * @returns {Promise<Int32Array>}
+   */
+  async members(area) {
+    const first = area.firstFinest;
+    if (first !== null) return Int32Array.from({ length: area.nFinest }, (_, place) => first + place);
+    const file = await this.#file(area.kind.number, `members-${Math.floor(area.row / area.kind.chunk)}`);
+    const [entities, finest] = await Promise.all([file.column("entity"), file.column("finest")]);
+    return Int32Array.from(entities.flatMap((entity, place) =>
+      entity === area.row ? [/** @type {number} */ (finest[place])] : []));
+  }
+
+  /**
+   * The entities of each family that share finest geounits with an area: how many of its finest geounits each one has.
+   * @param {Area} area
+   * @returns {Promise<{kind: number, row: number, shared: number}[]>}
+   */
+  async entities(area) {
+    const { finest, kinds } = this.site;
+    const { chunk: size } = kinds[finest];
+    const rows = await this.members(area);
+    const families = kinds.filter((kind) => kind.type === "family" && kind !== area.kind);
+    const chunks = [...new Set(Array.from(rows, (row) => Math.floor(row / size)))];
+    const files = new Map(await Promise.all(chunks.map(async (chunk) =>
+      /** @type {const} */ ([chunk, await this.#file(finest, `list-${chunk}`)]))));
+    const found = await Promise.all(families.map(async (family) => {
+      const name = `in_${family.number}`;
+      const columns = new Map(await Promise.all([...files].map(async ([chunk, file]) =>
+        /** @type {const} */ ([chunk, await file.column(name)]))));
+      /** @type {Map<number, number>} */
+      const shared = new Map();
+      for (const row of rows) {
+        const entity = columns.get(Math.floor(row / size))?.[row % size];
+        if (typeof entity === "number") shared.set(entity, (shared.get(entity) ?? 0) + 1);
+      }
+      return [...shared].map(([row, n]) => ({ kind: family.number, row, shared: n }));
+    }));
+    return found.flat();
+  }
+
+  /**
+   * The areas that contain an area, root first.
+   * @param {Area} area
+   * @returns {Promise<Area[]>}
+   */
+  async ancestors(area) {
+    /** @type {Area[]} */
+    const above = [];
+    for (let low = area; low.parent !== null && low.kind.parent !== null;) {
+      low = await this.area(low.kind.parent, low.parent);
+      above.unshift(low);
+    }
+    return above;
+  }
+
+  /**
+   * @param {number} kind
+   * @param {number[]} rows
+   * @param {number} size
+   * @param {number} table
+   * @param {Letter} letter
+   * @param {number} answer
+   * @param {boolean} other
+   * @returns {Promise<(number | null)[]>}
+   */
+  async #gathered(kind, rows, size, table, letter, answer, other) {
+    const chunks = new Map();
+    await Promise.all([...new Set(rows.map((row) => Math.floor(row / size)))].map(async (chunk) =>
+      chunks.set(chunk, await this.column(kind, chunk, table, letter, answer, other))));
+    return rows.map((row) => finite(chunks.get(Math.floor(row / size))?.[row % size]));
+  }
+
+  /**
+   * @param {number} kind
+   * @param {number} chunk
+   */
+  async #list(kind, chunk) {
+    const file = await this.#file(kind, `list-${chunk}`);
+    const names = file.names.filter((name) => !name.startsWith("in_"));
+    const columns = await Promise.all(names.map((name) => file.column(name)));
+    return Object.fromEntries(names.map((name, place) => [name, columns[place]]));
+  }
+
+  /**
+   * @param {number} kind
+   * @param {string} name
+   * @param {boolean} [other]
+   */
+  #file(kind, name, other = false) {
+    const address = `data/${other ? "other/" : ""}areas/${kind}/${name}.parquet`;
+    const known = this.#files.get(address);
+    if (known) return known;
+    const loading = ParquetFile.load(address);
+    this.#files.set(address, loading);
+    loading.catch(() => this.#files.delete(address)); // so that it is asked for again
+    return loading;
+  }
+}
+
+/**
+ * An area as readers see it: its name, or its kind and geocode.
+ * @param {Area} area
+ */
+export function areaTitle(area) {
+  return area.name === null ? `${kindTitle(area.kind)} ${shown(area.geocode)}` : shown(area.name);
+}
+
+/**
+ * The order of geocodes in the files: by code points, as Python compares texts.
+ * @param {string} left
+ * @param {string} right
+ */
+export function compareCodes(left, right) {
+  const a = [...left];
+  const b = [...right];
+  for (let place = 0; place < Math.min(a.length, b.length); place++) {
+    const order = /** @type {number} */ (a[place].codePointAt(0)) - /** @type {number} */ (b[place].codePointAt(0));
+    if (order !== 0) return order;
+  }
+  return a.length - b.length;
+}
+
+/**
+ * @param {Kind} kind
+ * @param {number} row
+ * @param {Record<string, any[]>} chunk
+ * @param {number} place
+ * @returns {Area}
+ */
+function areaOf(kind, row, chunk, place) {
+  const box = ["west", "south", "east", "north"].map((side) => finite(chunk[side]?.[place]));
+  return {
+    kind,
+    row,
+    geocode: chunk.geocode[place],
+    name: chunk.name?.[place] ?? null,
+    parent: chunk.parent?.[place] ?? null,
+    firstChild: chunk.first_child?.[place] ?? null,
+    nChildren: chunk.n_children?.[place] ?? 0,
+    firstFinest: chunk.first_finest?.[place] ?? null,
+    nFinest: chunk.n_finest?.[place] ?? 0,
+    box: box.includes(null) ? null : /** @type {[number, number, number, number]} */ (box),
+  };
+}
+
+/**
+ * @param {unknown} value
+ * @returns {number | null}
+ */
+function finite(value) {
+  return typeof value === "number" && Number.isFinite(value) ? value : null;
+}
