@@ -1,15 +1,16 @@
 /** The answers of one table in one area, as a table with pictures of the intervals. */
 
-import { count, decimal, difference, rounded } from "../parts/numbers.js";
+import { count, difference, rounded } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
 import { pagedTable } from "../parts/tables.js";
 import { intervalSpark, ownAxis } from "./interval-picture.js";
-import { answerOf, intervalText, side } from "./sentences.js";
+import { answerOf, estimateText, intervalText, side } from "./sentences.js";
+import { answerTitle } from "./site.js";
 
 /** @typedef {import("./sentences.js").Answer} Answer */
 /** @typedef {import("./areas.js").Numbers} Numbers */
 /** @typedef {import("./site.js").Table} Table */
-/** @typedef {{label: string, answer: Answer, before: number | null}} Row */
+/** @typedef {{place: number, answer: Answer, before: number | null}} Row */
 
 /**
  * @param {object} options
@@ -22,8 +23,8 @@ import { answerOf, intervalText, side } from "./sentences.js";
  * @returns {Promise<HTMLElement>}
  */
 export function answerTable({ table, caption, numbers, intervals, compared = null, choose = null }) {
-  const rows = table.answers.map((label, place) => ({
-    label, place, answer: answerOf(numbers, place), before: compared ? compared.numbers.published[place] : null,
+  const rows = table.answers.map((_, place) => ({
+    place, answer: answerOf(numbers, place), before: compared ? compared.numbers.published[place] : null,
   }));
   return pagedTable({
     caption,
@@ -32,7 +33,7 @@ export function answerTable({ table, caption, numbers, intervals, compared = nul
     page: 20,
     rows: (start, stop) => rows.slice(start, stop),
     columns: [
-      { heading: "Answer", head: true, show: (row) => choose ? choose(row.place) : shown(row.label) },
+      { heading: "Answer", head: true, show: (row) => choose ? choose(row.place) : answerTitle(table, row.place) },
       { heading: "Published", numeric: true, show: ({ answer }) => count(answer.published) },
       ...(compared ? [
         { heading: shown(compared.name), numeric: true, show: (/** @type {Row} */ row) => count(row.before) },
@@ -41,7 +42,7 @@ export function answerTable({ table, caption, numbers, intervals, compared = nul
       ...(intervals ? [
         { heading: "Interval", numeric: true, show: (/** @type {Row} */ { answer }) => intervalText(answer) },
         { heading: "In its interval", show: (/** @type {Row} */ { answer }) => place(answer) },
-        { heading: "Estimate", numeric: true, show: (/** @type {Row} */ { answer }) => decimal(answer.estimate) },
+        { heading: "Estimate", numeric: true, show: (/** @type {Row} */ { answer }) => estimateText(answer) },
         { heading: "Standard error", numeric: true, show: (/** @type {Row} */ { answer }) => rounded(answer.error) },
       ] : []),
     ],

@@ -3,18 +3,18 @@
 import { csvText, CSV_NOTE, download } from "../parts/csv.js";
 import { element, refill } from "../parts/elements.js";
 import { linkTo, writeState } from "../parts/link-state.js";
-import { count, counted, decimal, rounded, share } from "../parts/numbers.js";
+import { count, counted, rounded, share } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
 import { ANSWER_HEADINGS, answerRows, answerTable } from "./answer-table.js";
-import { areaTitle } from "./areas.js";
+import { areaTitle } from "./area.js";
 import { intervalPicture, pictureKey } from "./interval-picture.js";
-import { answerOf, answerSentences, intervalText, outsideSentence } from "./sentences.js";
-import { kindTitle, tablesOf } from "./site.js";
+import { answerOf, answerSentences, estimateText, intervalText, outsideSentence } from "./sentences.js";
+import { answerTitle, kindTitle, levelTitle, tablesOf, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
 /** @typedef {import("./view.js").View} View */
 /** @typedef {import("./areas.js").Areas} Areas */
-/** @typedef {import("./areas.js").Area} Area */
+/** @typedef {import("./area.js").Area} Area */
 /** @typedef {import("./areas.js").Numbers} Numbers */
 /** @typedef {import("../parts/elements.js").Child} Child */
 
@@ -30,13 +30,13 @@ export async function showCard(place, areas, view, more) {
   const [above, numbers, other] = await Promise.all([
     areas.ancestors(area),
     areas.numbers(area, table.number),
-    areas.site.compared ? areas.numbers(area, table.number, true) : null,
+    areas.site.compared?.tables[table.number] ? areas.numbers(area, table.number, true) : null,
   ]);
   const { site } = areas;
   const compared = site.compared && other ? { name: site.compared.name, numbers: other } : null;
   const rows = await answerTable({
-    table, numbers, compared, intervals: site.intervals !== null, caption: `${titleOf(table.title)} in ${areaTitle(area)}`,
-    choose: table.answers.length > 1 ? (answer) => answerButton(shown(table.answers[answer]), answer, view.answer) : null,
+    table, numbers, compared, intervals: site.intervals !== null && table.intervals, caption: `${tableTitle(table)} in ${areaTitle(area)}`,
+    choose: table.answers.length > 1 ? (answer) => answerButton(answerTitle(table, answer), answer, view.answer) : null,
   });
   refill(place,
     crumbs(above, area),
@@ -51,7 +51,7 @@ export async function showCard(place, areas, view, more) {
       element("div", { class: "actions" },
         element("button", { type: "button", onclick: () => save(areas, area, view.table, numbers) }, "Download as CSV"),
         more),
-      element("p", { class: "quiet", hidden: true }, CSV_NOTE)));
+      element("p", { class: "quiet small" }, CSV_NOTE)));
 }
 
 /**
@@ -82,8 +82,33 @@ function subtitle(area, site) {
 function tableChoice(areas, view) {
   const tables = tablesOf(areas.site, view.area.kind.number);
   const list = element("select", { id: "table", onchange: () => writeState({ table: list.value, answer: null }) },
-    ...tables.map((one) => element("option", { value: one.name, selected: one === view.table }, titleOf(one.title))));
-  return element("div", { class: "row" }, element("label", { class: "field" }, element("span", {}, "Table"), list));
+    ...tables.map((one) => element("option", { value: one.name, selected: one === view.table }, tableTitle(one))));
+  return element("div", { class: "row" },
+    element("label", { class: "field" }, element("span", {}, "Table"), list), ...levelChoices(view));
+}
+
+/**
+ * A list for each attribute of the table, which together choose one answer.
+ * @param {View} view
+ * @returns {HTMLElement[]}
+ */
+function levelChoices({ table, answer }) {
+  const { attributes, factors } = table;
+  if (!attributes) return [];
+  const chosen = attributes[answer];
+  const lists = factors.map((factor, place) => element("select", { id: `factor-${place}`, onchange: choose },
+    ...factor.levels.map((level) => element("option", { value: level, selected: level === chosen[place] }, levelTitle(level)))));
+  function choose() {
+    const found = attributes?.findIndex((levels) => levels.every((level, place) => level === lists[place].value)) ?? -1;
+    if (found >= 0) writeState({ answer: String(found) });
+  }
+  return lists.map((list, place) =>
+    element("label", { class: "field" }, element("span", {}, capital(shown(factors[place].title))), list));
+}
+
+/** @param {string} text */
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /**
@@ -96,16 +121,16 @@ function tableChoice(areas, view) {
 function headline(areas, view, numbers) {
   const { site } = areas;
   const answer = answerOf(numbers, view.answer);
-  const label = view.table.answers.length > 1 ? element("h2", { id: "answer-title" }, shown(view.table.answers[view.answer])) : null;
+  const label = view.table.answers.length > 1 ? element("h2", { id: "answer-title" }, answerTitle(view.table, view.answer)) : null;
   const figures = element("dl", { class: "figures" },
     figure("is-published", "Published count", count(answer.published), site.unit),
-    ...(site.intervals ? [
+    ...(site.intervals && view.table.intervals ? [
       figure("is-interval", `${share(site.intervals.level)} interval`, intervalText(answer), "of the count before noise"),
-      figure("", "Unbiased estimate", decimal(answer.estimate), answer.error === null ? "" : `standard error ${rounded(answer.error)}`),
+      figure("", "Unbiased estimate", estimateText(answer), answer.error === null ? "" : `standard error ${rounded(answer.error)}`),
     ] : []));
-  if (!site.intervals) {
+  if (!site.intervals || !view.table.intervals) {
     return [label, figures, element("p", { class: "note" },
-      site.why ?? "This release has no intervals, so the page shows published counts only. Published counts have noise.")];
+      shown(site.no_intervals ?? "This release has no intervals, so the page shows published counts only."))];
   }
   const picture = intervalPicture(answer);
   const outside = outsideSentence(answer);
@@ -134,11 +159,6 @@ function figure(kind, name, value, below) {
  */
 function answerButton(label, answer, chosen) {
   return element("button", { type: "button", class: "link", "aria-pressed": String(answer === chosen), onclick: () => writeState({ answer: String(answer) }) }, label);
-}
-
-/** @param {string} title */
-export function titleOf(title) {
-  return shown(title);
 }
 
 /**

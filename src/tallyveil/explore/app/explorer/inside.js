@@ -4,15 +4,14 @@ import { csvText, download } from "../parts/csv.js";
 import { element, refill } from "../parts/elements.js";
 import { linkTo } from "../parts/link-state.js";
 import { count, counted, rounded } from "../parts/numbers.js";
-import { shown } from "../parts/shown.js";
 import { pagedTable } from "../parts/tables.js";
-import { areaTitle } from "./areas.js";
+import { areaTitle } from "./area.js";
 import { intervalSpark } from "./interval-picture.js";
 import { answerOf, intervalText } from "./sentences.js";
-import { kindTitle } from "./site.js";
+import { answerTitle, kindTitle, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
-/** @typedef {import("./areas.js").Area} Area */
+/** @typedef {import("./area.js").Area} Area */
 /** @typedef {import("./areas.js").Areas} Areas */
 /** @typedef {import("./view.js").View} View */
 /** @typedef {{area: Area, answer: import("./sentences.js").Answer, note: string}} Row */
@@ -96,7 +95,7 @@ async function groupTable(areas, view, group, title) {
   const { table } = view;
   const has = table.kinds.includes(group.kind);
   const most = has ? await greatest(areas, view, group) : 0;
-  const label = table.answers.length > 1 ? `${shown(table.title)}: ${shown(table.answers[view.answer])}` : shown(table.title);
+  const label = table.answers.length > 1 ? `${tableTitle(table)}: ${answerTitle(table, view.answer)}` : tableTitle(table);
   const shares = group.notes !== undefined;
   const made = await pagedTable({
     caption: `${title}. ${has ? label : "The chosen table has no counts of these areas."}`,
@@ -108,7 +107,7 @@ async function groupTable(areas, view, group, title) {
       { heading: "Area", head: true, show: (row) => element("a", { href: linkTo({ area: areaKey(row.area) }) }, areaTitle(row.area)) },
       ...(shares ? [{ heading: "Shared", numeric: true, show: (/** @type {Row} */ row) => row.note }] : []),
       ...(has ? [{ heading: "Published", numeric: true, show: (/** @type {Row} */ row) => count(row.answer.published) }] : []),
-      ...(has && site.intervals ? [
+      ...(has && site.intervals && table.intervals ? [
         { heading: "Interval", numeric: true, show: (/** @type {Row} */ row) => intervalText(row.answer) },
         { heading: "", show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) },
         { heading: "Standard error", numeric: true, show: (/** @type {Row} */ row) => rounded(row.answer.error) },

@@ -2,10 +2,10 @@
 
 import { element, refill } from "../parts/elements.js";
 import { shown } from "../parts/shown.js";
-import { areaTitle } from "./areas.js";
+import { areaTitle } from "./area.js";
 import { kindTitle } from "./site.js";
 
-/** @typedef {import("./areas.js").Area} Area */
+/** @typedef {import("./area.js").Area} Area */
 
 const WAIT = 120; // milliseconds after a key before the search begins
 

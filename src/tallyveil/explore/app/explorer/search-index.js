@@ -2,7 +2,7 @@
 
 import { ParquetFile } from "../parts/parquet.js";
 
-/** @typedef {import("./areas.js").Area} Area */
+/** @typedef {import("./area.js").Area} Area */
 /** @typedef {{kind: number, row: number, text: string, words: string}} Named */
 
 const MOST = 12;

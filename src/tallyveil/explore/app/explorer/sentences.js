@@ -1,6 +1,6 @@
 /** Say in plain sentences what a count, its estimate and its interval are. */
 
-import { count, decimal, repetitions, rounded, share } from "../parts/numbers.js";
+import { count, decimal, rounded, share } from "../parts/numbers.js";
 
 /** @typedef {import("./areas.js").Numbers} Numbers */
 
@@ -12,6 +12,14 @@ import { count, decimal, repetitions, rounded, share } from "../parts/numbers.js
  * @property {number | null} low
  * @property {number | null} high
  */
+
+/**
+ * The text of an estimate: a count that is known exactly is whole.
+ * @param {Answer} answer
+ */
+export function estimateText(answer) {
+  return answer.error === 0 ? count(answer.estimate) : decimal(answer.estimate);
+}
 
 /**
  * One answer out of the numbers of a table.
@@ -63,14 +71,13 @@ export function answerSentences(answer, unit, level) {
   if (answer.estimate === null) {
     return [...published, "The noisy measurements do not determine this count, so it has no unbiased estimate and no full interval."];
   }
-  const estimate = `The unbiased estimate from the noisy measurements is ${decimal(answer.estimate)}`;
   if (answer.error === 0) {
-    return [...published, `${estimate}. Its standard error is 0: what is public tells this count exactly.`];
+    return [...published, `What is public tells this count exactly: it is ${count(answer.estimate)}, with a standard error of 0.`];
   }
+  const estimate = `The unbiased estimate from the noisy measurements is ${decimal(answer.estimate)}`;
   const said = [...published, answer.error === null ? `${estimate}.` : `${estimate}, with a standard error of ${rounded(answer.error)}.`];
   if (answer.low === null) return said;
-  const name = `The ${share(level)} interval of the count before noise is ${intervalText(answer)}.`;
-  return [...said, `${name} In ${repetitions(level)} repetitions of the noise, an interval made this way contains that count.`];
+  return [...said, `The ${share(level)} interval of the count before noise is ${intervalText(answer)}.`];
 }
 
 /** @type {Record<-1 | 1, string>} */

@@ -1,5 +1,7 @@
 /** What a site holds: `data/site.json`, read and typed. */
 
+import { shown } from "../parts/shown.js";
+
 /**
  * @typedef {object} Kind a geolevel, or a family of entities
  * @property {number} number
@@ -10,7 +12,8 @@
  * @property {number | null} parent
  * @property {string[]} first_geocodes the first geocode of each file
  * @property {boolean} named whether areas have names
- * @property {boolean} [sorted] whether geocodes rise, so that an area can be looked up by halving
+ * @property {boolean} sorted whether geocodes rise, so that the file of an area follows from its geocode
+ * @property {boolean} overlaps whether a finest geounit can be in several entities
  */
 
 /**
@@ -19,8 +22,10 @@
  * @property {string} name
  * @property {string} title
  * @property {string[]} answers
- * @property {string[][] | null} attributes
+ * @property {{name: string, title: string, levels: string[]}[]} factors the attributes that the table divides by
+ * @property {string[][] | null} attributes the level of every attribute, for each answer; null for a table of one total
  * @property {number[]} kinds
+ * @property {boolean} intervals
  */
 
 /**
@@ -34,11 +39,12 @@
  * @property {Kind[]} kinds
  * @property {number} finest
  * @property {Table[]} tables
+ * @property {number | null} share_of the table whose count is the whole of a share
  * @property {{level: number, covers: string} | null} intervals
- * @property {string} [why] why there are no intervals
+ * @property {string | null} no_intervals why there are none
  * @property {{bounds: [number, number, number, number], tiles: TileSet[], made_from: "polygons" | "points"} | null} map
  * @property {{file?: string, why?: string} | null} district
- * @property {{name: string} | null} compared
+ * @property {{name: string, warnings: string[], tables: boolean[]} | null} compared another release of the same areas
  */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number}} TileSet */
@@ -69,7 +75,31 @@ export async function loadSite() {
  */
 export function kindTitle(kind) {
   const words = kind.name.replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return shown(words.charAt(0).toUpperCase() + words.slice(1));
+}
+
+/**
+ * What a table counts.
+ * @param {Table} table
+ */
+export function tableTitle(table) {
+  return shown(table.title.charAt(0).toUpperCase() + table.title.slice(1));
+}
+
+/**
+ * An answer of a table as readers see it. Files have the label as it is.
+ * @param {Table} table
+ * @param {number} answer
+ */
+export function answerTitle(table, answer) {
+  return levelTitle(table.answers[answer]);
+}
+
+/**
+ * @param {string} label
+ */
+export function levelTitle(label) {
+  return shown(label.replaceAll("_", " "));
 }
 
 /**

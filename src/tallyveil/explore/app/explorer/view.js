@@ -3,7 +3,7 @@
 import { readState, writeState } from "../parts/link-state.js";
 import { tablesOf } from "./site.js";
 
-/** @typedef {import("./areas.js").Area} Area */
+/** @typedef {import("./area.js").Area} Area */
 /** @typedef {import("./areas.js").Areas} Areas */
 /** @typedef {import("./site.js").Table} Table */
 
