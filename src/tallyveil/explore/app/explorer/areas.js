@@ -17,9 +17,7 @@ import { areaOf, compareCodes, finite } from "./area.js";
  * @property {(number | null)[]} high
  */
 
-/** @typedef {"p" | "e" | "s" | "l" | "u"} Letter  published, estimate, standard error, lower and upper end */
-
-/** @type {Record<keyof Numbers, Letter>} */
+/** The letters of the columns. @type {Record<keyof Numbers, string>} */
 const LETTERS = { published: "p", estimate: "e", error: "s", low: "l", high: "u" };
 
 export class Areas {
@@ -137,26 +135,32 @@ export class Areas {
   async numbersOf(kind, rows, table, answer, other = false) {
     const { chunk: size } = this.site.kinds[kind];
     const answers = answer === null ? this.site.tables[table].answers.map((_, place) => place) : [answer];
-    const columns = await Promise.all(Object.values(LETTERS).map((letter) =>
-      Promise.all(answers.map((one) => this.#gathered(kind, rows, size, table, letter, one, other)))));
-    return rows.map((_, place) => /** @type {Numbers} */ (Object.fromEntries(
-      Object.keys(LETTERS).map((name, which) => [name, columns[which].map((values) => values[place])]))));
+    const names = Object.values(LETTERS).flatMap((letter) => answers.map((one) => `${letter}${one}`));
+    const chunks = new Map(await Promise.all([...new Set(rows.map((row) => Math.floor(row / size)))].map(async (chunk) =>
+      /** @type {const} */ ([chunk, await this.columns(kind, chunk, table, names, other)]))));
+    return rows.map((row) => {
+      const columns = /** @type {(import("../parts/parquet.js").Column | null)[]} */ (chunks.get(Math.floor(row / size)));
+      const values = columns.map((column) => finite(column?.[row % size]));
+      return /** @type {Numbers} */ (Object.fromEntries(Object.keys(LETTERS).map((name, which) =>
+        [name, values.slice(which * answers.length, (which + 1) * answers.length)])));
+    });
   }
 
   /**
-   * One column of the numbers of a chunk; null if the release has no such numbers.
+   * Columns of the numbers of a chunk; null for what the release does not have.
    * @param {number} kind
    * @param {number} chunk
    * @param {number} table
-   * @param {Letter} letter
-   * @param {number} answer
+   * @param {string[]} names a letter and the place of an answer, such as p0
    * @param {boolean} [other]
-   * @returns {Promise<(number | null)[] | null>}
+   * @returns {Promise<(import("../parts/parquet.js").Column | null)[]>}
    */
-  async column(kind, chunk, table, letter, answer, other = false) {
+  async columns(kind, chunk, table, names, other = false) {
     const file = await this.#file(kind, `table-${table}-${chunk}`, other);
-    const name = `${letter}${answer}`;
-    return file.names.includes(name) ? /** @type {Promise<(number | null)[]>} */ (file.column(name)) : null;
+    const there = names.filter((name) => file.names.has(name));
+    const columns = await file.columns(there);
+    const found = new Map(there.map((name, place) => [name, columns[place]]));
+    return names.map((name) => found.get(name) ?? null);
   }
 
   /**
@@ -168,7 +172,7 @@ export class Areas {
     const first = area.firstFinest;
     if (first !== null) return Int32Array.from({ length: area.nFinest }, (_, place) => first + place);
     const file = await this.#file(area.kind.number, `members-${Math.floor(area.row / area.kind.chunk)}`);
-    const [entities, finest] = await Promise.all([file.column("entity"), file.column("finest")]);
+    const [entities, finest] = await file.columns(["entity", "finest"]);
     return Int32Array.from(entities.flatMap((entity, place) =>
       entity === area.row ? [/** @type {number} */ (finest[place])] : []));
   }
@@ -182,7 +186,7 @@ export class Areas {
     const { finest, kinds } = this.site;
     const { chunk: size } = kinds[finest];
     const rows = await this.members(area);
-    const families = kinds.filter((kind) => kind.type === "family" && kind !== area.kind);
+    const families = kinds.filter((kind) => kind.type === "family" && !kind.overlaps && kind !== area.kind);
     const chunks = [...new Set(Array.from(rows, (row) => Math.floor(row / size)))];
     const files = new Map(await Promise.all(chunks.map(async (chunk) =>
       /** @type {const} */ ([chunk, await this.#file(finest, `list-${chunk}`)]))));
@@ -218,29 +222,12 @@ export class Areas {
 
   /**
    * @param {number} kind
-   * @param {number[]} rows
-   * @param {number} size
-   * @param {number} table
-   * @param {Letter} letter
-   * @param {number} answer
-   * @param {boolean} other
-   * @returns {Promise<(number | null)[]>}
-   */
-  async #gathered(kind, rows, size, table, letter, answer, other) {
-    const chunks = new Map();
-    await Promise.all([...new Set(rows.map((row) => Math.floor(row / size)))].map(async (chunk) =>
-      chunks.set(chunk, await this.column(kind, chunk, table, letter, answer, other))));
-    return rows.map((row) => finite(chunks.get(Math.floor(row / size))?.[row % size]));
-  }
-
-  /**
-   * @param {number} kind
    * @param {number} chunk
    */
   async #list(kind, chunk) {
     const file = await this.#file(kind, `list-${chunk}`);
-    const names = file.names.filter((name) => !name.startsWith("in_"));
-    const columns = await Promise.all(names.map((name) => file.column(name)));
+    const names = [...file.names].filter((name) => !name.startsWith("in_"));
+    const columns = await file.columns(names);
     return Object.fromEntries(names.map((name, place) => [name, columns[place]]));
   }
 

@@ -64,7 +64,7 @@ export class SearchIndex {
 /** @returns {Promise<Named[]>} */
 async function loadNames() {
   const file = await ParquetFile.load("data/names.parquet");
-  const [kinds, rows, names] = await Promise.all(["kind", "row", "name"].map((column) => file.column(column)));
+  const [kinds, rows, names] = await file.columns(["kind", "row", "name"]);
   return names.map((name, place) => {
     const text = /** @type {string} */ (name);
     return { kind: /** @type {number} */ (kinds[place]), row: /** @type {number} */ (rows[place]), text, words: plain(text) };
