@@ -111,7 +111,7 @@ def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
         for name, values in block.columns.items()
     ]
     order = [f"{LETTERS[name]}{answer}" for answer in range(size) for name in block.columns]
-    return pl.concat(parts, how="horizontal").select(order)
+    return pl.DataFrame([column for part in parts for column in part]).select(order)
 
 
 def _entry(release: OpenedRelease, number: int, group: QueryGroup, kinds: Sequence[int]) -> JsonObject:
