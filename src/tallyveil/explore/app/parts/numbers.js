@@ -5,7 +5,6 @@ const signedWhole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0,
 const oneDecimal = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 3 });
-const exact = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
 
 /** What stands in the place of a number that does not exist. */
 export const NONE = "–";
@@ -48,14 +47,6 @@ export function rounded(value) {
  */
 export function share(value) {
   return absent(value) ? NONE : percent.format(value);
-}
-
-/**
- * A level, such as 0.95, as repetitions: "95 of 100".
- * @param {number} level
- */
-export function repetitions(level) {
-  return `${exact.format(Number((100 * level).toPrecision(12)))} of 100`;
 }
 
 /**
