@@ -48,6 +48,8 @@ import { LevelRules } from "./unknown.js";
  * @property {Finest} finest
  */
 
+/** A variance below this fraction of the sum of its terms' sizes is a rounding error of 0. */
+const ROUNDING = 1e-13;
 /** A question with more than this fraction of its weight in unknown directions has no estimate. */
 const UNKNOWN_SHARE = 1e-7;
 
@@ -163,7 +165,7 @@ export class FitCovariance {
     const n = questions.grams.length / entries;
     const found = new Float64Array(n);
     for (let k = 0; k < n; k++) {
-      found[k] = Math.max(dot(entries, questions.grams, k * entries, blocks.covariance), 0);
+      found[k] = positive(entries, questions.grams, k * entries, blocks.covariance);
       if (!blocks.unknown) continue;
       const whole = dot(entries, questions.grams, k * entries, this.directions.eye);
       if (dot(entries, questions.grams, k * entries, blocks.unknown) > UNKNOWN_SHARE * whole) found[k] = Infinity;
@@ -177,6 +179,18 @@ function dot(n, a, aAt, b) {
   let sum = 0;
   for (let i = 0; i < n; i++) sum += a[aAt + i] * b[i];
   return sum;
+}
+
+/**
+ * A product that cannot be negative: a variance. It is exactly 0 if only rounding errors of its terms are left.
+ * @type {(n: number, a: Float64Array, aAt: number, b: Float64Array) => number}
+ */
+function positive(n, a, aAt, b) {
+  const sum = dot(n, a, aAt, b);
+  if (sum > 1) return sum;
+  let size = 0;
+  for (let i = 0; i < n; i++) size += Math.abs(a[aAt + i] * b[i]);
+  return sum > ROUNDING * size ? sum : 0;
 }
 
 /**
