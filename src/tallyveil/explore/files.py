@@ -4,7 +4,7 @@ Names of files are made of numbers alone, because every text of a release may be
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -68,11 +68,16 @@ def number_columns(names: Sequence[str], values: Numbers, *, whole: bool) -> pl.
     return frame.cast(pl.Float64 if wide else pl.Int32)
 
 
-def write_data(site: Path, name: str, frame: pl.DataFrame) -> None:
-    """Write a Parquet file that the page can read: one row group, compressed with Snappy, without tags.
+def write_data(site: Path, name: str, frame: pl.DataFrame, tags: Mapping[str, str]) -> None:
+    """Write a Parquet file that the page can read: one row group, compressed with Snappy.
 
     The file is not flushed: the site is not in its place before all files are written.
 
+    Args:
+        site: Folder of the site.
+        name: The file, as a path in the site.
+        frame: Its rows.
+        tags: Metadata, such as the run that the release is of.
     Raises:
         StoreError: it cannot be written.
     """

@@ -39,8 +39,9 @@ def test_nan_is_null():
 def test_the_same_table_has_the_same_bytes(tmp_path):
     frame = pl.DataFrame({"geocode": ["</script>", None], "p0": [1, 2]})
     for name in ("data/a.parquet", "data/b.parquet"):
-        write_data(tmp_path, name, frame)
+        write_data(tmp_path, name, frame, {"run": "x"})
     assert (tmp_path / "data/a.parquet").read_bytes() == (tmp_path / "data/b.parquet").read_bytes()
+    assert pl.read_parquet_metadata(tmp_path / "data/a.parquet")["tallyveil.run"] == "x"
 
 
 def test_json_holds_no_nan(tmp_path):
@@ -53,6 +54,6 @@ def test_json_holds_no_nan(tmp_path):
 def test_a_file_in_the_way(tmp_path):
     (tmp_path / "data").write_text("")
     with pytest.raises(StoreError):
-        write_data(tmp_path, "data/a.parquet", pl.DataFrame({"a": [1]}))
+        write_data(tmp_path, "data/a.parquet", pl.DataFrame({"a": [1]}), {})
     with pytest.raises(StoreError):
         write_json_data(tmp_path, "data/x.json", {})
