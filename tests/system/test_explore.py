@@ -84,6 +84,12 @@ def made(request, make_small_inputs, tmp_path_factory):
     return release, folder / "site"
 
 
+def opened(root: Path) -> tallyveil.Release:
+    found = tallyveil.open(root)
+    assert isinstance(found, tallyveil.Release)
+    return found
+
+
 def content(site):
     return json.loads((site / "data" / "site.json").read_text(encoding="utf-8"))
 
@@ -97,7 +103,7 @@ def chunks(site, kind, name):
 
 def test_every_number_is_that_of_the_release(made):
     root, site = made
-    release, described = tallyveil.open(root), content(site)
+    release, described = opened(root), content(site)
     shown = set()
     for table in described["tables"]:
         for number in table["kinds"]:
@@ -241,7 +247,7 @@ def test_the_same_release_has_the_same_bytes(made, tmp_path):
 def test_a_release_is_left_as_it_is(made, tmp_path):
     root, _ = made
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    tallyveil.open(root).explore(tmp_path / "site", queries=["total"])
+    opened(root).explore(tmp_path / "site", queries=["total"])
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     assert [table["name"] for table in content(tmp_path / "site")["tables"]] == ["total"]
 
@@ -249,8 +255,8 @@ def test_a_release_is_left_as_it_is(made, tmp_path):
 def test_a_second_release(make_small_inputs, tmp_path):
     first = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "first", "entities")
     second = release_of(make_small_inputs(tmp_path / "b"), tmp_path / "second", "entities", bytes([1] * 32))
-    made = tallyveil.open(first).explore(tmp_path / "site", compared_with=tallyveil.open(second))
-    tallyveil.open(second).explore(tmp_path / "other")
+    made = opened(first).explore(tmp_path / "site", compared_with=opened(second))
+    opened(second).explore(tmp_path / "other")
     described = content(made.path)
     assert described["compared"]["tables"] == [True] * 4
     differs = 0
@@ -284,7 +290,7 @@ def test_a_changed_file_is_refused(make_small_inputs, tmp_path):
         copy = tmp_path / place.replace("/", "-")
         shutil.copytree(root, copy)
         pl.read_parquet(copy / place).write_parquet(
-            copy / place, metadata={"tallyveil.run": tallyveil.open(root).manifest.run}
+            copy / place, metadata={"tallyveil.run": opened(root).manifest.run}
         )
         with pytest.raises(StoreError):
             make_site(copy, tmp_path / "site")

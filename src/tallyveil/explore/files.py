@@ -84,7 +84,13 @@ def write_data(site: Path, name: str, frame: pl.DataFrame, tags: Mapping[str, st
     path = (site / name).absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        frame.write_parquet(path, compression="snappy", statistics=False, row_group_size=max(1, frame.height))
+        frame.write_parquet(
+            path,
+            compression="snappy",
+            statistics=False,
+            row_group_size=max(1, frame.height),
+            metadata=parquet_tags(tags),
+        )
     except (OSError, pl.exceptions.PolarsError) as error:
         raise store_error(path, error) from error
 
