@@ -13,7 +13,7 @@ import polars as pl
 
 from tallyveil.arrays import Numbers
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import store_error
+from tallyveil.storage.write import parquet_tags, store_error
 
 CHUNK: Final = 1024
 """Areas in a file: a page reads only the files of the areas that it shows."""
