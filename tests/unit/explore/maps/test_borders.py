@@ -6,12 +6,13 @@ import pytest
 import shapely
 
 from tallyveil.explore.maps import AreasOfKind, areas_of_family, areas_of_geolevel, bounding_boxes
-from tallyveil.explore.maps.borders import merged, simplified
+from tallyveil.explore.maps.borders import simplified
 from tallyveil.explore.maps.cells import cells_around
 from tallyveil.explore.maps.plane import in_degrees, on_plane
 from tallyveil.explore.maps.shapes import finest_shapes
 from tallyveil.geography import entities_from_pairs, spine_from_prefixes
 from tallyveil.geography.geometry import Geometry
+from tallyveil.geography.geometry.merge import merged
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.country_map import make_map
 
@@ -26,6 +27,11 @@ def country():
 def squares(*wests, missing=()):
     wkb = [None if west in missing else shapely.to_wkb(shapely.box(west, 0, west + 1, 1)) for west in wests]
     return finest_shapes(Geometry(pl.Series(wkb, dtype=pl.Binary), points=False))
+
+
+def tracts_of(spine, finest):
+    kind = areas_of_geolevel(spine, 1, 1)
+    return merged(finest.shapes, kind.offsets, kind.members, shared=True)
 
 
 def test_the_plane_and_back():
@@ -52,21 +58,19 @@ def test_areas_without_geometry_have_no_box_and_no_shape():
     boxes = bounding_boxes(finest, kind)
     assert boxes[0].tolist() == [0, 0, 1, 1]
     assert np.isnan(boxes[1]).all()
-    shapes = merged(finest, kind)
+    shapes = merged(finest.shapes, kind.offsets, kind.members, shared=True)
     assert shapely.equals(shapes[0], finest.shapes[0])
     assert shapes[1] is None
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_areas_are_the_unions_of_their_members(country, shared):
-    from dataclasses import replace
-
     spine, finest = country
     family = entities_from_pairs(
         spine, "any", spine.geocodes[-1].text[:9], pl.Series(["a"] * 4 + ["b"] * 4 + ["c"])
     )
     for kind in (areas_of_geolevel(spine, 1, 1), areas_of_family(family, 2), areas_of_geolevel(spine, 2, 3)):
-        found = merged(replace(finest, shared=shared), kind)
+        found = merged(finest.shapes, kind.offsets, kind.members, shared=shared)
         assert shapely.is_valid(found).all()
         for area, shape in enumerate(found):
             own = finest.shapes[kind.members[kind.offsets[area] : kind.offsets[area + 1]]]
@@ -78,7 +82,7 @@ def test_areas_are_the_unions_of_their_members(country, shared):
 
 def test_simplified_neighbours_keep_their_border(country):
     spine, finest = country
-    tracts = merged(finest, areas_of_geolevel(spine, 1, 1))
+    tracts = tracts_of(spine, finest)
     found = simplified(tracts, 1e-4, shared=True)
     assert shapely.get_num_coordinates(found).sum() < 0.7 * shapely.get_num_coordinates(tracts).sum()
     assert shapely.coverage_is_valid(found)

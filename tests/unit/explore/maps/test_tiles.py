@@ -10,7 +10,7 @@ import pytest
 import shapely
 
 from tallyveil.errors import SolverError
-from tallyveil.explore.maps import areas_of_geolevel, tiles, write_tiles
+from tallyveil.explore.maps import AreasOfKind, areas_of_geolevel, tiles, write_tiles
 from tallyveil.explore.maps.encoding import LAYER, encoded, rows_in
 from tallyveil.explore.maps.shapes import finest_shapes
 from tallyveil.explore.maps.zooms import MOST_FEATURES, Zooms, sharpest, zooms_of
@@ -106,7 +106,7 @@ def test_an_area_that_is_lost_is_an_error(site, tmp_path, monkeypatch):
 def test_nothing_is_written_of_a_kind_without_geometry(tmp_path):
     shapes = pl.Series([shapely.to_wkb(shapely.box(0, 0, 1, 1)), None])
     finest = finest_shapes(Geometry(shapes, points=False))
-    kind = tiles.AreasOfKind(4, np.array([0, 1]), np.array([1]))
+    kind = AreasOfKind(4, np.array([0, 1]), np.array([1]))
     assert write_tiles(finest, [kind], tmp_path)["tiles"] == []
     assert not (tmp_path / "data").exists()
 
