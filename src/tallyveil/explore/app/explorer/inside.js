@@ -109,7 +109,7 @@ async function groupTable(areas, view, group, title) {
       ...(has ? [{ heading: "Published", numeric: true, show: (/** @type {Row} */ row) => count(row.answer.published) }] : []),
       ...(has && site.intervals && table.intervals ? [
         { heading: "Interval", numeric: true, show: (/** @type {Row} */ row) => intervalText(row.answer) },
-        { heading: "", show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) },
+        { heading: "On one scale", show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) },
         { heading: "Standard error", numeric: true, show: (/** @type {Row} */ row) => rounded(row.answer.error) },
       ] : []),
     ],
