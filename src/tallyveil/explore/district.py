@@ -32,6 +32,11 @@ LARGEST_FILE: Final = 1 << 26
 """Most bytes of the arrays of a site."""
 
 _Made = TypeVar("_Made")
+_NO_BOUNDS: Final = (
+    "the release does not hold its public bounds, from which the standard errors follow. `tallyveil intervals RELEASE "
+    "--without-bounds` makes intervals without them, and then this page has standard errors of districts, too."
+)
+"""Said in the place of the error, which has the path of the folder."""
 
 
 def write_district(site: Path, root: Path, groups: Sequence[QueryGroup], rows: Integers) -> str | None:
@@ -111,7 +116,7 @@ def _or_why(make: Callable[[], _Made]) -> _Made | str:
     except StoreError as error:
         if error.code != "bounds-missing":
             raise
-        return str(error)
+        return _NO_BOUNDS
 
 
 def _too_large(fit: IntervalFit) -> str | None:

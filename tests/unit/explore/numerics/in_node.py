@@ -12,7 +12,7 @@ import pytest
 import tallyveil.explore
 
 NUMERICS = Path(tallyveil.explore.__file__).parent / "app" / "numerics"
-SCRIPT = Path(__file__).with_name("answers.mjs")
+HERE = Path(__file__).parent
 
 node_needed = pytest.mark.skipif(
     shutil.which("node") is None,
@@ -20,11 +20,11 @@ node_needed = pytest.mark.skipif(
 )
 
 
-def ask_node(task: str, **content: Any) -> Any:
-    """The answer of a task of `answers.mjs`."""
+def run_node(script: str, content: dict[str, Any]) -> Any:
+    """What a script of this folder writes when it reads some content."""
     done = subprocess.run(
-        ["node", str(SCRIPT), str(NUMERICS)],
-        input=json.dumps({"task": task, **content}, allow_nan=False),
+        ["node", str(HERE / script), str(NUMERICS)],
+        input=json.dumps(content, allow_nan=False),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -32,6 +32,11 @@ def ask_node(task: str, **content: Any) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def ask_node(task: str, **content: Any) -> Any:
+    """The answer of a task of `answers.mjs`."""
+    return run_node("answers.mjs", {"task": task, **content})
 
 
 def floats(found: Any) -> np.ndarray:

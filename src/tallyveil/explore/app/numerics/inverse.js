@@ -17,6 +17,7 @@ export class Inverter {
   /** @param {Packing} packing */
   constructor(packing) {
     this.packing = packing;
+    this.kept = new Int32Array(packing.largest);
     this.factor = new Float64Array(packing.largest ** 2);
     this.inverse = new Float64Array(packing.largest ** 2);
   }
@@ -42,24 +43,42 @@ export class Inverter {
    * @param {Float64Array} out @param {number} outAt
    */
   block(dim, a, aAt, space, spaceAt, out, outAt) {
+    out.fill(0, outAt, outAt + dim * dim);
+    const rows = this.rowsInside(dim, space, spaceAt);
     let rank = 0;
     let size = 0;
-    for (let i = 0; i < dim; i++) {
-      rank += space[spaceAt + i * (dim + 1)];
-      size += a[aAt + i * (dim + 1)];
+    for (let i = 0; i < rows; i++) {
+      rank += space[spaceAt + this.kept[i] * (dim + 1)];
+      size += a[aAt + this.kept[i] * (dim + 1)];
     }
-    if (!(rank > 0.5 && size > 0)) {
-      // Ranks are whole numbers.
-      out.fill(0, outAt, outAt + dim * dim);
-      return;
-    }
+    if (!(rank > 0.5 && size > 0)) return; // ranks are whole numbers
     const scale = size / Math.max(rank, 1);
-    for (let i = 0; i < dim * dim; i++) this.factor[i] = a[aAt + i] - scale * space[spaceAt + i];
-    for (let i = 0; i < dim; i++) this.factor[i * (dim + 1)] += scale;
-    this.invertFactor(dim);
-    for (let i = 0; i < dim * dim; i++) out[outAt + i] = this.inverse[i] + space[spaceAt + i] / scale;
-    for (let i = 0; i < dim; i++) out[outAt + i * (dim + 1)] -= 1 / scale;
-    clearOutside(dim, space, spaceAt, out, outAt);
+    for (let i = 0; i < rows; i++) {
+      for (let j = 0; j < rows; j++) {
+        const at = this.kept[i] * dim + this.kept[j];
+        this.factor[i * rows + j] = a[aAt + at] - scale * space[spaceAt + at];
+      }
+      this.factor[i * (rows + 1)] += scale;
+    }
+    this.invertFactor(rows);
+    for (let i = 0; i < rows; i++) {
+      for (let j = 0; j < rows; j++) {
+        const at = this.kept[i] * dim + this.kept[j];
+        out[outAt + at] = this.inverse[i * rows + j] + (space[spaceAt + at] - (i === j ? 1 : 0)) / scale;
+      }
+    }
+  }
+
+  /**
+   * Writes into `kept` the rows that the space does not leave out, and returns their number. If a zero determines a
+   * coefficient outright, its row of the inverse is exactly zero and not merely small.
+   * @param {number} dim
+   * @param {Float64Array} space @param {number} spaceAt
+   */
+  rowsInside(dim, space, spaceAt) {
+    let rows = 0;
+    for (let i = 0; i < dim; i++) if (space[spaceAt + i * (dim + 1)] !== 0) this.kept[rows++] = i;
+    return rows;
   }
 
   /**
@@ -117,23 +136,6 @@ function invertTriangle(dim, a) {
       let sum = 0;
       for (let m = j; m < i; m++) sum -= a[i * dim + m] * a[m * dim + j];
       a[i * dim + j] = sum / a[i * dim + i];
-    }
-  }
-}
-
-/**
- * Makes rows and columns exactly zero that the space leaves out. If a zero determines a coefficient outright, its row
- * must be exactly zero and not merely small.
- * @param {number} dim
- * @param {Float64Array} space @param {number} spaceAt
- * @param {Float64Array} out @param {number} outAt
- */
-function clearOutside(dim, space, spaceAt, out, outAt) {
-  for (let i = 0; i < dim; i++) {
-    if (space[spaceAt + i * (dim + 1)] !== 0) continue;
-    for (let j = 0; j < dim; j++) {
-      out[outAt + i * dim + j] = 0;
-      out[outAt + j * dim + i] = 0;
     }
   }
 }

@@ -95,12 +95,13 @@ export function addProductTransposed(packing, a, aAt, b, bAt, sign, out, outAt) 
     const dim = dims[k];
     const at = begin[k];
     for (let i = 0; i < dim; i++) {
-      const left = aAt + at + i * dim;
+      const row = outAt + at + i * dim;
+      const leftRow = aAt + at + i * dim;
       for (let j = 0; j < dim; j++) {
-        const right = bAt + at + j * dim;
-        let sum = 0;
-        for (let m = 0; m < dim; m++) sum += a[left + m] * b[right + m];
-        out[outAt + at + i * dim + j] += sign * sum;
+        const left = sign * a[leftRow + j];
+        if (left === 0) continue;
+        const right = bAt + at + j;
+        for (let m = 0; m < dim; m++) out[row + m] += left * b[right + m * dim];
       }
     }
   }
