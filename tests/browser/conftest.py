@@ -4,6 +4,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -26,10 +27,15 @@ DRIVER = "GL Driver Message"  # what the software renderer says of its own speed
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files and says nothing."""
+    """Serves files and says nothing, also when a page is closed before it has got them."""
 
     def log_message(self, *_: Any) -> None:
         """Nothing."""
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        """Send a file."""
+        with suppress(ConnectionError):
+            super().copyfile(source, outputfile)
 
 
 @dataclass

@@ -5,6 +5,7 @@ import { element, refill } from "../parts/elements.js";
 import { linkTo } from "../parts/link-state.js";
 import { count, counted, rounded } from "../parts/numbers.js";
 import { pagedTable } from "../parts/tables.js";
+import { ANSWER_HEADINGS } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { intervalSpark } from "./interval-picture.js";
 import { answerOf, intervalText } from "./sentences.js";
@@ -15,9 +16,10 @@ import { areaKey } from "./view.js";
 /** @typedef {import("./areas.js").Areas} Areas */
 /** @typedef {import("./view.js").View} View */
 /** @typedef {{area: Area, answer: import("./sentences.js").Answer, note: string}} Row */
-/** @typedef {{kind: number, rows: ArrayLike<number>, notes?: string[]}} Group areas of one kind, and what is said of each */
+/** @typedef {{n: number, at: (place: number) => {kind: number, row: number}, notes?: string[]}} Group areas, and what is said of each */
 
 const PAGE = 25;
+const NONE = { published: null, estimate: null, error: null, low: null, high: null };
 const MOST_FINEST = 20_000; // above this, looking up entities would read too many files at once
 
 /**
@@ -30,9 +32,9 @@ export async function showInside(place, areas, view) {
   const { area } = view;
   const parts = [];
   const inside = await insideOf(areas, area);
-  if (inside && inside.rows.length > 0) {
-    const kind = areas.site.kinds[inside.kind];
-    parts.push(await groupTable(areas, view, inside, `${kindTitle(kind)}: ${counted(inside.rows.length, "area", "areas")} inside`));
+  if (inside && inside.n > 0) {
+    const kind = areas.site.kinds[inside.at(0).kind];
+    parts.push(await groupTable(areas, view, inside, `${kindTitle(kind)}: ${counted(inside.n, "area", "areas")} inside`));
   }
   if (areas.site.kinds.some((kind) => kind.type === "family" && kind !== area.kind)) parts.push(across(areas, view));
   place.hidden = parts.length === 0;
@@ -46,9 +48,12 @@ export async function showInside(place, areas, view) {
  */
 async function insideOf(areas, area) {
   const first = area.firstChild;
-  if (area.kind.type === "family") return { kind: areas.site.finest, rows: await areas.members(area) };
+  if (area.kind.type === "family") {
+    const rows = await areas.members(area);
+    return { n: rows.length, at: (place) => ({ kind: areas.site.finest, row: rows[place] }) };
+  }
   if (first === null || area.nChildren === 0) return null;
-  return { kind: area.kind.number + 1, rows: Array.from({ length: area.nChildren }, (_, child) => first + child) };
+  return { n: area.nChildren, at: (place) => ({ kind: area.kind.number + 1, row: first + place }) };
 }
 
 /**
@@ -70,14 +75,10 @@ function across(areas, view) {
       return;
     }
     refill(list, element("p", { class: "quiet" }, "Loading …"));
-    const found = await areas.entities(area);
-    const groups = areas.site.kinds.flatMap((kind) => {
-      const own = found.filter((one) => one.kind === kind.number).sort((a, b) => b.shared - a.shared);
-      const notes = own.map((one) => counted(one.shared, finest, `${finest}s`));
-      return own.length === 0 ? [] : [{ kind: kind.number, rows: own.map((one) => one.row), notes }];
-    });
-    const tables = await Promise.all(groups.map((group) => groupTable(areas, view, group, kindTitle(areas.site.kinds[group.kind]))));
-    refill(list, ...(tables.length ? tables : [element("p", { class: "quiet" }, "There are none.")]));
+    const found = (await areas.entities(area)).sort((a, b) => a.kind - b.kind || b.shared - a.shared);
+    const notes = found.map((one) => counted(one.shared, finest, `${finest}s`));
+    const group = { n: found.length, at: (/** @type {number} */ place) => found[place], notes };
+    refill(list, found.length > 0 ? await groupTable(areas, view, group, summary) : element("p", { class: "quiet" }, "There are none."));
   };
   details.addEventListener("toggle", look);
   if (area.kind.number === areas.site.finest) details.open = true;
@@ -93,30 +94,32 @@ function across(areas, view) {
 async function groupTable(areas, view, group, title) {
   const { site } = areas;
   const { table } = view;
-  const has = table.kinds.includes(group.kind);
-  const most = has ? await greatest(areas, view, group) : 0;
+  const most = await greatest(areas, view, group);
   const label = table.answers.length > 1 ? `${tableTitle(table)}: ${answerTitle(table, view.answer)}` : tableTitle(table);
-  const shares = group.notes !== undefined;
+  const across = group.notes !== undefined;
   const made = await pagedTable({
-    caption: `${title}. ${has ? label : "The chosen table has no counts of these areas."}`,
+    caption: `${title}. ${label}`,
     captionHidden: true,
-    n: group.rows.length,
+    n: group.n,
     page: PAGE,
     rows: (start, stop) => rowsOf(areas, view, group, start, stop),
     columns: [
       { heading: "Area", head: true, show: (row) => element("a", { href: linkTo({ area: areaKey(row.area) }) }, areaTitle(row.area)) },
-      ...(shares ? [{ heading: "Shared", numeric: true, show: (/** @type {Row} */ row) => row.note }] : []),
-      ...(has ? [{ heading: "Published", numeric: true, show: (/** @type {Row} */ row) => count(row.answer.published) }] : []),
-      ...(has && site.intervals && table.intervals ? [
+      ...(across ? [
+        { heading: "Kind", show: (/** @type {Row} */ row) => kindTitle(row.area.kind) },
+        { heading: "Shared", numeric: true, show: (/** @type {Row} */ row) => row.note },
+      ] : []),
+      { heading: "Published", numeric: true, show: (row) => count(row.answer.published) },
+      ...(site.intervals && table.intervals ? [
         { heading: "Interval", numeric: true, show: (/** @type {Row} */ row) => intervalText(row.answer) },
-        { heading: "", show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) },
+        ...(across ? [] : [{ heading: "On one scale", show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) }]),
         { heading: "Standard error", numeric: true, show: (/** @type {Row} */ row) => rounded(row.answer.error) },
       ] : []),
     ],
   });
   const save = element("button", { type: "button", onclick: () => saveGroup(areas, view, group) }, "Download as CSV");
   return element("section", { "aria-label": title },
-    element("div", { class: "head" }, element("div", {}, element("h2", {}, title), element("p", { class: "quiet" }, label)), save), made);
+    element("div", { class: "head" }, element("div", {}, across ? null : element("h2", {}, title), element("p", { class: "quiet" }, label)), save), made);
 }
 
 /**
@@ -126,7 +129,7 @@ async function groupTable(areas, view, group, title) {
  * @param {Group} group
  */
 async function greatest(areas, view, group) {
-  const rows = await rowsOf(areas, view, group, 0, Math.min(group.rows.length, 40 * PAGE));
+  const rows = await rowsOf(areas, view, group, 0, Math.min(group.n, 40 * PAGE));
   return Math.max(1, ...rows.map(({ answer }) => Math.max(answer.high ?? 0, answer.published ?? 0)));
 }
 
@@ -139,17 +142,22 @@ async function greatest(areas, view, group) {
  * @returns {Promise<Row[]>}
  */
 async function rowsOf(areas, view, group, start, stop) {
-  const rows = Array.from({ length: stop - start }, (_, place) => group.rows[start + place]);
-  const has = view.table.kinds.includes(group.kind);
-  const [found, numbers] = await Promise.all([
-    areas.areas(group.kind, rows),
-    has ? areas.numbersOf(group.kind, rows, view.table.number, view.answer) : null,
-  ]);
-  return found.map((area, place) => ({
-    area,
-    answer: numbers ? answerOf(numbers[place], 0) : { published: null, estimate: null, error: null, low: null, high: null },
-    note: group.notes?.[start + place] ?? "",
+  const places = Array.from({ length: stop - start }, (_, place) => start + place);
+  const wanted = places.map(group.at);
+  /** @type {Row[]} */
+  const rows = new Array(wanted.length);
+  await Promise.all([...new Set(wanted.map(({ kind }) => kind))].map(async (kind) => {
+    const own = places.filter((place) => group.at(place).kind === kind);
+    const of = own.map((place) => group.at(place).row);
+    const has = view.table.kinds.includes(kind);
+    const [found, numbers] = await Promise.all([
+      areas.areas(kind, of), has ? areas.numbersOf(kind, of, view.table.number, view.answer) : null,
+    ]);
+    own.forEach((place, at) => {
+      rows[place - start] = { area: found[at], answer: numbers ? answerOf(numbers[at], 0) : NONE, note: group.notes?.[place] ?? "" };
+    });
   }));
+  return rows;
 }
 
 /**
@@ -158,12 +166,10 @@ async function rowsOf(areas, view, group, start, stop) {
  * @param {Group} group
  */
 async function saveGroup(areas, view, group) {
-  const rows = await rowsOf(areas, view, group, 0, group.rows.length);
-  const kind = areas.site.kinds[group.kind].name;
+  const rows = await rowsOf(areas, view, group, 0, group.n);
   const lines = rows.map(({ area, answer }) => [
-    kind, area.geocode, area.name, view.table.name, view.table.answers[view.answer],
+    area.kind.name, area.geocode, area.name, view.table.name, view.table.answers[view.answer],
     answer.published, answer.estimate, answer.error, answer.low, answer.high,
   ]);
-  download(`${areas.site.name}-${view.area.geocode}-${kind}-${view.table.name}.csv`,
-    csvText(["kind", "geocode", "name", "table", "answer", "published", "estimate", "standard_error", "lower", "upper"], lines));
+  download(`${areas.site.name}-${view.area.geocode}-areas-${view.table.name}.csv`, csvText(["kind", "geocode", "name", ...ANSWER_HEADINGS], lines));
 }
