@@ -1,13 +1,14 @@
 """`tallyveil publish`: the tables of finished releases in other forms."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give
-from tallyveil.cli.names import names_if_any
+from tallyveil.cli.names import names_if_any, names_of
 from tallyveil.cli.terminal import say
 from tallyveil.cli.whole_help import WholeHelp
 
@@ -113,6 +114,33 @@ def tables_as_csv(
     written = publish_csv(release, out)
     record = {"files": [str(path) for path in written], "out": str(out)}
     give(record, [f"tables as CSV: {len(written)} files in {out}"], quiet=quiet, as_json=as_json)
+
+
+@publish.command("geoparquet")
+def tables_on_a_map(
+    release: FinishedRelease,
+    geolevel: Annotated[
+        str, typer.Option("--geolevel", metavar="NAME", help="Geolevel, or family of entities.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="GeoParquet file to write.")],
+    tables: Annotated[
+        str,
+        typer.Option("--tables", metavar="QUERY,...", help="Queries of the tables."),
+    ] = "total",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write tables of a release with the shapes of its areas, for QGIS and the like. Needs the extra `maps`.
+
+    The file has a row for each area and a column for each answer.
+    """
+    from tallyveil.release.geoparquet import publish_geoparquet
+
+    made = publish_geoparquet(release, geolevel, names_of(tables, "--tables"), out)
+    record = {**asdict(made), "out": str(out)}
+    lines = [*made.warnings, f"{made.areas:,} areas, {made.columns:,} columns of numbers in {out}"]
+    lines += [f"without a shape: {made.n_missing:,} areas"] * (made.n_missing > 0)
+    give(record, lines, quiet=quiet, as_json=as_json)
 
 
 def _show(found: "Publication", out: Path) -> None:

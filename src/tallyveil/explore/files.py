@@ -4,7 +4,7 @@ Names of files are made of numbers alone, because every text of a release may be
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ import polars as pl
 
 from tallyveil.arrays import Numbers
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import store_error
+from tallyveil.storage.write import parquet_tags, store_error
 
 CHUNK: Final = 1024
 """Areas in a file: a page reads only the files of the areas that it shows."""
@@ -68,18 +68,29 @@ def number_columns(names: Sequence[str], values: Numbers, *, whole: bool) -> pl.
     return frame.cast(pl.Float64 if wide else pl.Int32)
 
 
-def write_data(site: Path, name: str, frame: pl.DataFrame) -> None:
-    """Write a Parquet file that the page can read: one row group, compressed with Snappy, without tags.
+def write_data(site: Path, name: str, frame: pl.DataFrame, tags: Mapping[str, str]) -> None:
+    """Write a Parquet file that the page can read: one row group, compressed with Snappy.
 
     The file is not flushed: the site is not in its place before all files are written.
 
+    Args:
+        site: Folder of the site.
+        name: The file, as a path in the site.
+        frame: Its rows.
+        tags: Metadata, such as the run that the release is of.
     Raises:
         StoreError: it cannot be written.
     """
     path = (site / name).absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        frame.write_parquet(path, compression="snappy", statistics=False, row_group_size=max(1, frame.height))
+        frame.write_parquet(
+            path,
+            compression="snappy",
+            statistics=False,
+            row_group_size=max(1, frame.height),
+            metadata=parquet_tags(tags),
+        )
     except (OSError, pl.exceptions.PolarsError) as error:
         raise store_error(path, error) from error
 

@@ -1,5 +1,6 @@
 """The lists of areas of a site: codes, names, places in the tree, members of entities."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def kind_entries(areas: Areas) -> list[JsonObject]:
     ]
 
 
-def write_lists(site: Path, areas: Areas, boxes: dict[int, Floats]) -> None:
+def write_lists(site: Path, areas: Areas, boxes: Mapping[int, Floats], tags: Mapping[str, str]) -> None:
     """Write the list of every kind, the members of every family, and the names.
 
     Args:
@@ -49,17 +50,18 @@ def write_lists(site: Path, areas: Areas, boxes: dict[int, Floats]) -> None:
         areas: The areas.
         boxes: For a kind, the bounding boxes of its areas: west, south, east, north; shape (n, 4). No entry for a kind
             without geometry.
+        tags: Metadata of the files.
     Raises:
         StoreError: a file cannot be written.
     """
     for number, kind in enumerate(areas.kinds):
         frame = _list_frame(areas, number, boxes.get(number))
         for chunk, start, stop in chunk_ranges(kind.n):
-            write_data(site, list_path(number, chunk), frame.slice(start, stop - start))
+            write_data(site, list_path(number, chunk), frame.slice(start, stop - start), tags)
         if kind.family is not None:
-            _write_members(site, number, kind.family)
+            _write_members(site, number, kind.family, tags)
     if areas.names is not None:
-        write_data(site, NAMES_FILE, _names_frame(areas))
+        write_data(site, NAMES_FILE, _names_frame(areas), tags)
 
 
 def _list_frame(areas: Areas, number: int, boxes: Floats | None) -> pl.DataFrame:
@@ -104,7 +106,7 @@ def _entity_rows(name: str, family: EntityFamily) -> pl.Series:
     return pl.Series(name, found, dtype=pl.Int32).replace(-1, None)
 
 
-def _write_members(site: Path, number: int, family: EntityFamily) -> None:
+def _write_members(site: Path, number: int, family: EntityFamily, tags: Mapping[str, str]) -> None:
     for chunk, start, stop in chunk_ranges(family.n_entities):
         own = slice(int(family.offsets[start]), int(family.offsets[stop]))
         entity = np.repeat(np.arange(start, stop, dtype=np.int64), family.sizes[start:stop])
@@ -114,7 +116,7 @@ def _write_members(site: Path, number: int, family: EntityFamily) -> None:
                 pl.Series("finest", family.members[own], dtype=pl.Int32),
             ]
         )
-        write_data(site, members_path(number, chunk), frame)
+        write_data(site, members_path(number, chunk), frame, tags)
 
 
 def _named_kinds(areas: Areas) -> set[str]:

@@ -76,7 +76,7 @@ def make_site(
         other = None if compared is None else open_compared(release, compared)
         copy_pages(unfinished)
         mapped = write_map(unfinished, root, release.areas)
-        write_lists(unfinished, release.areas, mapped.boxes)
+        write_lists(unfinished, release.areas, mapped.boxes, release.tags)
         written = write_tables(unfinished, release)
         if other is not None:
             write_other_tables(unfinished, other, OTHER)

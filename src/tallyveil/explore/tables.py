@@ -1,6 +1,6 @@
 """The tables of a site: for every answer the published count and, where there are intervals, what stands beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,7 +59,7 @@ def write_tables(site: Path, release: OpenedRelease) -> WrittenTables:
             rows = release.rows(kind, release.queries[table])
             if rows is None:
                 continue
-            counts = _write(site, kind, table, rows, totals)
+            counts = _write(site, (kind, table), rows, totals, release.tags)
             if table == share_of:
                 totals = counts
             kinds[table].append(kind)
@@ -78,25 +78,29 @@ def write_other_tables(site: Path, release: OpenedRelease, root: str) -> None:
             rows = release.rows(kind, group)
             if rows is not None:
                 for block in rows.blocks():
-                    _write_chunks(site, kind, table, block, root)
+                    _write_chunks(site, (kind, table), block, root, release.tags)
 
 
-def _write(site: Path, kind: int, table: int, rows: TableRows, totals: Integers | None) -> Integers:
-    """Write one table for one kind; returns its first answer for every area."""
+def _write(
+    site: Path, place: tuple[int, int], rows: TableRows, totals: Integers | None, tags: Mapping[str, str]
+) -> Integers:
+    """Write one table for one kind, `place`; returns its first answer for every area."""
     limits = ClassLimits(rows.group.size, totals)
     first: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
     for block in rows.blocks():
-        _write_chunks(site, kind, table, block, DATA)
+        _write_chunks(site, place, block, DATA, tags)
         limits.add(block)
         first.append(block.columns[COUNT][:, 0])
-    write_json_data(site, classes_path(kind, table), limits.to_mapping())
+    write_json_data(site, classes_path(*place), limits.to_mapping())
     return np.concatenate(first)
 
 
-def _write_chunks(site: Path, kind: int, table: int, block: Block, root: str) -> None:
+def _write_chunks(
+    site: Path, place: tuple[int, int], block: Block, root: str, tags: Mapping[str, str]
+) -> None:
     for start in range(0, block.n, CHUNK):
         frame = _frame(block, start, min(start + CHUNK, block.n))
-        write_data(site, table_path(kind, table, (block.start + start) // CHUNK, root), frame)
+        write_data(site, table_path(*place, (block.start + start) // CHUNK, root), frame, tags)
 
 
 def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
@@ -111,7 +115,7 @@ def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
         for name, values in block.columns.items()
     ]
     order = [f"{LETTERS[name]}{answer}" for answer in range(size) for name in block.columns]
-    return pl.concat(parts, how="horizontal").select(order)
+    return pl.DataFrame([column for part in parts for column in part]).select(order)
 
 
 def _entry(release: OpenedRelease, number: int, group: QueryGroup, kinds: Sequence[int]) -> JsonObject:

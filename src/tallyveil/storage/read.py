@@ -195,6 +195,19 @@ def parquet_metadata(path: Path) -> dict[str, str]:
         return pl.read_parquet_metadata(stream)
 
 
+def table_metadata(path: Path, what: str) -> dict[str, str]:
+    """The key-value metadata of a Parquet file or object; arguments as for `scan_table`.
+
+    Raises:
+        StoreError: it is missing or unreadable.
+    """
+    try:
+        with open_input(path, what) as stream:
+            return pl.read_parquet_metadata(stream)
+    except UNREADABLE as error:
+        raise _unreadable(path, what, error) from None
+
+
 def scan_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.LazyFrame:
     """Open a text file with a header line lazily, from exactly this path. All columns are text."""
     # Some versions of polars keep a copy of a text object in a folder of their own, so it is never given its address.

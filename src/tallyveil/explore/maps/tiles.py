@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.explore.maps.areas import AreasOfKind
-from tallyveil.explore.maps.borders import merged, simplified
+from tallyveil.explore.maps.borders import simplified
 from tallyveil.explore.maps.encoding import BUFFER, cut, encoded, rows_in
 from tallyveil.explore.maps.shapes import FinestShapes
 from tallyveil.explore.maps.zooms import EXTENT, sharpest, zooms_of
+from tallyveil.geography.geometry.merge import merged
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_file
 
@@ -63,7 +64,7 @@ def _write_kind(finest: FinestShapes, kind: AreasOfKind, greatest: int, out: Pat
     """Write the tiles of a kind; None if none of its areas has geometry."""
     import shapely
 
-    shapes = merged(finest, kind)
+    shapes = merged(finest.shapes, kind.offsets, kind.members, shared=finest.shared)
     rows = np.flatnonzero(~shapely.is_missing(shapes)).astype(np.int64)
     if not len(rows):
         return None

@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.geography.geometry.geoparquet import GEO
 from tallyveil.storage.addresses import is_object, shown_path
 from tallyveil.storage.inputs import input_size, is_input, open_input
-from tallyveil.storage.read import UNREADABLE, collect, require_text, scan_table
+from tallyveil.storage.read import collect, require_text, scan_table, table_metadata
 
 WHAT: Final = "geometry"
 MOST_BYTES: Final = 8 << 30
@@ -88,13 +89,9 @@ def _read_geoparquet(path: Path, geocode: str) -> StoredShapes:
 
 def _geoparquet_column(path: Path) -> tuple[str, str | dict[str, Any] | None]:
     """The column of the shapes, and its coordinate reference system; raises ConfigError, StoreError."""
+    text = table_metadata(path, WHAT).get(GEO, "")
     try:
-        with open_input(path, WHAT) as stream:
-            text = pl.read_parquet_metadata(stream).get("geo")
-    except UNREADABLE as error:
-        raise _unreadable(path, type(error).__name__) from None
-    try:
-        geo = json.loads(text or "")
+        geo = json.loads(text)
         column = geo["primary_column"]
         about = geo["columns"][column]
         encoding, crs = about["encoding"], about.get("crs", LONLAT)

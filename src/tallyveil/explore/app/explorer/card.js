@@ -1,7 +1,7 @@
 /** The card of one area: where it lies, what is published, and what its intervals say. */
 
-import { csvText, CSV_NOTE, download } from "../parts/csv.js";
-import { element, refill } from "../parts/elements.js";
+import { csvText, download } from "../parts/csv.js";
+import { byId, element, refill } from "../parts/elements.js";
 import { linkTo, writeState } from "../parts/link-state.js";
 import { count, counted, rounded, share } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
@@ -23,9 +23,8 @@ import { areaKey } from "./view.js";
  * @param {HTMLElement} place
  * @param {Areas} areas
  * @param {View} view
- * @param {HTMLElement | null} more buttons of other parts of the page
  */
-export async function showCard(place, areas, view, more) {
+export async function showCard(place, areas, view) {
   const { area, table } = view;
   const [above, numbers, other] = await Promise.all([
     areas.ancestors(area),
@@ -47,11 +46,20 @@ export async function showCard(place, areas, view, more) {
     element("div", { class: "panel card" },
       tableChoice(areas, view),
       ...headline(areas, view, numbers),
-      ...(table.answers.length > 1 || compared ? [element("h2", { class: "unseen" }, "All answers of this table"), rows] : []),
-      element("div", { class: "actions" },
-        element("button", { type: "button", onclick: () => save(areas, area, view.table, numbers) }, "Download as CSV"),
-        more),
-      element("p", { class: "quiet small" }, CSV_NOTE)));
+      element("div", { class: "actions", id: "area-actions" },
+        element("button", { type: "button", onclick: () => save(areas, area, view.table, numbers) }, "Download as CSV"))));
+  showAnswers(byId("answers"), table, table.answers.length > 1 || compared !== null ? rows : null);
+}
+
+/**
+ * All answers of the table, in a panel of their own.
+ * @param {HTMLElement} place
+ * @param {import("./site.js").Table} table
+ * @param {HTMLElement | null} rows null if the card says it all
+ */
+function showAnswers(place, table, rows) {
+  place.hidden = rows === null;
+  refill(place, rows && element("h2", { id: "answers-title" }, `${tableTitle(table)}: all answers`), rows);
 }
 
 /**

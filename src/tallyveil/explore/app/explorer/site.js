@@ -43,7 +43,8 @@ import { shown } from "../parts/shown.js";
  * @property {{level: number, covers: string} | null} intervals
  * @property {string | null} no_intervals why there are none
  * @property {{bounds: [number, number, number, number], tiles: TileSet[], made_from: "polygons" | "points"} | null} map
- * @property {{file?: string, why?: string} | null} district
+ * @property {{file: string} | null} district what the standard errors of sums follow from
+ * @property {string | null} no_district why there is none
  * @property {{name: string, warnings: string[], tables: boolean[]} | null} compared another release of the same areas
  */
 

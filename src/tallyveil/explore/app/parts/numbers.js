@@ -3,7 +3,7 @@
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const signedWhole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0, signDisplay: "exceptZero" });
 const oneDecimal = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const significant = new Intl.NumberFormat(undefined, { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
 const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 3 });
 
 /** What stands in the place of a number that does not exist. */
@@ -38,7 +38,8 @@ export function decimal(value) {
  * @param {number | null} value
  */
 export function rounded(value) {
-  return absent(value) ? NONE : significant.format(value);
+  if (absent(value)) return NONE;
+  return value === 0 ? "0" : significant.format(value);
 }
 
 /**
