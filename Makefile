@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r coverage soak seeded-bugs lint docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r coverage soak seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,23 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Types of the pages' JavaScript. Node is needed for this check only: the pages have no build step.
+JS := tools/js/node_modules
+$(JS)/.installed: tools/js/package-lock.json
+	npm ci --prefix tools/js --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+# Journeys through the pages in Chromium, which the machine must have.
+$(VENV)/.installed-browser: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,browser,maps]'
+	@touch $@ $(VENV)/.installed
+
+test-browser: $(VENV)/.installed-browser $(JS)/.installed
+	$(TESTING) $(BIN)/pytest -n 2 tests/browser
+
+lint-js: $(JS)/.installed
+	$(JS)/.bin/tsc --project tools/js
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'

@@ -50,7 +50,7 @@ def test_the_release_file_of_the_readme_makes_a_release(empty_folder, command):
 
 def test_every_command_of_the_readme_exists(command):
     rows = re.findall(r"^\| (`tallyveil .*?`[^|]*) \| ", README.replace(r"\|", "/"), re.MULTILINE)
-    assert len(rows) == 26
+    assert len(rows) == 27
     for row in rows:
         words = re.match(r"`tallyveil ([a-z-]+)(?: ([a-z0-9/-]+))?", row)
         group, subcommand = words.groups()

@@ -1,1 +1,1 @@
-"""Static pages in the browser: the explorer of a release and the workbench of a plan."""
+"""Static pages for the browser: the explorer of a finished release."""

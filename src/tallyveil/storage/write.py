@@ -67,7 +67,7 @@ def write_parquet(
     Raises:
         StoreError: see `write_file`.
     """
-    tags = {**_tags(metadata), **(standard or {})}
+    tags = {**parquet_tags(metadata), **(standard or {})}
 
     def write(temporary: Path) -> None:
         frame.write_parquet(temporary, compression="zstd", statistics=True, metadata=tags)
@@ -110,7 +110,7 @@ def write_parquet_chunks(
             compression="zstd",
             statistics=True,
             row_group_size=ROWS_PER_GROUP,
-            metadata={**_tags(metadata), **(standard or {})},
+            metadata={**parquet_tags(metadata), **(standard or {})},
         )
 
     try:
@@ -121,7 +121,8 @@ def write_parquet_chunks(
         raise
 
 
-def _tags(metadata: Mapping[str, str]) -> dict[str, str]:
+def parquet_tags(metadata: Mapping[str, str]) -> dict[str, str]:
+    """The metadata of a Parquet file: the format version, and our own entries under our name."""
     return {FORMAT_TAG: str(FORMAT_VERSION), **{f"tallyveil.{k}": v for k, v in metadata.items()}}
 
 

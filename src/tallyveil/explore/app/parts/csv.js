@@ -1,0 +1,71 @@
+/** Write tables as CSV in UTF-8, and hand files to the reader. */
+
+/** @typedef {string | number | null} Cell  null is an empty field */
+
+const FORMULA = /^[=+\-@\t\r]/;
+const QUOTED = /[",\r\n]/;
+
+/** What a reader should know about the texts of a file. */
+export const CSV_NOTE =
+  "A text that begins with =, +, - or @ has an apostrophe in front, so that a spreadsheet shows it and does not compute it.";
+
+/**
+ * The text of a CSV file. Numbers are written with a decimal point and without grouping.
+ * @param {string[]} headings
+ * @param {Iterable<Cell[]>} rows
+ * @returns {string}
+ */
+export function csvText(headings, rows) {
+  const lines = [headings, ...rows].map((row) => row.map(field).join(","));
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+/**
+ * Hand a text to the reader as a file.
+ * @param {string} name
+ * @param {string} text
+ * @param {string} [type]
+ */
+export function download(name, text, type = "text/csv;charset=utf-8") {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name.replace(/[^\p{L}\p{N}._-]+/gu, "_").slice(0, 100);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+/**
+ * The rows of a CSV text. Fields may be quoted; a byte order mark is left out.
+ * @param {string} text
+ * @returns {string[][]}
+ */
+export function parseCsv(text) {
+  /** @type {string[][]} */
+  const rows = [];
+  /** @type {string[]} */
+  let row = [];
+  for (const [, separator, quoted, plain] of text.replace(/^\uFEFF/, "").matchAll(PARSED)) {
+    if (separator !== "" && separator !== ",") {
+      rows.push(row);
+      row = [];
+    }
+    row.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
+  }
+  rows.push(row);
+  return rows.filter((fields) => fields.length > 1 || fields[0] !== "");
+}
+
+/** A separator (nothing at the beginning, a comma, an end of line), then a quoted or a plain field. */
+const PARSED = /(^|,|\r\n|\n|\r)(?:"((?:[^"]|"")*)"|([^",\r\n]*))/g;
+
+/**
+ * @param {Cell} value
+ * @returns {string}
+ */
+function field(value) {
+  if (value === null) return "";
+  if (typeof value === "number") return Number.isFinite(value) ? String(value) : "";
+  const text = FORMULA.test(value) ? `'${value}` : value;
+  return QUOTED.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

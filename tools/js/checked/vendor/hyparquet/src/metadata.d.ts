@@ -1,0 +1,1 @@
+export { parquetMetadata } from "hyparquet";

@@ -1,0 +1,1 @@
+export { parquetRead } from "hyparquet";
