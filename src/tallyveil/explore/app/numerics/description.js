@@ -102,7 +102,9 @@ export class Description {
       case "f8":
         return new Float64Array(this.buffer, begin, length);
       default:
-        throw new Error(`district.json gives array ${name} the type ${type}; wanted u1, u2, u4 or f8. Make the site again.`);
+        throw new Error(
+          `district.json gives array ${name} the type ${type}; wanted u1, u2, u4 or f8. Make the site again.`,
+        );
     }
   }
 

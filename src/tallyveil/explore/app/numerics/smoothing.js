@@ -4,10 +4,10 @@
  * Problem. P of a geounit takes only the measurements at and below it into account. Wanted is its covariance V given
  * all of them.
  *
- * Steps. At the top, V = P. If the parent's estimate changes by x, a child's changes by (P G + U X) x. Given the parent,
- * the child has the covariance P - P G P - U X P - P X' U + U Y U. Adding the effect of the parent's error gives V.
- * Without unknown directions, V = P + P (G V' G - G) P, where V' is the V of the parent. What remains unknown follows by
- * the same rule, with U for P and W for G.
+ * Steps. At the top, V = P. If the parent's estimate changes by x, a child's changes by (P G + U X) x. Given the
+ * parent, the child has the covariance P - P G P - U X P - P X' U + U Y U. Adding the effect of the parent's error
+ * gives V. Without unknown directions, V = P + P (G V' G - G) P, where V' is the V of the parent. What remains unknown
+ * follows by the same rule, with U for P and W for G.
  *
  * Geounits with the same blocks P, under parents with the same V, share V. The finest geounits' V are not stored.
  *

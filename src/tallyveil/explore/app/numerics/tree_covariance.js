@@ -149,7 +149,9 @@ export class TreeCovariance {
   spineRows(rows) {
     const { n_finest: n } = this.parts;
     if (rows.some((row) => !(row >= 0 && row < n)) || new Set(rows).size !== rows.length) {
-      throw new RangeError(`a district names a row twice, or one outside 0 to ${n - 1}. Name each row of the finest kind once.`);
+      throw new RangeError(
+        `a district names a row twice, or one outside 0 to ${n - 1}. Name each row of the finest kind once.`,
+      );
     }
     const { order } = this;
     return order === null ? rows : rows.map((row) => order[row]);

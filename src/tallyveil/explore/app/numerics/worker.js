@@ -4,7 +4,7 @@
  * Messages to the worker, each with a number `id` that the answer repeats:
  *     {id, kind: "load", address}                                    address of `district.json`, absolute
  *     {id, kind: "district", rows, minus, tables}                    Int32Array, Int32Array or null, numbers or null
- *     {id, kind: "geolevel", table, geolevel, precisions}            precisions: Float64Array[] or null for the release's
+ *     {id, kind: "geolevel", table, geolevel, precisions}            Float64Array[], or null for those of the release
  * Messages from it:
  *     {id, kind: "loaded", gaussian, tables}                         content of `tables` in `district.json`
  *     {id, kind: "variances", variances}                             {number of table: Float64Array}
@@ -16,9 +16,7 @@
 
 import { TreeCovariance } from "./tree_covariance.js";
 
-/** @typedef {{id: number, kind: "load", address: string}} Load */
-/** @typedef {{id: number, kind: "district", rows: Int32Array, minus: Int32Array | null, tables: number[] | null}} District */
-/** @typedef {{id: number, kind: "geolevel", table: number, geolevel: number, precisions: Float64Array[] | null}} Geolevel */
+/** @typedef {import("./worker_client.js").Question} Question */
 
 /** Answers messages about one release. */
 class Answerer {
@@ -28,7 +26,7 @@ class Answerer {
   }
 
   /**
-   * @param {Load | District | Geolevel} message
+   * @param {Question} message
    * @returns {Promise<object>}
    */
   async answer(message) {
@@ -40,7 +38,8 @@ class Answerer {
     if (!this.tree) throw new Error("no release is loaded. Send a message of the kind load first.");
     if (message.kind === "district") {
       const { rows, minus, tables } = message;
-      return { kind: "variances", variances: this.tree.districtVariances(rows, minus ?? undefined, tables ?? undefined) };
+      const variances = this.tree.districtVariances(rows, minus ?? undefined, tables ?? undefined);
+      return { kind: "variances", variances };
     }
     const { table, geolevel, precisions } = message;
     const tree = precisions ? this.tree.withPrecisions(table, precisions) : this.tree;

@@ -7,6 +7,13 @@
 
 /** @typedef {import("./tree_covariance.js").TableVariances} TableVariances */
 /** @typedef {import("./description.js").TablePart} TablePart */
+/**
+ * Questions to the worker, without their number.
+ * @typedef {{kind: "load", address: string}} Load
+ * @typedef {{kind: "district", rows: Int32Array, minus: Int32Array | null, tables: number[] | null}} District
+ * @typedef {{kind: "geolevel", table: number, geolevel: number, precisions: Float64Array[] | null}} Geolevel
+ * @typedef {Load | District | Geolevel} Question
+ */
 /** @typedef {{resolve: (answer: any) => void, reject: (error: Error) => void}} Waiting */
 
 /** A worker that has loaded a release. */
@@ -72,7 +79,7 @@ export class CovarianceWorker {
   }
 
   /**
-   * @param {object} message
+   * @param {Question} message
    * @returns {Promise<any>}
    */
   ask(message) {
