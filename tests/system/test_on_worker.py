@@ -5,15 +5,14 @@ of the release are the same shows that nothing else is needed. `test_cluster.py`
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.elsewhere import Elsewhere
 
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
@@ -26,47 +25,11 @@ from tallyveil.postprocess import estimation, publish
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release import tables
-from tallyveil.runs.executor import Chunks, Executor, Site
+from tallyveil.runs.executor import Chunks
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.universe.counts import PublicCounts
 
 KEY = insecure_key("on worker")
-
-
-class Elsewhere:
-    """Does every chunk as a worker process does, and writes and reads its result."""
-
-    is_remote = True
-
-    def __init__(self) -> None:
-        self.works: list[str] = []
-        self.sites: list[Site] = []
-        self.folder = Path()
-
-    @contextmanager
-    def begin(self, folder: Path) -> Iterator[Executor]:
-        self.folder = folder
-        folder.mkdir()
-        yield self
-
-    def serve(self, site: Site) -> None:
-        module, _, function = site.opener.partition(":")
-        self.sites.append(site)
-        self.opened = getattr(import_module(module), function)(
-            json.loads(json.dumps(site.description)), site.secret
-        )
-
-    def share(self, name: str, write: Callable[[Path], None]) -> None:
-        (self.folder / "shared").mkdir(exist_ok=True)
-        write(self.folder / "shared" / name)
-
-    def completed(self, chunks: Chunks[Any], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        self.works += [chunks.address["work"]] * len(numbers)
-        for number in reversed(numbers):
-            own = self.opened.chunks(json.loads(json.dumps(chunks.address)))
-            path = self.folder / f"result-{len(list(self.folder.iterdir()))}"
-            own.write(own.work(number), path)
-            yield number, chunks.read(path)
 
 
 def digests(outcome: Any) -> dict[str, str]:

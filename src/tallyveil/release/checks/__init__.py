@@ -2,7 +2,7 @@
 
 from tallyveil.release.checks.parts import Part, described, part_of, parts_of, require_no_other_files
 from tallyveil.release.checks.promises import Agreeing, Bounded, Promises, require
-from tallyveil.release.checks.whole import check_release, check_tables
+from tallyveil.release.checks.whole import check_release, check_table_part, check_tables
 
 __all__ = [
     "Agreeing",
@@ -10,6 +10,7 @@ __all__ = [
     "Part",
     "Promises",
     "check_release",
+    "check_table_part",
     "check_tables",
     "described",
     "part_of",

@@ -21,7 +21,7 @@ from tallyveil.release.checks.stretches import (
     table_part_agrees,
 )
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.tables import has_zeros, table_folder, table_rows
+from tallyveil.release.tables import has_zeros, table_folder, table_part, table_rows
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.universe.answer_columns import answer_expression
 from tallyveil.universe.counts import PublicCounts
@@ -91,6 +91,23 @@ def check_tables(root: Path, counts: PublicCounts, groups: Iterable[QueryGroup],
     """
     for group in groups:
         require(name_of_table(group), _table_agrees(root, counts, group, spine))
+
+
+def check_table_part(
+    root: Path, counts: PublicCounts, group: QueryGroup, codes: pl.Series, part: int, rows: tuple[int, int]
+) -> None:
+    """As `check_tables`, for one file of a table, which holds the rows of some geounits.
+
+    Args:
+        root: Folder that holds `tables/`.
+        counts: The counts.
+        group: The query.
+        codes: The geocode of every geounit.
+        part: Number of the file.
+        rows: The first geounit, and one past the last.
+    """
+    path = table_folder(root, counts.geolevel, group.name) / table_part(part)
+    require(name_of_table(group), table_part_agrees(read_part(path, group), counts, group, codes, rows))
 
 
 def read_part(path: Path, group: QueryGroup) -> pl.DataFrame:
