@@ -40,6 +40,7 @@ from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.archives import Archived
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.read import read_parquet
 from tallyveil.storage.shared_files import await_file, made_with_patience
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest
 
@@ -197,7 +198,7 @@ def open_intervals(description: JsonObject, secret: bytes) -> "OpenedIntervals":
     if description["entities"] is not None:
         shared = root / CHUNKS / _SHARED / ENTITIES
         await_file(shared, description["entities"])
-        table = pl.read_parquet(shared, glob=False)
+        table = read_parquet(shared)
     question = IntervalQuestion(entities=table, **description["question"])
     job = made_with_patience(lambda: question.job(open_release(root, in_run=True)))
     staged = root / CHUNKS / _STAGED / os.urandom(8).hex()

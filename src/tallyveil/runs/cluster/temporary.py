@@ -26,6 +26,8 @@ HELD: Final = "held"
 """The locked file. It gets this name when it is locked, so that a folder that is being made is never taken for one
 that was left behind."""
 
+_UNLOCKED: Final = "new"
+
 
 @dataclass(frozen=True, slots=True)
 class OwnFolder:
@@ -44,7 +46,7 @@ class OwnFolder:
         """Make a folder, and remove those that killed drivers left behind. Raises OSError."""
         remove_abandoned(_parent())
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parent()))
-        making = path / f"{HELD}.new"
+        making = path / _UNLOCKED
         descriptor = open_for_lock(making, mode=0o600)
         lock(descriptor, making)
         making.rename(path / HELD)
