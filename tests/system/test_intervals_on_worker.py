@@ -7,9 +7,10 @@ import polars as pl
 import pytest
 from tests.elsewhere import Elsewhere
 
+from tallyveil.cli.intervals import intervals as command
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
-from tallyveil.errors import SolverError, StoreError
+from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess import interval_chunks
@@ -127,3 +128,14 @@ def test_another_manifest_is_refused_by_others(pair, monkeypatch):
     with pytest.raises(StoreError) as caught:
         make_intervals(there, executors=Other())
     assert caught.value.code == "run-damaged"
+
+
+@pytest.mark.parametrize("executor", ["ray", "threads"])
+def test_the_intervals_of_a_district_take_no_executor(tmp_path, executor):
+    with pytest.raises(ConfigError, match="--executor is of no use with --district"):
+        command(tmp_path, district=tmp_path / "blocks.csv", executor=executor)
+
+
+def test_an_executor_that_nobody_knows_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="wanted threads, ray"):
+        command(tmp_path, executor="spark")
