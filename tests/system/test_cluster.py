@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +90,7 @@ def test_the_files_of_threads(country, by_threads, cluster, tmp_path):
         "families",
         "microdata",
         "tables",
+        "checks",
     }
     assert max(Counter(begun).values()) == 1
     assert spends(made.path) == 1
@@ -113,7 +113,7 @@ def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
     for pid in (driver.pid, relay.pid):
         os.kill(pid, signal.SIGKILL)
     driver.wait()
-    shutil.rmtree(folder)  # nobody is left who does it
+    assert folder.exists()
     assert spends(out) == 1
     assert (out / "private" / "run.json").exists()
 
@@ -123,10 +123,25 @@ def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
     begun = chunks(out, "begun")[n_begun:]
     assert begun
     assert not set(begun) & set(before)
+    assert not folder.exists()
     finished = tallyveil.open(out)
     assert digests(finished) == by_threads
     assert spends(out) == 1
     assert not (out / "private").exists()
+
+
+def test_intervals_of_a_finished_release(country, by_threads, cluster, tmp_path):
+    path = tmp_path / "full.toml"
+    kept = [part for part in country.read_text().split("\n\n") if not part.startswith("[outputs]")]
+    path.write_text("\n\n".join([*kept, '[outputs]\nmeasurements = "full"\ntables = ["total", "hhgq"]\n']))
+    for records in ("records", "geography", "facilities", "entities"):
+        if (country.parent / f"{records}.parquet").exists():
+            (tmp_path / f"{records}.parquet").symlink_to(country.parent / f"{records}.parquet")
+    here, there = (tallyveil.run(path, tmp_path / name, insecure_test_key=KEY) for name in ("here", "there"))
+    here.add_intervals()
+    there.add_intervals(cluster=cluster)
+    assert digests(there) == digests(here)
+    assert {json.loads(address)["work"] for address, _ in chunks(there.path, "finished")} == {"intervals"}
 
 
 @pytest.mark.soak

@@ -5,63 +5,31 @@ of the release are the same shows that nothing else is needed. `test_cluster.py`
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tests.elsewhere import Elsewhere
 
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
+from tallyveil.errors import SolverError
 from tallyveil.execution.programme import run as programmes
 from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess import estimation, publish
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.runs.executor import Chunks, Executor, Site
+from tallyveil.release import tables
+from tallyveil.runs.executor import Chunks
 from tallyveil.runs.observer import SilentObserver
+from tallyveil.universe.counts import PublicCounts
 
 KEY = insecure_key("on worker")
-
-
-class Elsewhere:
-    """Does every chunk as a worker process does, and writes and reads its result."""
-
-    is_remote = True
-
-    def __init__(self) -> None:
-        self.works: list[str] = []
-        self.sites: list[Site] = []
-        self.folder = Path()
-
-    @contextmanager
-    def begin(self, folder: Path) -> Iterator[Executor]:
-        self.folder = folder
-        folder.mkdir()
-        yield self
-
-    def serve(self, site: Site) -> None:
-        module, _, function = site.opener.partition(":")
-        self.sites.append(site)
-        self.opened = getattr(import_module(module), function)(
-            json.loads(json.dumps(site.description)), site.secret
-        )
-
-    def share(self, name: str, write: Callable[[Path], None]) -> None:
-        (self.folder / "shared").mkdir(exist_ok=True)
-        write(self.folder / "shared" / name)
-
-    def completed(self, chunks: Chunks[Any], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        self.works += [chunks.address["work"]] * len(numbers)
-        for number in reversed(numbers):
-            own = self.opened.chunks(json.loads(json.dumps(chunks.address)))
-            path = self.folder / f"result-{len(list(self.folder.iterdir()))}"
-            own.write(own.work(number), path)
-            yield number, chunks.read(path)
 
 
 def digests(outcome: Any) -> dict[str, str]:
@@ -81,11 +49,11 @@ def country(tmp_path_factory) -> Path:
     [
         (
             '[estimation]\nvalues = "tree"\n[outputs]\nmeasurements = "full"\n',
-            {"measure", "sweep", "families", "microdata", "tables"},
+            {"measure", "sweep", "families", "microdata", "tables", "checks"},
         ),
         (
             '[estimation]\nvalues = "own"\n[outputs]\nmeasurements = "support"\n',
-            {"measure", "families", "microdata", "tables"},
+            {"measure", "families", "microdata", "tables", "checks"},
         ),
     ],
 )
@@ -103,6 +71,57 @@ def test_a_release_is_the_same_where_others_do_the_work(country, tmp_path, lines
     assert set(elsewhere.works) == works
     assert len(elsewhere.works) > 10
     assert digests(there) == digests(here)
+    assert there.manifest.checks == here.manifest.checks
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("write_histogram", "sum of its"),
+        ("write_table", "table .+ agrees"),
+        ("write_microdata", "microdata hold exactly"),
+    ],
+)
+def test_what_was_written_wrong_is_found_by_others(country, tmp_path, monkeypatch, wrong, said):
+    """The file is whole, and what the run says it wrote; only the last look can tell."""
+    module = estimation if wrong == "write_histogram" else publish
+    right = getattr(module, wrong)
+
+    def one_more(root: Path, counts: PublicCounts, *args: Any) -> Any:
+        finest = counts.geolevel == "Block"
+        last = np.arange(len(counts.counts)) == len(counts.counts) - 1
+        return right(root, replace(counts, counts=counts.counts + last) if finest else counts, *args)
+
+    monkeypatch.setattr(module, wrong, one_more)
+    elsewhere = Elsewhere()
+    with pytest.raises(SolverError, match=f"final check failed: .*{said}"):
+        run_release(load_plan(country), tmp_path / "run", test_key=KEY, executors=elsewhere)
+    assert elsewhere.works.count("checks") > 10
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_the_address_of_the_checks_changes_with_any_file(country, tmp_path, monkeypatch):
+    """A result of an earlier process is found by its address, so what passed before another file is not believed."""
+    addresses = []
+
+    class Listening(Elsewhere):
+        def completed(self, chunks: Chunks[Any], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+            addresses.append(json.dumps(chunks.address))
+            return super().completed(chunks, numbers)
+
+    def run(name: str) -> str:
+        run_release(load_plan(country), tmp_path / name, test_key=KEY, executors=Listening())
+        return addresses[-1]
+
+    first = run("first")
+    assert run("again") == first
+    right = tables.write_table
+
+    def with_tags(root: Path, counts: PublicCounts, group: Any, spine: Any, tags: Any, parts: Any) -> Any:
+        return right(root, counts, group, spine, {**tags, "more": "1"}, parts)
+
+    monkeypatch.setattr(publish, "write_table", with_tags)
+    assert run("other") != first
 
 
 def test_an_estimate_is_the_same_where_others_do_the_work(country, tmp_path):
@@ -144,9 +163,9 @@ def test_a_programme_is_the_same_where_others_do_the_work(tmp_path):
         there = run_release(plan, tmp_path / "there" / name, test_key=KEY, executors=elsewhere)
         assert digests(there) == digests(made.releases[name])
         works |= set(elsewhere.works)
-    assert works == {"measure", "families", "pass", "lift", "microdata", "tables"}
+    assert works == {"measure", "families", "pass", "lift", "microdata", "tables", "checks"}
     supported, elsewhere = replace(plans["dhc-persons"], measurements="support"), Elsewhere()
     here = run_release(supported, tmp_path / "support", test_key=KEY)
     there = run_release(supported, tmp_path / "there" / "support", test_key=KEY, executors=elsewhere)
     assert digests(there) == digests(here)
-    assert set(elsewhere.works) == {"measure", "pass", "lift", "support", "microdata", "tables"}
+    assert set(elsewhere.works) == {"measure", "pass", "lift", "support", "microdata", "tables", "checks"}

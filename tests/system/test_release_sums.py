@@ -1,13 +1,14 @@
 """Constraints on sums of siblings: what is stated for geounits that the spine cuts holds for their parts together."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
 import tallyveil
-import tallyveil.postprocess.estimation as running
+import tallyveil.postprocess.final_checks as running
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError, GeographyError, SolverError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
@@ -133,12 +134,11 @@ def test_neither_workers_nor_interruptions_change_the_counts(release, tmp_path, 
 
 
 def test_the_check_reads_the_sums_from_the_files(release, tmp_path, monkeypatch):
-    def with_other_totals(root, schema, spine, tables, constraints, **kwargs):
-        first, *others = constraints
+    def with_other_totals(root, promises):
+        first, *others = promises.bounded
         lower = (*first.lower[:-1], np.array([[1], [1]]))
-        return check_release(
-            root, schema, spine, tables, [first._replace(lower=lower, upper=lower), *others], **kwargs
-        )
+        other = [first._replace(lower=lower, upper=lower), *others]
+        return check_release(root, replace(promises, bounded=other))
 
     monkeypatch.setattr(running, "check_release", with_other_totals)
     with pytest.raises(SolverError, match="every sum of Region geounits that makes one Region"):

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, FinishedRelease, Quiet, Workers
+from tallyveil.cli.arguments import (
+    ENTITIES,
+    FAMILIES,
+    AsJson,
+    Executor,
+    FinishedRelease,
+    Quiet,
+    Workers,
+    cluster_of,
+)
 from tallyveil.cli.names import names_if_any
 from tallyveil.cli.terminal import say
 
@@ -78,6 +87,7 @@ def intervals(
         typer.Option("--leave-tables", help="Write only RUN/intervals. Do not change RUN/tables."),
     ] = False,
     workers: Workers = None,
+    executor: Executor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -98,6 +108,10 @@ def intervals(
             code="bad-flag",
         )
     if district is not None:
+        if executor is not None:
+            raise ConfigError(
+                "--executor is of no use with --district, which takes seconds.", code="bad-flag"
+            )
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
         files = [district] if minus is None else [district, minus]
@@ -129,6 +143,7 @@ def intervals(
             in_tables=not leave_tables,
             observer=observer,
             workers=workers,
+            cluster=cluster_of(executor),
         )
     if as_json:
         say(json.dumps({key: value for key, value in outcome.manifest.items() if key != "files"}))

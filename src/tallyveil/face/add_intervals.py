@@ -11,10 +11,12 @@ from tallyveil.face.given import (
     number_given,
     observer_given,
     path_given,
+    where_given,
     workers_given,
 )
 
 if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
     from tallyveil.postprocess.intervals import IntervalsOutcome
     from tallyveil.runs.observer import Observer
 
@@ -30,6 +32,7 @@ def add_intervals(
     with_bounds: bool = True,
     in_tables: bool = True,
     workers: int | None = None,
+    cluster: "Where" = None,
     observer: "Observer | None" = None,
 ) -> "IntervalsOutcome":
     """Write `intervals/` into the folder of a release, add columns to its tables, and write its page again.
@@ -44,6 +47,7 @@ def add_intervals(
         with_bounds: Whether the zeros of the release's public bounds are used.
         in_tables: Whether the tables of the release get the same columns.
         workers: Number of threads; None for one per core.
+        cluster: As for `run`; None for threads of this machine.
         observer: Is told of progress.
     Raises:
         ConfigError: queries or families are no lists of names, families are named without a table of entities, or the
@@ -52,6 +56,7 @@ def add_intervals(
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
+    from tallyveil.execution.executors import executors_of
     from tallyveil.postprocess.interval_areas import read_entity_table
     from tallyveil.postprocess.intervals import make_intervals
     from tallyveil.report import write_report
@@ -80,6 +85,7 @@ def add_intervals(
         in_tables=in_tables,
         observer=told,
         workers=workers,
+        executors=executors_of(where_given(cluster), None, workers, release),
     )
     write_report(release)
     return outcome

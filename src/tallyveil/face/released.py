@@ -34,6 +34,7 @@ from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
     from tallyveil.explore.site import Site
     from tallyveil.geography.areas import Hierarchies
     from tallyveil.postprocess.district import District
@@ -234,6 +235,7 @@ class Release(WithMeasurements):
         entities: str | Path | None = None,
         families: Sequence[str] | None = None,
         workers: int | None = None,
+        cluster: "Where" = None,
         observer: "Observer | None" = None,
     ) -> None:
         """Put an unbiased estimate, its standard error and an interval beside every published count.
@@ -244,7 +246,8 @@ class Release(WithMeasurements):
             simultaneous: Whether all intervals of a table together have that coverage.
             entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
             families: Columns of `entities` to read; None for every other text column.
-            workers: Number of threads; None for one per core.
+            workers: Number of threads, or of worker processes; None for one per core.
+            cluster: As for `run`; None for threads of this machine.
             observer: Is told of progress.
         Raises:
             TallyveilError: as `tallyveil.face.add_intervals.add_intervals`.
@@ -260,6 +263,7 @@ class Release(WithMeasurements):
             entities=entities,
             families=families,
             workers=workers,
+            cluster=cluster,
             observer=observer,
         )
         self._read_again()

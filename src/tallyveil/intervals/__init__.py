@@ -2,6 +2,7 @@
 
 from tallyveil.intervals.answers import (
     Answers,
+    LevelAnswers,
     answer_covariance,
     level_answers,
     level_variances,
@@ -23,6 +24,7 @@ __all__ = [
     "Answers",
     "Intervals",
     "KeptRows",
+    "LevelAnswers",
     "LevelModel",
     "Questions",
     "Region",

@@ -12,9 +12,11 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.arrays import Floats, Integers
+from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import gram
 from tallyveil.intervals.covariance import TreeCovariance, smoothed_children, unknown_children
 from tallyveil.intervals.fit import (
+    FINEST_PER_CHUNK,
     TreeEstimate,
     chunks_of,
     finest_coefficients,
@@ -105,27 +107,72 @@ def stream_answers(
     Yields:
         First geounit, one past the last, and their answers in shape (geounits, questions).
     """
-    covariance = estimate.covariance
-    table, row = _distinct_variances(covariance, level, questions)
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        for start, stop, coefficients in _level_coefficients(estimate, level, pool):
-            values, variances = questions.answers(coefficients, pool), table[row[start:stop]]
-            values[np.isinf(variances)] = np.nan
-            yield start, stop, Answers(values, variances)
+    return LevelAnswers.of(estimate, level, questions).stream(workers=workers)
 
 
-def _level_coefficients(
-    estimate: TreeEstimate, level: int, pool: ThreadPoolExecutor
-) -> Iterator[tuple[int, int, Floats]]:
-    covariance = estimate.covariance
-    if level == covariance.model.spine.finest:
-        for start, stop, rows in chunks_of(covariance, estimate.rows):
-            yield start, stop, finest_coefficients(estimate, start, stop, rows, pool)
-        return
-    whole = estimate.inner[level + 1]
-    for start in range(0, len(whole), PAIRS_AT_ONCE):
-        stop = min(start + PAIRS_AT_ONCE, len(whole))
-        yield start, stop, whole[start:stop]
+def at_once_of(spine: Spine, level: int) -> int:
+    """How many geounits of a geolevel are answered together."""
+    return FINEST_PER_CHUNK if level == spine.finest else PAIRS_AT_ONCE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelAnswers:
+    """The answers of one geolevel, of which some or all are computed at a time.
+
+    Attributes:
+        estimate: The fitted tree.
+        level: Number of the geolevel.
+        questions: The questions.
+        table: Variances, with one row for all geounits that have the same ones.
+        row: The row of each geounit.
+    """
+
+    estimate: TreeEstimate
+    level: int
+    questions: Questions
+    table: Floats
+    row: Integers
+
+    @classmethod
+    def of(cls, estimate: TreeEstimate, level: int, questions: Questions) -> "LevelAnswers":
+        """Compute the variances of a geolevel."""
+        return cls(estimate, level, questions, *_distinct_variances(estimate.covariance, level, questions))
+
+    @property
+    def at_once(self) -> int:
+        """How many geounits are yielded together."""
+        return at_once_of(self.estimate.covariance.model.spine, self.level)
+
+    def stream(
+        self, within: tuple[int, int] | None = None, *, workers: int = 1
+    ) -> Iterator[tuple[int, int, Answers]]:
+        """Answers of geounits, `at_once` together; the arguments are those of `stream_answers`.
+
+        Args:
+            within: The first geounit, a multiple of `at_once`, and one past the last; None for all.
+            workers: Number of threads.
+        """
+        with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+            for start, stop, coefficients in self._coefficients(within or (0, len(self.row)), pool):
+                values = self.questions.answers(coefficients, pool)
+                variances = self.table[self.row[start:stop]]
+                values[np.isinf(variances)] = np.nan
+                yield start, stop, Answers(values, variances)
+
+    def _coefficients(
+        self, within: tuple[int, int], pool: ThreadPoolExecutor
+    ) -> Iterator[tuple[int, int, Floats]]:
+        estimate, covariance = self.estimate, self.estimate.covariance
+        if self.level == covariance.model.spine.finest:
+            wanted = np.zeros(len(self.row), dtype=np.bool_)
+            wanted[within[0] : within[1]] = True
+            for start, stop, rows in chunks_of(covariance, estimate.rows, wanted):
+                yield start, stop, finest_coefficients(estimate, start, stop, rows, pool)
+            return
+        whole = estimate.inner[self.level + 1]
+        for start in range(*within, self.at_once):
+            stop = min(start + self.at_once, len(whole))
+            yield start, stop, whole[start:stop]
 
 
 def region_variances(

@@ -64,8 +64,8 @@ def estimate_release(
     threads = Threads(workers or usable_cores())
     product = Estimate(measured, plan, threads.workers)
     progress = Progress.of(observer)
-    last = PlannedIntervals(plan.intervals, measured.estimated_from, progress, workers)
     executors = executors or threads
+    last = PlannedIntervals(plan.intervals, measured.estimated_from, progress, workers, executors)
     return run_product(product, out, observer=progress, last=last, draws=False, executors=executors)
 
 

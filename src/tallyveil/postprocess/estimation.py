@@ -25,11 +25,11 @@ from tallyveil.postprocess.chunk_files import ChunkFolders, Progress
 from tallyveil.postprocess.chunks import KeepMeasurements
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.final_checks import CHECKS, FinalChecks
 from tallyveil.postprocess.implied_bounds import with_implied_bounds
 from tallyveil.postprocess.kept import Kept
 from tallyveil.postprocess.level import LevelOutcome, estimate_level, family_chunks, n_families
 from tallyveil.postprocess.passes.groups import FixedGroups
-from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import (
     publish,
@@ -39,7 +39,7 @@ from tallyveil.postprocess.publish import (
 from tallyveil.postprocess.tree_chunks import SWEEP, sweep_chunks, swept_values
 from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
 from tallyveil.postprocess.unsolved import UNSOLVED
-from tallyveil.release.checks import Agreeing, Bounded, check_release
+from tallyveil.release.checks import Part
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.runs.executor import Chunks, Executor
 from tallyveil.runs.observer import Observer
@@ -73,10 +73,10 @@ def stages_of(
             *passes,
             "microdata",
             "tables",
-            "checks",
+            CHECKS,
         ]
     by_level = [name for level in spine.geolevels for name in (f"{writing} {level}", f"estimate {level}")]
-    return [*([TREE_VALUES] if tree else []), *by_level, "microdata", "tables", "checks"]
+    return [*([TREE_VALUES] if tree else []), *by_level, "microdata", "tables", CHECKS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ class Estimation:
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _bounding: tuple[ConstraintTable, ...] = field(init=False)
     _values: TreeValues | None = field(init=False, default=None)
+    _parts: list[Part] = field(init=False, default_factory=list)  # of the checks, once the counts are made
 
     def __post_init__(self) -> None:
         # The groups of outer passes were held to all constraints; nothing else is needed of these.
@@ -159,6 +160,7 @@ class Estimation:
         passes = self._passes()
         counts = self._by_geolevel(run) if passes is None else passes.release(run)
         publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
+        self._parts = self.final_checks.parts(counts) if run.executor.is_remote else []
         return Estimated(published_sizes(counts), self._solver() if passes is None else passes.solver())
 
     def _by_geolevel(self, run: Run) -> list[PublicCounts]:
@@ -359,32 +361,20 @@ class Estimation:
         )
         return {geolevel: record["solver"] for geolevel, record in found}
 
+    @property
+    def final_checks(self) -> FinalChecks:
+        """What the published files are held to."""
+        return FinalChecks(self.plan, self.hierarchies, self.constraints, self.kept, self.groups)
+
     def check(self, run: Run) -> list[str]:
         """Read the published files back and verify them; returns the names of the checks."""
-        with self.watch.stage("checks", self.spine.n_levels):
-            checks = check_release(
-                run.path,
-                self.plan.schema,
-                self.spine,
-                self.plan.tables,
-                [
-                    Bounded(table.name, table.query, table.lower, table.upper, table.groups, table.stated)
-                    for table in self.constraints
-                ],
-                microdata=self.plan.microdata,
-                agreed=self._agreeing(),
-                areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, self.plan.entities)),
-            )
-            if self.groups is not None:
-                finest = read_histogram(run.path, self.spine.geolevels[-1], self.plan.schema, self.spine)
-                checks += check_parts(self.plan, self.groups, self.kept, finest, self.spine)
+        if run.executor.is_remote:
+            with self.watch.stage(CHECKS, len(self._parts) + (self.groups is not None)):
+                return self.final_checks.elsewhere(run, self._parts, lambda _: self.observer.advanced(1))
+        with self.watch.stage(CHECKS, self.spine.n_levels):
+            checks = self.final_checks.here(run.path)
             self.observer.advanced(self.spine.n_levels)
         return checks
-
-    def _agreeing(self) -> list[Agreeing]:
-        """The counts that outer passes keep; without outer passes they are constraints like the others."""
-        kept = self.kept.agreed if self.plan.outer else ()
-        return [Agreeing(one.name, one.query, one.counts) for one in kept]
 
 
 def _tree_file(level: int) -> str:

@@ -1,6 +1,6 @@
 """The job of `tallyveil intervals`: write an interval beside every published count of a finished release."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,19 +11,15 @@ import polars as pl
 from tallyveil.intervals.interval import refuse_level
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
 from tallyveil.postprocess.bounds_files import BOUNDS
-from tallyveil.postprocess.interval_areas import (
-    entity_families,
-    released_areas,
-    with_given,
+from tallyveil.postprocess.interval_chunks import (
+    IntervalQuestion,
+    interval_executor,
+    pieces_of,
+    write_elsewhere,
 )
-from tallyveil.postprocess.interval_fits import fits_of
-from tallyveil.postprocess.interval_model import (
-    named_queries,
-    open_release,
-    refuse_partial_measurements,
-)
+from tallyveil.postprocess.interval_model import open_release, refuse_partial_measurements
 from tallyveil.postprocess.interval_readme import readme_of
-from tallyveil.postprocess.interval_writing import IntervalJob, IntervalWork
+from tallyveil.postprocess.interval_writing import Folders, IntervalJob
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.histograms import HISTOGRAM
@@ -33,6 +29,7 @@ from tallyveil.release.interval_tables import (
     exchange_tables,
     manifest_with_tables,
     refuse_earlier_tables,
+    start_tables,
 )
 from tallyveil.release.intervals import (
     INTERVALS,
@@ -40,11 +37,13 @@ from tallyveil.release.intervals import (
     Compared,
     finish_intervals,
     intervals_manifest,
+    start_intervals,
 )
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import ListedFile, Manifest, stage_times
 from tallyveil.release.manifest_files import require_unchanged_files, write_manifest, written_manifest
 from tallyveil.release.tables import TABLES
+from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.claims import Claim, is_unfinished
@@ -83,6 +82,7 @@ def make_intervals(
     in_run: bool = False,
     observer: Observer | None = None,
     workers: int | None = None,
+    executors: Executors | None = None,
 ) -> IntervalsOutcome:
     """Write `intervals/` into the folder of a finished release and add columns to its tables, replacing earlier ones.
 
@@ -99,6 +99,7 @@ def make_intervals(
             states its time and memory.
         observer: Told of progress.
         workers: Threads; None for one a core. The files do not depend on it.
+        executors: What does the work; None for these threads. The files do not depend on it.
     Raises:
         StoreError: the release is not finished, lacks measurements or bounds, or a file was changed; another process
             makes intervals in it, or it cannot be written to.
@@ -107,7 +108,9 @@ def make_intervals(
     Privacy: post-processing. Nothing is spent, because everything follows from published data.
     """
     written_manifest(root, ReleaseKind.TOPDOWN)  # no file is made in a folder that holds no release
-    with Claim(root, COMMAND) as claim:
+    threads = workers or usable_cores()
+    question = IntervalQuestion(tables, entities, families, level, simultaneous, with_bounds, in_tables)
+    with Claim(root, COMMAND) as claim, interval_executor(root, executors or Threads(threads)) as executor:
         release = open_release(root, in_run=in_run)
         refuse_partial_measurements(release)
         if not in_run:  # the run has just looked at its files
@@ -117,20 +120,25 @@ def make_intervals(
         if in_tables:
             refuse_earlier_tables(root, "Leave them as they are with --leave-tables")
         told = observer or SilentObserver()
-        watch, threads = Stopwatch(told), workers or usable_cores()
-        groups = named_queries(release, tables)
-        found = () if entities is None else entity_families(release.spine, entities, families)
-        areas = with_given(release.spine, released_areas(release), found)
+        watch = Stopwatch(told)
         refuse_level(level)
-        job = IntervalJob(release, level, simultaneous, threads, in_tables, told, watch)
-        written = job.write(fits_of(release, groups, with_bounds=with_bounds), areas)
-        work = replace(written.work, groups=groups)
-        content = {**work.content(with_bounds=with_bounds), **written.estimated_from}
-        model = work.fit.covariance.model
-        readme = readme_of(release, model, level, work.covers, with_bounds=with_bounds)
+        job = question.job(release)
+        folders = list[Folders]()
+
+        def start() -> Folders:
+            staging = start_tables(root) if in_tables else None
+            folders.append(Folders(start_intervals(root), staging))
+            return folders[0]._replace(root=root)
+
+        if executor.is_remote:
+            with watch.stage("intervals", len(pieces_of(job))):
+                tallies = write_elsewhere(executor, question, job, start, told)
+        else:
+            tallies = job.write(start, threads, told, watch)
+        readme = readme_of(release, job.model, level, job.covers(job.model), with_bounds=with_bounds)
         claim.begin()
         stages = watch.stages if in_run else []
-        manifest = _finish(work, written.unfinished, content, written.in_order(groups), readme, stages)
+        manifest = _finish(job, folders[0], job.in_order(tallies), readme, stages)
     return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
 
 
@@ -143,12 +151,14 @@ class PlannedIntervals:
         estimated_from: What the release says of the measurements it is estimated from; None for its own.
         observer: Receives reports of progress.
         workers: Number of threads.
+        executors: What does the work; None for these threads.
     """
 
     level: Fraction | None
     estimated_from: JsonObject | None = None
     observer: Observer | None = None
     workers: int | None = None
+    executors: Executors | None = None
 
     def refuse(self, out: Path, manifest: Manifest) -> None:
         """Refuse a finished release of the same plan that another command made; raises StoreError."""
@@ -163,31 +173,45 @@ class PlannedIntervals:
         """Make the intervals; raises StoreError."""
         level = None if self.level is None else float(self.level)
         if level is not None:
-            make_intervals(out, level=level, in_run=True, observer=self.observer, workers=self.workers)
+            make_intervals(
+                out,
+                level=level,
+                in_run=True,
+                observer=self.observer,
+                workers=self.workers,
+                executors=self.executors,
+            )
 
 
 def _finish(
-    work: IntervalWork,
-    unfinished: Path,
-    content: Mapping[str, Any],
+    job: IntervalJob,
+    folders: Folders,
     compared: Sequence[Compared],
     readme: str,
     stages: Sequence[JsonObject],
 ) -> dict[str, Any]:
-    """Replace `intervals/`, then the tables and their digests."""
-    root = work.release.root
-    if work.staging is not None:
-        clear_other_tables(root, work.staging, work.tabulated)
-    manifest = finish_intervals(root, unfinished, content, compared, readme)
-    exchanged = set() if work.staging is None else exchange_tables(root, work.staging)
+    """Replace `intervals/`, then the tables and their digests.
+
+    Args:
+        job: What was asked.
+        folders: The folder of the intervals, and that of the tables.
+        compared: One entry for each table.
+        readme: Text for readers of the files.
+        stages: Stages that the manifest of the release is to list.
+    """
+    root = job.release.root
+    if folders.staging is not None:
+        clear_other_tables(root, folders.staging, job.tabulated)
+    manifest = finish_intervals(root, folders.root, job.content(), compared, readme)
+    exchanged = set() if folders.staging is None else exchange_tables(root, folders.staging)
     stated = {
-        "level": work.level,
-        "tables": sorted(work.tabulated) if work.staging is not None else [],
+        "level": job.level,
+        "tables": sorted(job.tabulated) if folders.staging is not None else [],
         "columns": list(BESIDE),
         "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
     }
     beside = [ListedFile(**file) for file in manifest["files"]]
-    whole = manifest_with_tables(root, work.release.manifest, exchanged, beside, stated)
+    whole = manifest_with_tables(root, job.release.manifest, exchanged, beside, stated)
     timed = {stage["stage"] for stage in stages}
     kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
     write_manifest(root, replace(whole, performance=kept + stage_times(stages)))

@@ -7,14 +7,12 @@ anything does, comes from the source of noisy answers, which the caller makes.
 
 import json
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.budget.allocation import Allocation, allocation_of
-from tallyveil.errors import StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
@@ -23,6 +21,7 @@ from tallyveil.postprocess.agreement_files import AGREEMENT
 from tallyveil.postprocess.bounds_files import BOUNDS
 from tallyveil.postprocess.chunk_files import ChunkFolders
 from tallyveil.postprocess.estimation import Estimation
+from tallyveil.postprocess.final_checks import CHECKS
 from tallyveil.postprocess.invariant_files import INVARIANTS
 from tallyveil.postprocess.kept import read_kept
 from tallyveil.postprocess.passes.exact_groups import first_groups
@@ -40,16 +39,13 @@ from tallyveil.runs.observer import SilentObserver
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import file_digest
+from tallyveil.storage.shared_files import await_file, made_with_patience
 from tallyveil.universe.schema import Schema
 
 READ: Final = (PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS, FOLDER)
 """Files and folders of a release that a worker process reads before its first work."""
 SHARED: Final = "shared"
 STAGED: Final = "staged"
-PATIENCE_SECONDS: Final = 30.0
-"""How long a worker process waits for a file that a file system may still hide from it."""
-_PAUSE: Final = 0.2
 
 SourceOf = Callable[[Schema, Hierarchies, Allocation], MeasurementSource]
 
@@ -104,28 +100,20 @@ class OpenedRun:
         """The work of an address.
 
         Raises:
-            StoreError: a file that it reads is missing or damaged, also after `PATIENCE_SECONDS`.
+            StoreError: a file that it reads is missing or damaged, also after some seconds.
         """
         name = json.dumps(address, sort_keys=True)
         if self._last is None or self._last[0] != name:
             self._last = None  # frees what it holds
-            self._last = name, self._made(address)
+            self._last = name, made_with_patience(lambda: self._chunks(address))
         return self._last[1]
 
     def _chunks(self, address: JsonObject) -> Chunks[Any]:
         if address["work"] in (MICRODATA, TABLES):
             return _publishing(self.estimation, self.folders, address["work"])
+        if address["work"] == CHECKS:
+            return self.estimation.final_checks.chunks(self.folders, address)
         return self.estimation.chunks(self.folders, address)
-
-    def _made(self, address: JsonObject) -> Chunks[Any]:
-        end = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return self._chunks(address)
-            except StoreError:  # the run has written the files; here they may appear later
-                if time.monotonic() > end:
-                    raise
-            time.sleep(_PAUSE)
 
 
 def _publishing(estimation: Estimation, folders: ChunkFolders, work: str) -> Chunks[Any]:
@@ -149,7 +137,7 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
     """
     root = Path(description["release"])
     for name, digest in description["files"].items():
-        _await(root / name, digest)
+        await_file(root / name, digest)
     plan = json.loads((root / PLAN).read_text(encoding="utf-8"))
     stated = stated_plan(root / PLAN, plan)
     hierarchies = read_hierarchies(root)
@@ -175,16 +163,3 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
     (own / STAGED).mkdir(mode=0o700, parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(dir=own / STAGED))
     return OpenedRun(estimation, ChunkFolders(root, staged, description["tags"], own / SHARED))
-
-
-def _await(path: Path, digest: str) -> None:
-    """Wait until a file is what the run's own process wrote."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not (path.is_file() and file_digest(path) == digest):
-        if time.monotonic() > end:
-            raise StoreError(
-                f"{path} is missing on this machine, or is not what the run wrote. The release folder must be in a "
-                "file system that all machines of the cluster share, at the same path.",
-                code="run-damaged",
-            )
-        time.sleep(_PAUSE)

@@ -10,7 +10,7 @@ the same columns (`interval_tables`).
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from tallyveil.errors import StoreError
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.interval_tables import BESIDE, table_with_intervals
 from tallyveil.release.intervals_format_1 import scan_format_1
-from tallyveil.release.tables import table_folder, table_tags
+from tallyveil.release.tables import table_folder, table_part, table_tags
 from tallyveil.storage.json_files import JsonObject, read_shaped
 from tallyveil.storage.read import scan_parquet
 from tallyveil.storage.write import (
@@ -83,6 +83,50 @@ class Compared:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """What is known of the intervals of a table, or of some of its files.
+
+    Attributes:
+        area, query, is_entity: As in `Compared`.
+        numbers: The numbers of `Compared`, from `answers` to `above`.
+        errors: Standard errors of the answers neither exact nor undetermined.
+    """
+
+    area: str
+    query: str
+    is_entity: bool
+    numbers: NDArray[np.int64]
+    errors: NDArray[np.float32]
+
+
+def compared_of(tallies: Iterable[Tally]) -> list[Compared]:
+    """One entry for each table, in the order in which tables are first named."""
+    found: dict[tuple[str, str, bool], list[Tally]] = {}
+    for one in tallies:
+        found.setdefault((one.area, one.query, one.is_entity), []).append(one)
+    compared = []
+    for table, own in found.items():
+        errors = np.concatenate([one.errors for one in own])
+        answers, exact, undetermined, below, above = np.sum([one.numbers for one in own], axis=0).tolist()
+        middle = round(float(np.median(errors)), DECIMALS) if len(errors) else None
+        compared.append(Compared(*table, answers, exact, undetermined, below, above, middle))
+    return compared
+
+
+def files_of_intervals(n_geounits: int, at_once: int, size: int) -> Iterator[tuple[int, int]]:
+    """The geounits of each file of a table, if `at_once` geounits are added together.
+
+    Args:
+        n_geounits: Number of geounits of the table.
+        at_once: How many are added by one call of `IntervalTable.add`.
+        size: Answers of a geounit.
+    """
+    step = at_once * -(-ROWS_PER_PART // (at_once * size))
+    for start in range(0, max(n_geounits, 1), step):
+        yield start, min(start + step, n_geounits)
+
+
 @dataclass(slots=True, eq=False)
 class IntervalTable:
     """Writes one table of intervals, chunk by chunk, in parts of bounded size.
@@ -94,6 +138,7 @@ class IntervalTable:
         is_entity: Whether the area is a family of entities.
         tags: Metadata of its files.
         staging: Where the published table is written anew with the same columns; None to leave it.
+        first: Number of the first file.
     """
 
     root: Path
@@ -102,6 +147,7 @@ class IntervalTable:
     is_entity: bool
     tags: Mapping[str, str]
     staging: Path | None = None
+    first: int = 0
     _frames: list[pl.DataFrame] = field(default_factory=list)
     _parts: int = 0
     _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
@@ -131,19 +177,15 @@ class IntervalTable:
         if sum(kept.height for kept in self._frames) >= ROWS_PER_PART:
             self._flush()
 
-    def finish(self) -> Compared:
+    def finish(self) -> "Tally":
         """Write what is left."""
         if self._frames or not self._parts:
             self._flush()
         errors = np.concatenate(self._errors) if self._errors else np.zeros(0, np.float32)
-        answers, exact, undetermined, below, above = (int(n) for n in self._counts)
-        middle = round(float(np.median(errors)), DECIMALS) if len(errors) else None
-        return Compared(
-            self.area, self.group.name, self.is_entity, answers, exact, undetermined, below, above, middle
-        )
+        return Tally(self.area, self.group.name, self.is_entity, self._counts, errors)
 
     def _flush(self) -> None:
-        place, part = (self.area, self.group.name), f"part-{self._parts:05d}.parquet"
+        place, part = (self.area, self.group.name), table_part(self.first + self._parts)
         tags = {**self.tags, **table_tags(self.area, self.group)}
         frame = pl.concat(self._frames)
         folder = table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX)

@@ -47,6 +47,11 @@ def table_folder(root: Path, area: str, query: str, kind: str = TABLES) -> Path:
     return inside(root, *table_name(area, query, kind).split("/"))
 
 
+def table_part(number: int) -> str:
+    """Name of a file of a table."""
+    return f"part-{number:05d}.parquet"
+
+
 def has_zeros(group: QueryGroup) -> bool:
     """Whether the tables of a query have a row for every geounit and answer."""
     return group.size <= ANSWERS_WITH_ZEROS
@@ -99,18 +104,18 @@ def write_table(
     codes = spine.geocodes[spine.level_index(counts.geolevel)].text
     folder = table_folder(root, counts.geolevel, group.name)
     tags = {**metadata, **table_tags(counts.geolevel, group)}
-    every = list(_parts(counts, group))
+    every = list(table_parts(counts, group))
     for part in range(len(every)) if parts is None else parts:
         start, stop = every[part]
         # No name holds the frame of a part while the next one is made: parts of a country are large.
-        write_parquet(folder / f"part-{part:05d}.parquet", _frame(counts, group, codes, start, stop), tags)
+        write_parquet(folder / table_part(part), _frame(counts, group, codes, start, stop), tags)
         done = counts.offsets[stop] - counts.offsets[start]
         yield (stop - start) * group.size if has_zeros(group) else int(done) * group.sensitivity
 
 
 def n_table_parts(counts: PublicCounts, group: QueryGroup) -> int:
     """Number of files of a table."""
-    return len(list(_parts(counts, group)))
+    return len(list(table_parts(counts, group)))
 
 
 def _frame(counts: PublicCounts, group: QueryGroup, codes: pl.Series, start: int, stop: int) -> pl.DataFrame:
@@ -125,8 +130,8 @@ def _frame(counts: PublicCounts, group: QueryGroup, codes: pl.Series, start: int
     )
 
 
-def _parts(counts: PublicCounts, group: QueryGroup) -> Iterator[tuple[int, int]]:
-    """Ranges of geounits, one a part of bounded size."""
+def table_parts(counts: PublicCounts, group: QueryGroup) -> Iterator[tuple[int, int]]:
+    """Ranges of geounits, one for each file of a table."""
     if not has_zeros(group):
         yield from row_ranges(counts.offsets, ROWS_PER_PART)
         return

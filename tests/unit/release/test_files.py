@@ -8,7 +8,7 @@ from tallyveil.errors import SolverError, StoreError
 from tallyveil.geography import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.release import histograms, tables
-from tallyveil.release.checks import Bounded, check_release
+from tallyveil.release.checks import Bounded, Promises, check_release
 from tallyveil.release.geography import read_geography, write_geography
 from tallyveil.universe.counts import PublicCounts, compress_rows, row_ranges
 from tallyveil.universe.limits import NO_LIMIT, narrow_limits
@@ -41,8 +41,12 @@ def release(tmp_path, monkeypatch):
     return tmp_path
 
 
+def promises(tables, bounded, *, microdata=True):
+    return Promises(SCHEMA, SPINE, [SCHEMA.query(name) for name in tables], bounded, microdata=microdata)
+
+
 def check(root):
-    return check_release(root, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT)
+    return check_release(root, promises(["total", "voting_age"], INVARIANT))
 
 
 def test_a_sound_release_passes(release):
@@ -104,16 +108,16 @@ def test_a_sum_of_geounits_is_held_to_its_bounds(release):
     both, name = np.array([0, 0]), "bounds holds at every sum of Region geounits that makes one Nation"
     twelve, eleven = [np.array([[12]])], [np.array([[11]])]
     assert name in check_release(
-        release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, twelve, twelve, both, "Nation")]
+        release, promises([], [Bounded("bounds", TOTAL, twelve, twelve, both, "Nation")])
     )
     with pytest.raises(SolverError, match=name):
-        check_release(release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, eleven, eleven, both, "Nation")])
+        check_release(release, promises([], [Bounded("bounds", TOTAL, eleven, eleven, both, "Nation")]))
 
 
 def test_a_broken_invariant_is_seen(release):
     wrong = [Bounded("invariant total", TOTAL, [np.array([[9], [4]])], [np.array([[9], [4]])])]
     with pytest.raises(SolverError, match="invariant total"):
-        check_release(release, SCHEMA, SPINE, ["total"], wrong)
+        check_release(release, promises(["total"], wrong))
 
 
 @pytest.fixture
@@ -150,10 +154,10 @@ def test_a_table_of_many_answers_leaves_out_zeros_and_says_so(sparse):
 
 
 def test_without_microdata_they_are_not_checked(sparse):
-    done = check_release(sparse, SCHEMA, SPINE, ["total", "voting_age"], INVARIANT, microdata=False)
+    done = check_release(sparse, promises(["total", "voting_age"], INVARIANT, microdata=False))
     assert [name for name in done if "microdata" in name] == []
     with pytest.raises(StoreError):
-        check_release(sparse, SCHEMA, SPINE, [], INVARIANT)
+        check_release(sparse, promises([], INVARIANT))
 
 
 @pytest.mark.parametrize("rows", [slice(0, 0), slice(0, 1), slice(1, None)])
@@ -161,16 +165,16 @@ def test_a_row_missing_from_a_table_without_zeros_is_seen(sparse, rows):
     path = sparse / "tables" / "geolevel=Block" / "query=voting_age" / "part-00001.parquet"
     pl.read_parquet(path)[rows].write_parquet(path)
     with pytest.raises(SolverError, match="table voting_age"):
-        check_release(sparse, SCHEMA, SPINE, ["voting_age"], INVARIANT, microdata=False)
+        check_release(sparse, promises(["voting_age"], INVARIANT, microdata=False))
 
 
 def test_bounds_may_be_narrow_and_open(release):
     lower = [narrow_limits(np.array([[0], [4]]))]
     upper = [narrow_limits(np.array([[NO_LIMIT], [4]]))]
     assert lower[0].dtype == upper[0].dtype == np.int32
-    assert check_release(release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, lower, upper)])
+    assert check_release(release, promises([], [Bounded("bounds", TOTAL, lower, upper)]))
     with pytest.raises(SolverError, match="bounds holds at Region"):
-        check_release(release, SCHEMA, SPINE, [], [Bounded("bounds", TOTAL, upper, upper)])
+        check_release(release, promises([], [Bounded("bounds", TOTAL, upper, upper)]))
 
 
 @pytest.mark.parametrize("change", [pl.lit("Z9").alias("geocode"), pl.lit("child").alias("voting_age")])

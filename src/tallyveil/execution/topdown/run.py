@@ -72,8 +72,8 @@ def run_release(
     threads = Threads(workers or usable_cores())
     product = TopDown(plan, threads.workers, protected=test_key is None)
     progress = Progress.of(observer)
-    last = PlannedIntervals(plan.intervals, None, progress, workers)
     executors = executors or threads
+    last = PlannedIntervals(plan.intervals, None, progress, workers, executors)
     return run_product(product, out, test_key=test_key, observer=progress, last=last, executors=executors)
 
 

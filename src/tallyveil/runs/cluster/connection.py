@@ -5,21 +5,19 @@ import os
 import queue
 import re
 import secrets
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import IO, Final
 
 from tallyveil.errors import ClusterError
 from tallyveil.printable import shown
 from tallyveil.runs.cluster.probe import ANSWERED, REFUSED
 from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.cluster.temporary import OwnFolder
 from tallyveil.runs.cluster.token import MODE, TOKEN, TOKEN_PATH, read_token
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import open_new, usable_cores
@@ -53,7 +51,8 @@ class Connection:
                 "machine.",
                 code="cluster-missing",
             )
-        self._temporary = Path(tempfile.mkdtemp(prefix="tv-", dir=_short_temporary()))
+        self._folder: OwnFolder | None = OwnFolder.new()
+        self._temporary = self._folder.path
         self._reports: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
         self._heard = time.monotonic()
         self._child: subprocess.Popen[str] | None = None
@@ -108,12 +107,16 @@ class Connection:
                 ends by itself within seconds, and removes its folder.
         """
         child, self._child = self._child, None
+        folder, self._folder = self._folder, None
         if child is not None and not waits:
             _close_input(child)
+            if folder is not None:
+                folder.give_up()
             return
         if child is not None:
             _end(child, 0.0 if self._is_lost else _END_SECONDS)
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        if folder is not None:
+            folder.remove()
 
     def _token(self, settings: ClusterSettings) -> bytes | None:
         if settings.address is None:
@@ -157,6 +160,7 @@ class Connection:
                 stdout=subprocess.PIPE,
                 stderr=said,
                 env=environment,
+                pass_fds=() if self._folder is None else self._folder.inherited,
                 text=True,
                 encoding="utf-8",
                 start_new_session=True,  # Ctrl-C reaches the driver alone, which ends this process
@@ -260,8 +264,3 @@ def _close_input(child: "subprocess.Popen[str]") -> None:
     with suppress(OSError):
         if child.stdin is not None:
             child.stdin.close()
-
-
-def _short_temporary() -> str | None:
-    """Where Ray's sockets are: systems allow about 100 bytes for their paths, and Ray itself needs 60."""
-    return "/tmp" if Path("/tmp").is_dir() else None
