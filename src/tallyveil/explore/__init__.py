@@ -1,0 +1,1 @@
+"""Static pages for the browser: the explorer of a finished release."""

@@ -1,0 +1,72 @@
+"""The folder of a site: filled under another name, and then put in the place of an earlier site."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from tallyveil.errors import StoreError
+from tallyveil.explore.files import SITE_FILE
+from tallyveil.storage.addresses import refuse_object
+from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
+
+TOP: Final = frozenset({"index.html", "app", "vendor", "data"})
+"""What lies directly in the folder of a site."""
+_EARLIER: Final = ".earlier"
+
+
+@contextmanager
+def replaced_site(site: Path) -> Iterator[Path]:
+    """A new folder to fill. If the work succeeds, it becomes the site; otherwise it is removed.
+
+    Args:
+        site: Folder of the site: it does not exist, is empty, or holds an earlier site.
+    Raises:
+        StoreError: the folder holds something else, or cannot be written to.
+    """
+    refuse_object(site)
+    _refuse_other(site)
+    unfinished, earlier = (site.with_name(site.name + ending) for ending in (TEMPORARY_SUFFIX, _EARLIER))
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+    except OSError as error:
+        raise store_error(unfinished, error) from error
+    try:
+        yield unfinished
+        _exchange(site, unfinished, earlier)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _exchange(site: Path, unfinished: Path, earlier: Path) -> None:
+    try:
+        shutil.rmtree(earlier, ignore_errors=True)
+        if site.exists():
+            site.rename(earlier)
+        unfinished.rename(site)
+    except OSError as error:
+        with suppress(OSError):  # the earlier site, if it was moved, goes back to its place
+            earlier.rename(site)
+        raise store_error(site, error) from error
+    shutil.rmtree(earlier, ignore_errors=True)
+
+
+def _refuse_other(site: Path) -> None:
+    """Refuse a folder that is neither empty nor a site: it would be removed."""
+    try:
+        found = {entry.name for entry in site.iterdir()} if site.is_dir() else set()
+        is_file = site.exists() and not site.is_dir()
+    except OSError as error:
+        raise store_error(site, error) from error
+    is_site = (site / SITE_FILE).is_file()
+    if not is_file and (not found or (is_site and found <= TOP)):
+        return
+    others = sorted(found - TOP) if is_site else sorted(found)
+    what = "is a file" if is_file else f"holds {', '.join(others[:3])}{', ...' * (len(others) > 3)}"
+    raise StoreError(
+        f"{site} {what}, which no explorer wrote. The folder of a site is replaced as a whole, so it must be new, empty, "
+        "or hold an earlier site and nothing else. Choose another folder with --out, or move the other files away.",
+        code="not-a-site",
+    )

@@ -1,0 +1,145 @@
+"""The lists of areas of a site: codes, names, places in the tree, members of entities."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.explore.files import (
+    CHUNK,
+    NAMES_FILE,
+    chunk_ranges,
+    list_path,
+    members_path,
+    write_data,
+)
+from tallyveil.explore.kinds import Areas, Kind, KindType
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.storage.json_files import JsonObject
+
+BOX = ("west", "south", "east", "north")
+
+
+def kind_entries(areas: Areas) -> list[JsonObject]:
+    """What `site.json` says of every kind."""
+    named = _named_kinds(areas)
+    return [
+        {
+            "number": number,
+            "name": kind.name,
+            "type": kind.type.value,
+            "n": kind.n,
+            "chunk": CHUNK,
+            "parent": areas.parent(number),
+            "first_geocodes": kind.codes.gather_every(CHUNK).to_list(),
+            "sorted": kind.rises,
+            "named": kind.name in named,
+            "overlaps": kind.family is not None and not kind.family.is_disjoint,
+        }
+        for number, kind in enumerate(areas.kinds)
+    ]
+
+
+def write_lists(site: Path, areas: Areas, boxes: dict[int, Floats]) -> None:
+    """Write the list of every kind, the members of every family, and the names.
+
+    Args:
+        site: The folder of the site.
+        areas: The areas.
+        boxes: For a kind, the bounding boxes of its areas: west, south, east, north; shape (n, 4). No entry for a kind
+            without geometry.
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    for number, kind in enumerate(areas.kinds):
+        frame = _list_frame(areas, number, boxes.get(number))
+        for chunk, start, stop in chunk_ranges(kind.n):
+            write_data(site, list_path(number, chunk), frame.slice(start, stop - start))
+        if kind.family is not None:
+            _write_members(site, number, kind.family)
+    if areas.names is not None:
+        write_data(site, NAMES_FILE, _names_frame(areas))
+
+
+def _list_frame(areas: Areas, number: int, boxes: Floats | None) -> pl.DataFrame:
+    kind = areas.kinds[number]
+    columns = [kind.codes.alias("geocode"), _names_of(areas, kind), *_tree_columns(areas, number)]
+    for place, name in enumerate(BOX):
+        values = pl.Series(name, [None] * kind.n, dtype=pl.Float64) if boxes is None else boxes[:, place]
+        columns.append(pl.Series(name, values, dtype=pl.Float64, nan_to_null=True))
+    if number == areas.finest:
+        columns += [
+            _entity_rows(f"in_{other}", one.family)
+            for other, one in enumerate(areas.kinds)
+            if one.family is not None and one.family.is_disjoint
+        ]
+    return pl.DataFrame(columns)
+
+
+def _tree_columns(areas: Areas, number: int) -> list[pl.Series]:
+    """Parent, children and finest geounits of every area of a kind; null where it has none."""
+    tree, kind = areas.tree, areas.kinds[number]
+    rows: dict[str, Integers | None] = dict.fromkeys(
+        ("parent", "first_child", "n_children", "first_finest", "n_finest")
+    )
+    if kind.type is KindType.GEOLEVEL:
+        if number > 0:
+            rows["parent"] = tree.parents(number)
+        if number < areas.finest:
+            children = tree.child_offsets[number]
+            rows["first_child"], rows["n_children"] = children[:-1], np.diff(children)
+        finest = tree.finest_offsets(number)
+        rows["first_finest"], rows["n_finest"] = finest[:-1], np.diff(finest)
+    return [
+        pl.Series(name, [None] * kind.n if found is None else found, dtype=pl.Int32)
+        for name, found in rows.items()
+    ]
+
+
+def _entity_rows(name: str, family: EntityFamily) -> pl.Series:
+    """The entity of every finest geounit; null where it is in none."""
+    found = np.full(family.n_finest, -1, dtype=np.int64)
+    found[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    return pl.Series(name, found, dtype=pl.Int32).replace(-1, None)
+
+
+def _write_members(site: Path, number: int, family: EntityFamily) -> None:
+    for chunk, start, stop in chunk_ranges(family.n_entities):
+        own = slice(int(family.offsets[start]), int(family.offsets[stop]))
+        entity = np.repeat(np.arange(start, stop, dtype=np.int64), family.sizes[start:stop])
+        frame = pl.DataFrame(
+            [
+                pl.Series("entity", entity, dtype=pl.Int32),
+                pl.Series("finest", family.members[own], dtype=pl.Int32),
+            ]
+        )
+        write_data(site, members_path(number, chunk), frame)
+
+
+def _named_kinds(areas: Areas) -> set[str]:
+    return set() if areas.names is None else set(areas.names["geolevel"].unique())
+
+
+def _names_of(areas: Areas, kind: Kind) -> pl.Series:
+    """The name of every area of a kind; null where it has none."""
+    if areas.names is None:
+        return pl.Series("name", [None], dtype=pl.String).new_from_index(0, kind.n)
+    own = areas.names.filter(pl.col("geolevel") == kind.name).select("geocode", "name")
+    codes = pl.DataFrame([kind.codes.alias("geocode")])
+    return codes.join(own, on="geocode", how="left", maintain_order="left")["name"]
+
+
+def _names_frame(areas: Areas) -> pl.DataFrame:
+    """Every area that has a name: kind, row, geocode and name."""
+    return pl.concat(
+        pl.DataFrame(
+            [
+                pl.Series("kind", np.full(kind.n, number), dtype=pl.Int32),
+                pl.Series("row", np.arange(kind.n), dtype=pl.Int32),
+                kind.codes.alias("geocode"),
+                _names_of(areas, kind),
+            ]
+        ).drop_nulls("name")
+        for number, kind in enumerate(areas.kinds)
+    )

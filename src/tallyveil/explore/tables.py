@@ -1,0 +1,138 @@
+"""The tables of a site: for every answer the published count and, where there are intervals, what stands beside it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Integers
+from tallyveil.explore.classes import ClassLimits
+from tallyveil.explore.files import (
+    CHUNK,
+    DATA,
+    classes_path,
+    table_path,
+    whole_numbers,
+    write_data,
+    write_json_data,
+)
+from tallyveil.explore.opened import OpenedRelease
+from tallyveil.explore.rows import COUNT, Block, TableRows
+from tallyveil.report.titles import schema_titles
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.universe.query_group import QueryGroup
+
+LETTERS: Final = {COUNT: "p", "estimate": "e", "standard_error": "s", "lower": "l", "upper": "u"}
+"""First letter of a column of the site, before the number of the answer."""
+_WHOLE: Final = (COUNT, "lower", "upper")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenTables:
+    """What was written.
+
+    Attributes:
+        entries: What `site.json` says of every table.
+        share_of: Number of the table whose count shares are of; None without one.
+    """
+
+    entries: list[JsonObject]
+    share_of: int | None
+
+
+def write_tables(site: Path, release: OpenedRelease) -> WrittenTables:
+    """Write every table of a release for every kind of area, and the class limits.
+
+    Raises:
+        StoreError: a file of the release was changed, or a file of the site cannot be written.
+    """
+    share_of = next((number for number, group in enumerate(release.queries) if group.size == 1), None)
+    kinds: list[list[int]] = [[] for _ in release.queries]
+    for kind in range(len(release.areas.kinds)):
+        totals: Integers | None = None
+        order = sorted(range(len(release.queries)), key=lambda number: number != share_of)
+        for table in order:
+            rows = release.rows(kind, release.queries[table])
+            if rows is None:
+                continue
+            counts = _write(site, kind, table, rows, totals)
+            if table == share_of:
+                totals = counts
+            kinds[table].append(kind)
+    entries = [_entry(release, number, group, kinds[number]) for number, group in enumerate(release.queries)]
+    return WrittenTables(entries, share_of)
+
+
+def write_other_tables(site: Path, release: OpenedRelease, root: str) -> None:
+    """Write the tables of a release that another one is compared with, below the folder `root` of the site.
+
+    Raises:
+        StoreError: as `write_tables`.
+    """
+    for kind in range(len(release.areas.kinds)):
+        for table, group in enumerate(release.queries):
+            rows = release.rows(kind, group)
+            if rows is not None:
+                for block in rows.blocks():
+                    _write_chunks(site, kind, table, block, root)
+
+
+def _write(site: Path, kind: int, table: int, rows: TableRows, totals: Integers | None) -> Integers:
+    """Write one table for one kind; returns its first answer for every area."""
+    limits = ClassLimits(rows.group.size, totals)
+    first: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+    for block in rows.blocks():
+        _write_chunks(site, kind, table, block, DATA)
+        limits.add(block)
+        first.append(block.columns[COUNT][:, 0])
+    write_json_data(site, classes_path(kind, table), limits.to_mapping())
+    return np.concatenate(first)
+
+
+def _write_chunks(site: Path, kind: int, table: int, block: Block, root: str) -> None:
+    for start in range(0, block.n, CHUNK):
+        frame = _frame(block, start, min(start + CHUNK, block.n))
+        write_data(site, table_path(kind, table, (block.start + start) // CHUNK, root), frame)
+
+
+def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
+    """The areas of one chunk: for every answer its count and, if there are intervals, the numbers beside it."""
+    columns = [
+        [
+            _column(f"{LETTERS[name]}{answer}", name, own)
+            for answer, own in enumerate(values[start:stop].T.copy())
+        ]
+        for name, values in block.columns.items()
+    ]
+    return pl.DataFrame([column for answer in zip(*columns, strict=True) for column in answer])
+
+
+def _column(name: str, kind: str, values: NDArray[Any]) -> pl.Series:
+    if kind in _WHOLE:
+        return whole_numbers(name, values)
+    return pl.Series(name, values, dtype=pl.Float64, nan_to_null=True)
+
+
+def _entry(release: OpenedRelease, number: int, group: QueryGroup, kinds: Sequence[int]) -> JsonObject:
+    """What `site.json` says of a table."""
+    titles = schema_titles(release.schema)
+    asked = [factor for factor in group.factors if factor.name is not None]
+    places = np.unravel_index(np.arange(group.size), [factor.size for factor in asked]) if asked else ()
+    labels = [[factor.labels[i] for i in own] for factor, own in zip(asked, places, strict=True)]
+    return {
+        "number": number,
+        "name": group.name,
+        "title": titles.query(group.name),
+        "answers": [" × ".join(parts) for parts in zip(*labels, strict=True)] if asked else ["total"],
+        "factors": [
+            {"name": factor.name, "title": titles.factor(str(factor.name)), "levels": list(factor.labels)}
+            for factor in asked
+        ],
+        "attributes": [list(parts) for parts in zip(*labels, strict=True)] if asked else None,
+        "kinds": list(kinds),
+        "intervals": release.has_intervals(group.name),
+    }

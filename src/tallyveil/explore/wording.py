@@ -1,0 +1,38 @@
+"""What a site says in words: what the release guarantees, and why something is not there."""
+
+from typing import Final
+
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.explore.opened import OpenedRelease
+from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
+from tallyveil.report.wording import listed
+from tallyveil.storage.json_files import JsonObject
+
+NO_INTERVALS: Final = (
+    "The release has no intervals, so only its published counts are shown. The office that made it can add them with "
+    "`tallyveil intervals`, which reads published measurements alone and spends nothing."
+)
+
+
+def guarantee_sentences(release: OpenedRelease) -> list[str]:
+    """What the release promises, in plain sentences."""
+    privacy, unit = release.manifest.privacy, release.schema.unit
+    _, neighbours = NEIGHBOURS[Neighbours(privacy["neighbours"])]
+    _, mechanism = MECHANISMS[Mechanism(privacy["mechanism"])]
+    exact = listed(list(privacy["exact"].get("invariants", privacy.get("invariants", []))))
+    return [
+        mechanism,
+        f"{privacy['statement'][0].upper()}{privacy['statement'][1:]}.",
+        neighbours.format(unit=unit.one),
+        *([f"Published exactly, without noise: {exact}."] if exact else []),
+        privacy["post_processing"],
+    ]
+
+
+def intervals_entry(release: OpenedRelease) -> JsonObject | None:
+    """What `site.json` says of the intervals; None if the release has none."""
+    made = release.intervals
+    if made is None:
+        return None
+    return {name: made[name] for name in ("level", "kind", "simultaneous", "covers", "bounds_used")}
