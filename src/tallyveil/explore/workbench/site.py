@@ -1,0 +1,81 @@
+"""Make the workbench of a plan: a static site in which its budget and shares can be moved."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tallyveil.config.load import load_plan
+from tallyveil.explore.files import SITE_FILE, write_json_data
+from tallyveil.explore.folder import replaced_site
+from tallyveil.explore.pages import copy_pages
+from tallyveil.explore.workbench.content import plan_content, require_offered
+from tallyveil.explore.workbench.estimates import Areas, write_estimates
+from tallyveil.version import VERSION
+
+FORMAT: Final = 1
+INDEX: Final = Path("app", "workbench", "index.html")
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """A workbench that was made.
+
+    Attributes:
+        path: Its folder.
+        why: Why it has no expected errors of estimates; None if it has them.
+    """
+
+    path: Path
+    why: str | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"site": str(self.path), "why_no_estimates": self.why}
+
+
+def make_workbench(
+    release_file: Path,
+    site: Path,
+    *,
+    compared: Path | None = None,
+    areas: Areas | None = None,
+    queries: Sequence[str] | None = None,
+) -> Workbench:
+    """Make the workbench of a release file.
+
+    Args:
+        release_file: The release file.
+        site: Folder of the site: it does not exist, is empty, or holds an earlier site, which is replaced.
+        compared: A second release file, whose numbers stand beside those of the first; None without.
+        areas: The public geography and the entities, if they may be opened; None for a regular spine.
+        queries: Queries whose estimates are shown; None for the tables and all measured queries.
+    Returns:
+        What was made.
+    Raises:
+        ConfigError: a release file is not offered, or a query is not known.
+        StoreError: the folder holds something else, or cannot be written to.
+    """
+    plan = load_plan(release_file)
+    require_offered(release_file, plan)
+    content = plan_content(release_file, plan)
+    other = None
+    if compared is not None:
+        second = load_plan(compared)
+        require_offered(compared, second)
+        other = plan_content(compared, second)
+    with replaced_site(site) as unfinished:
+        copy_pages(unfinished, INDEX)
+        estimates = write_estimates(unfinished, plan, areas or Areas(), queries)
+        write_json_data(
+            unfinished,
+            SITE_FILE,
+            {
+                "format": FORMAT,
+                "made_by": f"tallyveil {VERSION}",
+                "file": release_file.name,
+                "plan": {**content, **estimates},
+                "other": other,
+            },
+        )
+    return Workbench(site, estimates["why"])
