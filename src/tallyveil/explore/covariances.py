@@ -1,0 +1,175 @@
+"""The description from which a page computes the exact variance of any district, in the form that it reads.
+
+`app/numerics/description.js` says what each part means. The page repeats the passes of `tallyveil.intervals`. It gets
+what these start from: the blocks of each measured query, the precisions, the zeros, the invariants, the tree, and the
+Gram blocks of the tables' answers. It gets no measurement.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.explore.numbers_file import NumbersFile
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals.algebra import BlockAlgebra, information, zero_blocks
+from tallyveil.intervals.model import LevelModel, TreeModel
+from tallyveil.postprocess.interval_fits import IntervalFit
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.universe.query_group import QueryGroup
+
+FORMAT: Final = 1
+_TOP: Final = ""
+"""Name of the level above the roots, where nothing is measured."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DescribedTable:
+    """A table of the site.
+
+    Attributes:
+        query: Its query.
+        fit: The model that estimates it; None if there is none that a page can use.
+        why: Why there is none; None if there is one.
+    """
+
+    query: QueryGroup
+    fit: IntervalFit | None
+    why: str | None = None
+
+
+def describe(
+    tables: Sequence[DescribedTable], spine: Spine, rows: Integers, *, gaussian: bool
+) -> tuple[JsonObject, NumbersFile]:
+    """The description of some tables.
+
+    Args:
+        tables: The tables, in the order of the site.
+        spine: The hierarchy that was measured.
+        rows: For each finest geounit of the site, its number in the spine.
+        gaussian: Whether the noise is Gaussian.
+    Returns:
+        Content of `district.json`, and the arrays of `district.bin`.
+    """
+    numbers = NumbersFile()
+    n_finest = spine.n_geounits(spine.finest)
+    same = bool(np.array_equal(rows, np.arange(n_finest)))
+    roots = np.array([0, spine.n_geounits(0)], np.int64)
+    offsets = [
+        numbers.add_whole(f"offsets {level}", array)
+        for level, array in enumerate((roots, *spine.child_offsets))
+    ]
+    fits: list[JsonObject] = []
+    entries: list[JsonObject] = []
+    numbered: list[IntervalFit] = []
+    for place, table in enumerate(tables):
+        fit = table.fit
+        if fit is None:
+            entries.append({"name": table.query.name, "fit": None, "gram_of": None, "why": table.why})
+            continue
+        if fit not in numbered:
+            numbered.append(fit)
+            fits.append(_fit_part(numbers, f"fit {len(fits)}", fit))
+        number = numbered.index(fit)
+        name = numbers.add_whole(f"table {place} grams", _gram_rows(fit, table.query))
+        entries.append({"name": table.query.name, "fit": number, "gram_of": name, "why": None})
+    content = {
+        "format": FORMAT,
+        "gaussian": gaussian,
+        "n_finest": n_finest,
+        "order": None if same else numbers.add_whole("order", rows),
+        "offsets": offsets,
+        "fits": fits,
+        "tables": entries,
+        "arrays": numbers.entries,
+    }
+    return content, numbers
+
+
+def inner_bytes(fit: IntervalFit) -> int:
+    """Most bytes of the two matrices that a page keeps for every geounit above the finest geolevel."""
+    spine = fit.model.spine
+    inner = 1 + sum(spine.n_geounits(level) for level in range(spine.finest))
+    return 2 * 8 * inner * fit.model.algebra.n_block_entries
+
+
+def _gram_rows(fit: IntervalFit, query: QueryGroup) -> Integers:
+    """For each answer of a table, its row of the fit's Gram blocks."""
+    begin = 0
+    for group in fit.groups:
+        if group is query:
+            return fit.questions.gram_of[begin : begin + group.size]
+        begin += group.size
+    raise AssertionError(f"the table '{query.name}' is not one of its model")
+
+
+def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
+    model, algebra = fit.model, fit.model.algebra
+    top = LevelModel(_TOP, (), np.zeros((1, 0)), model.above)
+    levels = (top, *model.levels)
+    groups = {group.factors: group for level in levels for group in level.measured}
+    numbered = {factors: number for number, factors in enumerate(groups)}
+    blocks = [information(algebra, group) for group in groups.values()]
+    told: list[Floats] = []
+    parts: list[JsonObject] = []
+    for place, level in enumerate(levels):
+        precisions, row = _distinct_precisions(level)
+        finest = place == len(levels) - 1
+        several = len(precisions) > 1 and not finest
+        parts.append(
+            {
+                "name": level.geolevel,
+                "measured": [group.name for group in level.measured],
+                "queries": [numbered[group.factors] for group in level.measured],
+                "told": len(told) if level.invariants else None,
+                "precisions": numbers.add_floats(f"{name} level {place} precisions", precisions),
+                "precision_of": numbers.add_whole(f"{name} level {place} rows", row) if several else None,
+            }
+        )
+        if level.invariants:
+            exact = [information(algebra, group, normalised=True) for group in level.invariants]
+            told.append(np.asarray(np.sum(exact, axis=0)))
+    return {
+        "dims": algebra.basis.dims.tolist(),
+        "queries": numbers.add_floats(f"{name} queries", _stacked(algebra, blocks)),
+        "told": numbers.add_floats(f"{name} told", _stacked(algebra, told)),
+        "grams": numbers.add_floats(f"{name} grams", fit.questions.grams),
+        "levels": parts,
+        "finest": _finest_part(numbers, name, model),
+    }
+
+
+def _stacked(algebra: BlockAlgebra, rows: Sequence[Floats]) -> Floats:
+    return np.array(rows, dtype=np.float64).reshape(-1, algebra.n_block_entries)
+
+
+def _distinct_precisions(level: LevelModel) -> tuple[Floats, Integers]:
+    """The different rows of precisions of a level, and the row of each geounit (of one if all have the same)."""
+    precisions, row = np.unique(level.precisions, axis=0, return_inverse=True)
+    return precisions, row.reshape(-1).astype(np.int64)
+
+
+def _finest_part(numbers: NumbersFile, name: str, model: TreeModel) -> JsonObject:
+    """Finest geounits by signature: those with the same precisions and zeros."""
+    _, row = _distinct_precisions(model.levels[-1])
+    pattern, n_patterns = model.zero_pattern, len(model.zero_patterns)
+    pairs, signature = np.unique(row * n_patterns + pattern, return_inverse=True)
+    zeros = _zero_diagonals(model, pairs % n_patterns)
+    return {
+        "signature": numbers.add_whole(f"{name} signature", signature),
+        "precision": numbers.add_whole(f"{name} signature precisions", pairs // n_patterns),
+        "zeros": numbers.add_whole(f"{name} zeros", zeros),
+    }
+
+
+def _zero_diagonals(model: TreeModel, patterns: Integers) -> Floats:
+    """For each pattern, the diagonal of its projector on the coefficients that zeros determine."""
+    basis = model.algebra.basis
+    places = [
+        int(begin) + np.arange(dim) * (dim + 1)
+        for begin, dim in zip(basis.blocks[:-1], basis.dims.tolist(), strict=True)
+    ]
+    blocks: Floats = zero_blocks(model.algebra, model.zero_patterns[patterns])
+    return blocks[:, np.concatenate(places)]

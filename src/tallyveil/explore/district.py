@@ -1,0 +1,140 @@
+"""What a page needs for exact standard errors of any district of a release: `data/district.json` and its arrays.
+
+Nothing in `measurements/` is read, and no estimate. Variances follow from the plan, the geography and the public bounds
+of a release, or from those of a plan whose data has not been opened.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tallyveil.arrays import Integers
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import ConfigError, ConstraintError, SchemaError, StoreError
+from tallyveil.explore.covariances import DescribedTable, describe, inner_bytes
+from tallyveil.explore.files import DATA, write_json_data
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals.merged import Measured
+from tallyveil.plans.machine import in_gib
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.postprocess.area_counts import bounds_choice
+from tallyveil.postprocess.interval_fits import IntervalFit, fits_of, planned_fits, table_model
+from tallyveil.postprocess.interval_model import open_release, plan_measured, release_measured
+from tallyveil.universe.query_group import QueryGroup
+
+DISTRICT_FILE: Final = f"{DATA}/district.json"
+NUMBERS_FILE: Final = f"{DATA}/district.bin"
+LARGEST_MEMORY: Final = 1 << 30
+"""Most bytes that the matrices of one model may take in a browser."""
+LARGEST_FILE: Final = 1 << 26
+"""Most bytes of the arrays of a site."""
+
+_Made = TypeVar("_Made")
+
+
+def write_district(site: Path, root: Path, groups: Sequence[QueryGroup], rows: Integers) -> str | None:
+    """Write the description of a release's covariances.
+
+    Args:
+        site: Folder of the site.
+        root: Folder of the release.
+        groups: Queries of the site's tables, in their order.
+        rows: For each finest geounit of the site, its number in the finest geolevel of the measured spine.
+    Returns:
+        None if it is written; otherwise why a page cannot give standard errors of districts.
+    Raises:
+        StoreError: the folder holds no finished release, or a file in it was changed.
+    """
+    release = open_release(root)
+    _, with_bounds = bounds_choice(release, with_bounds=True)
+    gaussian = release.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
+    if release.estimating.tables_apart:
+        measured = _or_why(lambda: release_measured(release, with_bounds=with_bounds))
+        tables = _tables_apart(measured, groups)
+    else:
+        tables = _tables_together(lambda: fits_of(release, groups, with_bounds=with_bounds), groups)
+    return _write(site, tables, release.spine, rows, gaussian=gaussian)
+
+
+def write_planned_district(
+    site: Path, plan: ReleasePlan, hierarchies: Hierarchies, groups: Sequence[QueryGroup], rows: Integers
+) -> str | None:
+    """The same for a plan. Its public bounds are opened; its records are not.
+
+    Raises:
+        TallyveilError: the bounds do not fit the plan.
+    """
+    gaussian = plan.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
+    if plan.estimating.tables_apart:
+        tables = _tables_apart(plan_measured(plan, hierarchies), groups)
+    else:
+        tables = _tables_together(lambda: planned_fits(plan, hierarchies, groups), groups)
+    return _write(site, tables, hierarchies.spine, rows, gaussian=gaussian)
+
+
+def _tables_together(
+    make: Callable[[], list[IntervalFit]], groups: Sequence[QueryGroup]
+) -> list[DescribedTable]:
+    """Tables of one model with every cell."""
+    made = _or_why(make)
+    if isinstance(made, str):
+        return [DescribedTable(group, None, made) for group in groups]
+    (fit,) = made
+    why = _too_large(fit)
+    return [DescribedTable(group, None if why else fit, why) for group in groups]
+
+
+def _tables_apart(measured: Measured | str, groups: Sequence[QueryGroup]) -> list[DescribedTable]:
+    """Tables with a model each. One that has none does not keep the others from having theirs."""
+    if isinstance(measured, str):
+        return [DescribedTable(group, None, measured) for group in groups]
+    tables = []
+    for group in groups:
+        made = _or_why(partial(table_model, measured, group))
+        if isinstance(made, str):
+            tables.append(DescribedTable(group, None, made))
+            continue
+        fit = IntervalFit((group,), made.tree, measured, made)
+        why = _too_large(fit)
+        tables.append(DescribedTable(group, None if why else fit, why))
+    return tables
+
+
+def _or_why(make: Callable[[], _Made]) -> _Made | str:
+    """What is made; or why the algebra does not allow it, or a release lacks what it needs."""
+    try:
+        return make()
+    except (ConfigError, ConstraintError, SchemaError) as error:
+        return str(error)
+    except StoreError as error:
+        if error.code != "bounds-missing":
+            raise
+        return str(error)
+
+
+def _too_large(fit: IntervalFit) -> str | None:
+    needed = inner_bytes(fit)
+    if needed <= LARGEST_MEMORY:
+        return None
+    return (
+        f"the covariances would need {in_gib(needed)} of memory in a browser, and the limit is "
+        f"{in_gib(LARGEST_MEMORY)}. `tallyveil intervals RELEASE --district FILE` gives these standard errors."
+    )
+
+
+def _write(
+    site: Path, tables: Sequence[DescribedTable], spine: Spine, rows: Integers, *, gaussian: bool
+) -> str | None:
+    if all(table.fit is None for table in tables):
+        return tables[0].why
+    content, numbers = describe(tables, spine, rows, gaussian=gaussian)
+    if numbers.size > LARGEST_FILE:
+        return (
+            f"its arrays would take {in_gib(numbers.size)}, and the limit is {in_gib(LARGEST_FILE)}. Show fewer tables "
+            "with --tables; `tallyveil intervals RELEASE --district FILE` gives the standard errors of the others."
+        )
+    write_json_data(site, DISTRICT_FILE, content)
+    numbers.write(site / NUMBERS_FILE)
+    return None
