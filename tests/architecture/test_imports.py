@@ -67,6 +67,7 @@ def in_room(*rooms: str) -> list[str]:
         "runs",
         "plans",
         "report",
+        "explore",
         "config",
         "cli.estimate",
     ],

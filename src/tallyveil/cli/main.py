@@ -23,6 +23,7 @@ from tallyveil.cli.docs import docs
 from tallyveil.cli.estimate import estimate
 from tallyveil.cli.evaluate import evaluate
 from tallyveil.cli.explain import explain
+from tallyveil.cli.explore import explore
 from tallyveil.cli.geography import geography
 from tallyveil.cli.init import init
 from tallyveil.cli.intervals import intervals
@@ -68,6 +69,7 @@ for command in (
     copy,
     report,
     intervals,
+    explore,
     evaluate,
     synth,
     study,

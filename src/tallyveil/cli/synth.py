@@ -102,6 +102,14 @@ def synth(
             help="Instead, make SafeTab's person-records and GRF-C for the codes and states of this parameter folder.",
         ),
     ] = None,
+    geometry: Annotated[
+        bool,
+        typer.Option(
+            "--geometry",
+            help="Make up a polygon for every block, too, and name them in the release files. To run these needs the "
+            "extra `maps`.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -120,6 +128,7 @@ def synth(
             schema != DEFAULT_SCHEMA,
             agree,
             sizes != "none",
+            geometry,
         )
         paths = _write_safetab(out, safetab, blocks, people, seed, foreign=any(given))
     else:
@@ -134,6 +143,7 @@ def synth(
             seed=seed,
             agree=agree,
             sizes=sizes,
+            geometry=geometry,
         )
     give_files(paths, quiet=quiet, as_json=as_json)
 
@@ -154,8 +164,8 @@ def _write_safetab(
 
     if foreign or (blocks is None and people is None):
         raise ConfigError(
-            "--safetab needs --people N, --blocks N or both. It cannot be combined with --states, --schema, --like "
-            "or --like-geography, because its states and codes come from PARAMS.",
+            "--safetab needs --people N, --blocks N or both. It cannot be combined with --states, --schema, --like, "
+            "--like-geography or --geometry, because its states and codes come from PARAMS.",
             code="bad-flag",
         )
     config, files = read_config(params), read_iterations(params)
@@ -180,11 +190,13 @@ def write_country(
     intervals: str | None = None,
     agree: bool = False,
     sizes: str = "none",
+    geometry: bool = False,
 ) -> list[Path]:
     """Write a made-up population and its release file, or its programme; return the paths of the files.
 
     If `intervals` is given, the release file asks for intervals with that coverage beside every count. If `agree` is
-    given, the files of the programme agree; with `sizes`, also in household sizes, in every tract or block.
+    given, the files of the programme agree; with `sizes`, also in household sizes, in every tract or block. If
+    `geometry` is given, every block gets a polygon, and the release files name them.
 
     Raises:
         ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, the
@@ -196,6 +208,7 @@ def write_country(
     from tallyveil.storage.write import write_text
     from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
     from tallyveil.synthetic.dhc.files import DHC_FILES, write_dhc_states
+    from tallyveil.synthetic.files import MAP_FILE, write_map
     from tallyveil.synthetic.published import geography_of
 
     _check_country(blocks, like, schema)
@@ -208,7 +221,7 @@ def write_country(
             code="bad-flag",
         )
     files = _dhc_toml_files(agree=agree, sized=sizes != "none") if dhc else {RELEASE_FILE: schema}
-    with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), *files]):
+    with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), MAP_FILE, *files]):
         published = _published(like, like_geography) if like is not None else None
         if agree and published is not None and geography_of(published)["state"].n_unique() > 1:
             raise _one_state_is_needed()
@@ -217,12 +230,21 @@ def write_country(
             paths = write_dhc_states(settled_states(blocks, seed, published, people, n_states), seed, out)
         else:
             paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
+        if geometry:
+            paths["geometry"] = write_map(paths["geography"], seed)
         # the last table of every release file is [outputs]
         ending = "" if intervals is None else f'intervals = "{intervals}"\n'
         for file, template in files.items():
             text = _filled(template, title, paths).replace("@SIZES@", SIZES[sizes] or "")
-            write_text(out / file, text + ending)
+            write_text(out / file, (_with_geometry(text) if geometry else text) + ending)
     return [*paths.values(), *(out / file for file in files)]
+
+
+def _with_geometry(text: str) -> str:
+    """A release file that names the made-up polygons; that of a programme has no geography."""
+    from tallyveil.synthetic.files import MAP_FILE
+
+    return re.sub(r"(\n\[geography\].*\npath = .*\n)", rf'\1geometry = "{MAP_FILE}"\n', text)
 
 
 def _one_state_is_needed() -> Exception:

@@ -161,6 +161,8 @@ def _geography(file: ReleaseFile, folder: Path) -> GeographyInput:
         prefix_lengths=tuple(table.prefix_lengths) if table.prefix_lengths is not None else None,
         parent_columns=tuple(table.parent_columns) if table.parent_columns is not None else None,
         names=None if table.names is None else located(folder, table.names),
+        geometry=None if table.geometry is None else located(folder, table.geometry),
+        geometry_geocode=table.geometry_geocode,
     )
 
 

@@ -61,9 +61,19 @@ class GeographyTable(Table):
         description="Parquet or CSV file with the text columns geolevel (or family of entities), geocode and name. The "
         "release publishes the names.",
     )
+    geometry: Name | None = Field(
+        default=None,
+        description="GeoParquet, GeoJSON, shapefile (.shp) or GeoPackage with polygons or points of finest geounits. "
+        "The release publishes them. Needs the extra `maps`.",
+    )
+    geometry_geocode: Name = Field(
+        default="geocode", description="Column of the geometry file that holds the finest geocode (text)."
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
+        if self.geometry is None and "geometry_geocode" in self.model_fields_set:
+            raise ValueError("geometry_geocode names a column of the file of geometry: give geometry as well")
         if (self.prefix_lengths is None) == (self.parent_columns is None):
             raise ValueError("give either prefix_lengths or parent_columns, and not both")
         given = self.prefix_lengths if self.prefix_lengths is not None else self.parent_columns

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats
@@ -36,21 +35,22 @@ class ClassLimits:
 
     size: int
     totals: NDArray[np.int64] | None
-    _found: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    _found: dict[str, list[list[NDArray[Any]]]] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
         """Add the values of some areas."""
         for measure, values in self._measures(block).items():
-            columns = [pl.Series(str(j), own, nan_to_null=True) for j, own in enumerate(values.T.copy())]
-            distinct = pl.DataFrame(columns).lazy().select(pl.all().drop_nulls().unique().implode()).collect()
-            self._found.setdefault(measure, []).append(distinct)
+            self._found.setdefault(measure, []).append(_distinct(values))
 
     def to_mapping(self) -> JsonObject:
         """For each measure a list with an entry for each answer: the least and greatest value and the class limits."""
         return {
             "format": 1,
             "measures": {
-                measure: _limits(pl.concat(found), DIGITS if measure in (SHARE, RELATIVE) else None)
+                measure: [
+                    _entry(np.unique(np.concatenate(own)), DIGITS if measure in (SHARE, RELATIVE) else None)
+                    for own in zip(*found, strict=True)
+                ]
                 for measure, found in self._found.items()
             },
         }
@@ -68,19 +68,26 @@ class ClassLimits:
 
 def _ratio(above: NDArray[Any], below: NDArray[Any]) -> Floats:
     """Quotients; NaN where the divisor is not positive."""
-    positive = np.broadcast_to(below > 0, above.shape)
-    return np.divide(above, below, out=np.full(above.shape, np.nan), where=positive)
+    found: Floats = np.full(above.shape, np.nan)
+    np.divide(above, below, out=found, where=np.broadcast_to(below > 0, above.shape))
+    return found
 
 
-def _limits(distinct: pl.DataFrame, digits: int | None) -> list[JsonObject | None]:
-    """An entry for each column of lists of distinct values."""
-    return [_entry(column.explode().drop_nulls().unique().sort(), digits) for column in distinct]
+def _distinct(values: NDArray[Any]) -> list[NDArray[Any]]:
+    """The different values of each column, in rising order, without NaN."""
+    ordered = np.sort(values.T, axis=1)  # NaN comes last
+    differs = np.ones(ordered.shape, dtype=np.bool_)
+    differs[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    if values.dtype.kind == "f":
+        differs &= ~np.isnan(ordered)
+    return [own[kept] for own, kept in zip(ordered, differs, strict=True)]
 
 
-def _entry(values: pl.Series, digits: int | None) -> JsonObject | None:
+def _entry(values: NDArray[Any], digits: int | None) -> JsonObject | None:
+    """Least and greatest value and class limits of one answer; None without values."""
     n = len(values)
     if not n:
         return None
-    chosen = values.gather([part * n // CLASSES for part in range(1, CLASSES)]) if n > CLASSES else values[1:]
-    rounded = [value if digits is None else float(f"{value:.{digits}g}") for value in chosen]
-    return {"least": values[0], "most": values[-1], "limits": sorted(set(rounded))}
+    chosen = values[[part * n // CLASSES for part in range(1, CLASSES)]] if n > CLASSES else values[1:]
+    limits = [value if digits is None else float(f"{value:.{digits}g}") for value in chosen.tolist()]
+    return {"least": values[0].item(), "most": values[-1].item(), "limits": sorted(set(limits))}

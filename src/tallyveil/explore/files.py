@@ -4,10 +4,11 @@ Names of files are made of numbers alone, because every text of a release may be
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Numbers
@@ -49,15 +50,22 @@ def classes_path(kind: int, table: int) -> str:
     return f"{DATA}/areas/{kind}/classes-{table}.json"
 
 
-def whole_numbers(name: str, values: Numbers) -> pl.Series:
-    """Whole numbers as a column that JavaScript reads as plain numbers: of 32 bits, or floats where one is larger.
+def number_columns(names: Sequence[str], values: Numbers, *, whole: bool) -> pl.DataFrame:
+    """The columns of a matrix, as JavaScript reads them: plain numbers, with null in place of NaN.
 
-    NaN becomes null.
+    Args:
+        names: Names of the columns.
+        values: Shape (rows, columns).
+        whole: Whether the values are whole. They are written with 32 bits, or as floats where one is larger.
     """
-    column = pl.Series(name, values, nan_to_null=True)
-    ends = [end for end in (column.min(), column.max()) if end is not None]
-    narrow = all(-_WIDEST < end < _WIDEST for end in ends)
-    return column.cast(pl.Int32 if narrow else pl.Float64)
+    frame = pl.from_numpy(values, schema=list(names), orient="row")
+    if values.dtype.kind == "f":
+        frame = frame.fill_nan(None)
+    if not whole:
+        return frame
+    with np.errstate(invalid="ignore"):  # comparisons with NaN
+        wide = bool((np.abs(values) >= _WIDEST).any())
+    return frame.cast(pl.Float64 if wide else pl.Int32)
 
 
 def write_data(site: Path, name: str, frame: pl.DataFrame) -> None:

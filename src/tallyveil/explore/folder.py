@@ -9,11 +9,14 @@ from typing import Final
 from tallyveil.errors import StoreError
 from tallyveil.explore.files import SITE_FILE
 from tallyveil.storage.addresses import refuse_object
-from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
+from tallyveil.storage.paths import real
+from tallyveil.storage.write import store_error
 
 TOP: Final = frozenset({"index.html", "app", "vendor", "data"})
 """What lies directly in the folder of a site."""
-_EARLIER: Final = ".earlier"
+_UNFINISHED: Final = ".{}.tallyveil-unfinished"
+_EARLIER: Final = ".{}.tallyveil-earlier"
+"""Folders beside the site, only while it is made."""
 
 
 @contextmanager
@@ -26,8 +29,9 @@ def replaced_site(site: Path) -> Iterator[Path]:
         StoreError: the folder holds something else, or cannot be written to.
     """
     refuse_object(site)
+    site = real(site)
     _refuse_other(site)
-    unfinished, earlier = (site.with_name(site.name + ending) for ending in (TEMPORARY_SUFFIX, _EARLIER))
+    unfinished, earlier = (site.with_name(form.format(site.name)) for form in (_UNFINISHED, _EARLIER))
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
@@ -66,7 +70,8 @@ def _refuse_other(site: Path) -> None:
     others = sorted(found - TOP) if is_site else sorted(found)
     what = "is a file" if is_file else f"holds {', '.join(others[:3])}{', ...' * (len(others) > 3)}"
     raise StoreError(
-        f"{site} {what}, which no explorer wrote. The folder of a site is replaced as a whole, so it must be new, empty, "
-        "or hold an earlier site and nothing else. Choose another folder with --out, or move the other files away.",
+        f"{site} {what}, which no explorer wrote. The folder of a site is replaced as a whole, so it must be new, "
+        "empty, or hold an earlier site and nothing else. Choose another folder with --out, or move the "
+        "other files away.",
         code="not-a-site",
     )

@@ -14,7 +14,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
-from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.explore.files import CHUNK
 from tallyveil.explore.kinds import Kind

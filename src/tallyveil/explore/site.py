@@ -12,7 +12,7 @@ from tallyveil.explore.lists import kind_entries, write_lists
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
-from tallyveil.explore.wording import NO_INTERVALS, guarantee_sentences, intervals_entry
+from tallyveil.explore.wording import NO_INTERVALS, guarantee_sentences, intervals_entry, left_out
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.version import VERSION
 
@@ -28,16 +28,27 @@ class Site:
         files: Number of its files.
         size: Their bytes together.
         tables: The queries that it shows.
+        warnings: What must be said wherever the release is shown.
+        left_out: What the release has and the site does not show, in sentences.
     """
 
     path: Path
     files: int
     size: int
     tables: tuple[str, ...]
+    warnings: tuple[str, ...]
+    left_out: tuple[str, ...]
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""
-        return {"site": str(self.path), "files": self.files, "bytes": self.size, "tables": list(self.tables)}
+        return {
+            "site": str(self.path),
+            "files": self.files,
+            "bytes": self.size,
+            "tables": list(self.tables),
+            "warnings": list(self.warnings),
+            "left_out": list(self.left_out),
+        }
 
 
 def make_site(
@@ -68,7 +79,8 @@ def make_site(
             write_other_tables(unfinished, other, OTHER)
         write_json_data(unfinished, SITE_FILE, _content(release, written, other))
         sizes = [path.stat().st_size for path in unfinished.rglob("*") if path.is_file()]
-    return Site(site, len(sizes), sum(sizes), tuple(group.name for group in release.queries))
+    queries = tuple(group.name for group in release.queries)
+    return Site(site, len(sizes), sum(sizes), queries, release.manifest.warnings, left_out(release))
 
 
 def _content(release: OpenedRelease, written: WrittenTables, other: OpenedRelease | None) -> JsonObject:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -15,8 +15,8 @@ from tallyveil.explore.files import (
     CHUNK,
     DATA,
     classes_path,
+    number_columns,
     table_path,
-    whole_numbers,
     write_data,
     write_json_data,
 )
@@ -50,7 +50,7 @@ def write_tables(site: Path, release: OpenedRelease) -> WrittenTables:
     Raises:
         StoreError: a file of the release was changed, or a file of the site cannot be written.
     """
-    share_of = next((number for number, group in enumerate(release.queries) if group.size == 1), None)
+    share_of = next((number for number, group in enumerate(release.queries) if not group.factor_names), None)
     kinds: list[list[int]] = [[] for _ in release.queries]
     for kind in range(len(release.areas.kinds)):
         totals: Integers | None = None
@@ -101,20 +101,17 @@ def _write_chunks(site: Path, kind: int, table: int, block: Block, root: str) ->
 
 def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
     """The areas of one chunk: for every answer its count and, if there are intervals, the numbers beside it."""
-    columns = [
-        [
-            _column(f"{LETTERS[name]}{answer}", name, own)
-            for answer, own in enumerate(values[start:stop].T.copy())
-        ]
+    size = block.columns[COUNT].shape[1]
+    parts = [
+        number_columns(
+            [f"{LETTERS[name]}{answer}" for answer in range(size)],
+            values[start:stop],
+            whole=name in _WHOLE,
+        )
         for name, values in block.columns.items()
     ]
-    return pl.DataFrame([column for answer in zip(*columns, strict=True) for column in answer])
-
-
-def _column(name: str, kind: str, values: NDArray[Any]) -> pl.Series:
-    if kind in _WHOLE:
-        return whole_numbers(name, values)
-    return pl.Series(name, values, dtype=pl.Float64, nan_to_null=True)
+    order = [f"{LETTERS[name]}{answer}" for answer in range(size) for name in block.columns]
+    return pl.concat(parts, how="horizontal").select(order)
 
 
 def _entry(release: OpenedRelease, number: int, group: QueryGroup, kinds: Sequence[int]) -> JsonObject:

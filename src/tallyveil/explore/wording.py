@@ -36,3 +36,16 @@ def intervals_entry(release: OpenedRelease) -> JsonObject | None:
     if made is None:
         return None
     return {name: made[name] for name in ("level", "kind", "simultaneous", "covers", "bounds_used")}
+
+
+def left_out(release: OpenedRelease) -> tuple[str, ...]:
+    """What the release has and the site does not show, in sentences."""
+    known = {kind.name for kind in release.areas.kinds}
+    compared = [] if release.intervals is None else release.intervals["compared"]
+    others = [name for name in dict.fromkeys(item["area"] for item in compared) if name not in known]
+    if not others:
+        return ()
+    return (
+        f"Left out: intervals of {listed(others)}. The release does not say which areas these consist of, because they "
+        "were not among its own entities.",
+    )

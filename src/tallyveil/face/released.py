@@ -9,7 +9,15 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.face.areas import Area, Count, area_given, counts_given
-from tallyveil.face.given import Geocodes, geocodes_given, name_given, number_given, workers_given
+from tallyveil.face.given import (
+    Geocodes,
+    geocodes_given,
+    name_given,
+    names_given,
+    number_given,
+    path_given,
+    workers_given,
+)
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
@@ -25,6 +33,7 @@ from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
+    from tallyveil.explore.site import Site
     from tallyveil.geography.areas import Hierarchies
     from tallyveil.postprocess.district import District
     from tallyveil.postprocess.quantities import Quantities
@@ -253,6 +262,36 @@ class Release(WithMeasurements):
             observer=observer,
         )
         self._read_again()
+
+    def explore(
+        self,
+        out: str | Path,
+        *,
+        queries: Sequence[str] | None = None,
+        compared_with: "Release | str | Path | None" = None,
+    ) -> "Site":
+        """Make a site of this release, to look at in a browser: its areas, tables and intervals.
+
+        Args:
+            out: Folder of the site: new, empty, or with an earlier site, which is replaced.
+            queries: Queries; None for those of the release's tables and of its intervals.
+            compared_with: A second release of the same areas, or its folder. Its counts are shown beside these.
+        Returns:
+            Where the site is, and how large.
+        Raises:
+            StoreError: a file of the release was changed, or `out` holds something else.
+            ConfigError: the release has no such table, or the second release has other areas or tables.
+        Privacy: post-processing. It reads published files alone and spends nothing.
+        """
+        from tallyveil.explore.site import make_site
+
+        other = compared_with.path if isinstance(compared_with, Release) else compared_with
+        return make_site(
+            self.path,
+            path_given(out, "out"),
+            tables=names_given(queries, "queries"),
+            compared=None if other is None else path_given(other, "compared_with"),
+        )
 
     def _read_again(self) -> None:
         """Read the manifest again, because another process may have made intervals, or the folder may be gone.

@@ -11,6 +11,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.geocodes import geocodes_of
+from tallyveil.geography.geometry.geometry import Geometry
 from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
@@ -65,6 +66,7 @@ class Hierarchies:
         changes: What the steps change for every kind of area. It is empty if no step changes the spine or if no
             measured query determines a total.
         names: Names of geounits and entities for readers (`geography.names`); None if there are none.
+        geometry: Shapes of the finest geounits of `spine`, for maps; None if there are none, or if they are not read.
     """
 
     spine: Spine
@@ -74,6 +76,7 @@ class Hierarchies:
     shares: GeounitShares | None = None
     changes: tuple[AreaChange, ...] = ()
     names: pl.DataFrame | None = None
+    geometry: Geometry | None = None
 
     @property
     def replaced_names(self) -> tuple[str, ...]:

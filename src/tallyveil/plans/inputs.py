@@ -51,6 +51,8 @@ class GeographyInput:
         prefix_lengths: Length of the geocode's prefix at each geolevel, or None.
         parent_columns: Column holding the geocode at each geolevel except the finest, or None.
         names: Parquet or CSV file with names of geounits and entities, or None.
+        geometry: File with polygons or points of the finest geounits, or None.
+        geometry_geocode: Column of that file holding the finest geocode.
     """
 
     path: Path
@@ -59,6 +61,8 @@ class GeographyInput:
     prefix_lengths: tuple[int, ...] | None
     parent_columns: tuple[str, ...] | None
     names: Path | None = None
+    geometry: Path | None = None
+    geometry_geocode: str = "geocode"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,17 @@ from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
 
-OUTPUTS = ("tables", "entities", "measurements", "microdata", "intervals", "licence", "citation", "names")
+OUTPUTS = (
+    "tables",
+    "entities",
+    "measurements",
+    "microdata",
+    "intervals",
+    "licence",
+    "citation",
+    "names",
+    "geometry",
+)
 """Keys of a plan's mapping that describe what is written, not what is measured."""
 
 
@@ -184,6 +194,7 @@ class ReleasePlan:
             **({} if self.licence is None else {"licence": self.licence}),
             **({} if self.citation is None else {"citation": self.citation}),
             **({} if self.geography.names is None else {"names": True}),
+            **({} if self.geography.geometry is None else {"geometry": True}),
         }
         if self.spine is not None:
             mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}

@@ -102,6 +102,7 @@ _PERHAPS: Final = {
     "licence": str,
     "citation": str,
     "names": bool,
+    "geometry": bool,
     "spine": _SPINE,
     "entities": [str],
 }
@@ -204,7 +205,15 @@ def _read(plan: JsonObject) -> ReleasePlan:
             tuple(records["columns"].items()),
             tuple(records.get("numbers", ())),
         ),
-        geography=GeographyInput(Path(), "", geolevels, None, None, Path() if "names" in plan else None),
+        geography=GeographyInput(
+            Path(),
+            "",
+            geolevels,
+            None,
+            None,
+            names=Path() if "names" in plan else None,
+            geometry=Path() if "geometry" in plan else None,
+        ),
         # The estimator adds up in the order of the queries, so this order must be the one of the release plan.
         strategy=strategy_of_plan(plan, {level: tuple(plan["query_shares"][level]) for level in geolevels}),
         declared=parse_fraction(plan["declared"], "declared"),

@@ -1,7 +1,7 @@
 """Open a folder of measurements to estimate counts from it. Every file that the estimation reads is checked."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_lines, parse_ledger
@@ -21,6 +21,7 @@ from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.postprocess.residents import RESIDENTS
 from tallyveil.release.finished import LEDGER, MANIFEST, ledger_bytes, record_of
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
+from tallyveil.release.geometry import GEOMETRY, read_geometry
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest
@@ -29,7 +30,7 @@ from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
 
-READ = (FOLDER, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS, GEOGRAPHY, NAMES)
+READ = (FOLDER, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS, GEOGRAPHY, NAMES, GEOMETRY)
 """Files and folders that the estimation reads."""
 
 
@@ -117,6 +118,7 @@ def open_measurements(root: Path) -> Measured:
 def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
     """The parts of the folder, held to each other; raises TallyveilError."""
     hierarchies = read_hierarchies(root)
+    hierarchies = replace(hierarchies, geometry=read_geometry(root, hierarchies.spine))
     spine, shares = hierarchies.spine, hierarchies.shares
     if spine.digest().hex() != manifest.body["inputs"].get("geography_sha256"):
         raise _bad_folder(root, f"{GEOGRAPHY} does not give the geography that the manifest names")

@@ -21,6 +21,7 @@ from tallyveil.postprocess.kept import Kept, read_kept
 from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
 from tallyveil.postprocess.residents import RESIDENTS
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
+from tallyveil.release.geometry import GEOMETRY
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.product import Run
 from tallyveil.storage.write import write_json
@@ -63,7 +64,7 @@ def write_public_inputs(
 
         kept.write(root, hierarchies.spine, tags)
 
-    run.make([PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS], write)
+    run.make([PLAN, GEOGRAPHY, NAMES, GEOMETRY, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS], write)
 
 
 def read_constraints(

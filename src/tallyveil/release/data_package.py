@@ -37,6 +37,7 @@ WORDS: Final = {
     "geolevel": "Geolevel, or family of entities",
     "geocode": "Geocode of the geounit, or name of the entity",
     "name": "Name of the geounit or entity",
+    "geometry": "Polygon or point, as well-known binary (WKB) in longitude and latitude",
     "query": "Query",
     "answer": "Answer of the query",
     "label": "What the answer counts",
@@ -136,4 +137,4 @@ def _type(kind: pl.DataType) -> str:
         return "array"
     if kind.is_numeric():
         return "integer" if kind.is_integer() else "number"
-    return "string"
+    return "any" if kind == pl.Binary else "string"

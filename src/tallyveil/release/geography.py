@@ -17,6 +17,7 @@ from tallyveil.geography.names import NAME_COLUMNS
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.spine_files import share_texts, shares_of_columns
+from tallyveil.release.geometry import write_geometry
 from tallyveil.storage.published import names_of_tag, published_columns, published_tags, read_published
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
 
@@ -34,7 +35,7 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
     geolevel that the spine replaces (`original.<geolevel>`); then its entities (`entity.<family>`); then, where
     geounits were bypassed, the exact share of its geounit at every geolevel (`share.<geolevel>`).
 
-    Names of geounits and entities, if there are any, are written beside it.
+    Names of geounits and entities, and the geometry of finest geounits, are written beside it if there are any.
 
     A family's column holds text, null where a finest geounit is in no entity; where entities overlap, lists of text.
     """
@@ -65,6 +66,8 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
     write_parquet_chunks(root / GEOGRAPHY, frames(), tags)
     if hierarchies.names is not None:
         write_parquet(root / NAMES, hierarchies.names, metadata)
+    if hierarchies.geometry is not None:
+        write_geometry(root, spine, hierarchies.geometry, metadata)
 
 
 def read_geography(root: Path) -> Spine:
@@ -112,7 +115,7 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
 
 
 def read_hierarchies(root: Path) -> Hierarchies:
-    """The spine of a release folder, and all areas beside it.
+    """The spine of a release folder, all areas beside it, and names; geometry is read where it is needed.
 
     Raises:
         GeographyError: the file's shares do not fit the spine.

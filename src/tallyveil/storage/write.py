@@ -54,13 +54,20 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_parquet(path: Path, frame: pl.DataFrame, metadata: Mapping[str, str]) -> None:
+def write_parquet(
+    path: Path, frame: pl.DataFrame, metadata: Mapping[str, str], standard: Mapping[str, str] | None = None
+) -> None:
     """Write a Parquet file, with the format version and `metadata` in its key-value metadata.
 
+    Args:
+        path: The file.
+        frame: Its rows.
+        metadata: Entries of our own, by name; each name gets the prefix `tallyveil.`.
+        standard: Further entries under the names that a standard gives them, such as `geo` of GeoParquet.
     Raises:
         StoreError: see `write_file`.
     """
-    tags = _tags(metadata)
+    tags = {**_tags(metadata), **(standard or {})}
 
     def write(temporary: Path) -> None:
         frame.write_parquet(temporary, compression="zstd", statistics=True, metadata=tags)
@@ -68,14 +75,19 @@ def write_parquet(path: Path, frame: pl.DataFrame, metadata: Mapping[str, str]) 
     write_file(path, write)
 
 
-def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: Mapping[str, str]) -> None:
+def write_parquet_chunks(
+    path: Path,
+    chunks: Iterable[pl.DataFrame],
+    metadata: Mapping[str, str],
+    standard: Mapping[str, str] | None = None,
+) -> None:
     """Write one Parquet file from many frames in order, with only a few frames in memory at a time.
 
     Args:
         path: The file.
         chunks: At least one frame, all with the same columns. Frames are made on another thread while earlier ones are
             written.
-        metadata: As in `write_parquet`.
+        metadata, standard: As in `write_parquet`.
     Raises:
         StoreError: see `write_file`. Errors raised while a frame is made are passed on unchanged.
     """
@@ -98,7 +110,7 @@ def write_parquet_chunks(path: Path, chunks: Iterable[pl.DataFrame], metadata: M
             compression="zstd",
             statistics=True,
             row_group_size=ROWS_PER_GROUP,
-            metadata=_tags(metadata),
+            metadata={**_tags(metadata), **(standard or {})},
         )
 
     try:

@@ -21,7 +21,8 @@ least number of areas, and the share of the state in them; None for a state with
 SPREAD = 0.3
 """Standard deviation of a block's distance from the curve, in widths of a block. It makes every border irregular."""
 _STREAM = 0x656E74  # a separate random stream from those that make people
-_CURVE_ORDER = 12
+CURVE_ORDER = 12
+"""The finest curve: a square of 2^12 by 2^12 cells."""
 
 
 def make_entities(geography: pl.DataFrame, seed: int) -> Iterator[pl.DataFrame]:
@@ -55,7 +56,6 @@ def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator)
     place = _discs(points, _some(n, BLOCKS_PER_PLACE), SHARE_IN_PLACES, 1.0, generator)
     district = _cells(points, _some(n, BLOCKS_PER_DISTRICT), generator)
     tribal = _tribal_areas(points, number, generator)
-    # States lie next to each other, and each is one degree wide.
     return pl.DataFrame(
         [
             blocks["geocode"],
@@ -63,8 +63,8 @@ def _of_state(blocks: pl.DataFrame, number: int, generator: np.random.Generator)
             _named("county_subdivision", state, parts.astype(np.int64)),
             _named("school_district", state, district),
             _named("tribal_area", "", tribal, "R" + state),
-            pl.Series("latitude", np.round(30 + points[:, 1], 6)),
-            pl.Series("longitude", np.round(-120 + 1.1 * number + points[:, 0], 6)),
+            pl.Series("latitude", np.round(state_corner(number)[1] + points[:, 1], 6)),
+            pl.Series("longitude", np.round(state_corner(number)[0] + points[:, 0], 6)),
         ]
     )
 
@@ -80,9 +80,20 @@ def _tribal_areas(points: Floats, number: int, generator: np.random.Generator) -
 
 def hilbert_points(n: int) -> Floats:
     """Evenly spaced points along a Hilbert curve through the unit square; shape (n, 2)."""
-    d = np.arange(n, dtype=np.int64) * (1 << (2 * _CURVE_ORDER)) // max(n, 1)
+    d = np.arange(n, dtype=np.int64) * (1 << (2 * CURVE_ORDER)) // max(n, 1)
+    return np.stack(curve_cells(d), axis=1) / (1 << CURVE_ORDER)
+
+
+def state_corner(number: int) -> tuple[float, float]:
+    """Longitude and latitude of a state's south-west corner. States lie in a row; each is one degree wide and high."""
+    return -120 + 1.1 * number, 30.0
+
+
+def curve_cells(places: Integers) -> tuple[Integers, Integers]:
+    """The cells (x, y) at places of the Hilbert curve of order `CURVE_ORDER`."""
+    d, n = places.copy(), len(places)
     x, y = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    for bit in range(_CURVE_ORDER):
+    for bit in range(CURVE_ORDER):
         side = 1 << bit
         right, up = 1 & (d // 2), 1 & (d ^ (d // 2))
         turn = up == 0
@@ -91,7 +102,7 @@ def hilbert_points(n: int) -> Floats:
         x[turn], y[turn] = y[turn].copy(), x[turn].copy()
         x, y = x + side * right, y + side * up
         d //= 4
-    return np.stack([x, y], axis=1) / (1 << _CURVE_ORDER)
+    return x, y
 
 
 def _some(n: int, blocks_each: int) -> int:

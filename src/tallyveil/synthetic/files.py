@@ -7,13 +7,17 @@ from typing import Final
 import polars as pl
 
 from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
+from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
+from tallyveil.storage.read import read_parquet
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
+from tallyveil.synthetic.country_map import make_map
 from tallyveil.synthetic.entities import make_entities
 from tallyveil.synthetic.population import SyntheticPopulation
 
 TAGS = {"synthetic": "true"}
 COUNTRY_FILES: Final = ("records.parquet", "geography.parquet", "entities.parquet", "facilities.parquet")
 """The files of a population; the last is not always there."""
+MAP_FILE: Final = "geometry.parquet"
 
 
 _NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.String})
@@ -68,3 +72,18 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
         # The bounds of an earlier population would contradict this one.
         paths.pop("facilities").unlink(missing_ok=True)
     return paths
+
+
+def write_map(geography: Path, seed: int) -> Path:
+    """Write a made-up polygon for every block beside a table of geography, as GeoParquet; returns its path.
+
+    Args:
+        geography: Table of the blocks, sorted by geocode.
+        seed: Seed of the population.
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    path = geography.with_name(MAP_FILE)
+    blocks = read_parquet(geography, ["geocode", "state"])
+    write_parquet_chunks(path, make_map(blocks, seed), TAGS, geo_metadata(POLYGONS))
+    return path

@@ -34,7 +34,8 @@ def inputs_of(plan: ReleasePlan) -> list[Path]:
     found = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
     found += [item.path for item in plan.agreement if item.path is not None]
     found += [item.path for item in plan.residents if item.path is not None]
-    found += [] if plan.geography.names is None else [plan.geography.names]
+    geography = plan.geography
+    found += [path for path in (geography.names, geography.geometry) if path is not None]
     if plan.spine is not None:
         found += [path for _, path in plan.spine.overlapping]
         found += [] if plan.spine.entities is None else [plan.spine.entities]

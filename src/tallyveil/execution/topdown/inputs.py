@@ -1,6 +1,7 @@
 """Open the inputs of a plan: first the public geography, then the confidential records."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +15,7 @@ from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarc
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
+from tallyveil.geography.geometry import read_shapes, require_maps, with_geometry
 from tallyveil.geography.names import NAME_COLUMNS, with_names
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import stated_geounits
@@ -29,16 +31,22 @@ ENTITY = "entity"
 
 
 def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
-    """The spine that the steps of a plan make, the geography that it is made from, the entities, and the names.
+    """The spine that the steps of a plan make, the geography that it is made from, entities, names and geometry.
 
     Raises:
-        GeographyError: the geography is not a tree, the entities or names do not fit it, a step does not fit, or
+        GeographyError: the geography is not a tree, entities, names or geometry do not fit it, a step does not fit, or
             something is stated for a geolevel whose geounits the steps divide or replace.
         BudgetError: shares or variances do not fit the spine that the steps make.
         StoreError, ConfigError: a file or a column is missing or unreadable, or a public table is the records.
     """
     _refuse_records(plan)
-    made, path = _read_areas(plan), plan.geography.names
+    if plan.geography.geometry is not None:
+        require_maps("[geography] geometry")  # before anything is read
+    return _geometry_read(plan.geography, _names_read(plan.geography, _read_areas(plan)))
+
+
+def _names_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
+    path = geography.names
     if path is None:
         return made
     frame = scan_table(path, NAME_COLUMNS, "names")
@@ -47,12 +55,20 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     return with_names(made, collect(frame.cast(pl.String), path, "names"))
 
 
+def _geometry_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
+    if geography.geometry is None:
+        return made
+    stored = read_shapes(geography.geometry, geography.geometry_geocode)
+    return replace(made, geometry=with_geometry(made.spine, stored))
+
+
 def _refuse_records(plan: ReleasePlan) -> None:
     """Refuse the records in the place of a public table, whose content messages quote and releases contain."""
     spine = plan.spine
     public = [
         ("[geography] path", plan.geography.path),
         ("[geography] names", plan.geography.names),
+        ("[geography] geometry", plan.geography.geometry),
         ("[spine] entities", None if spine is None else spine.entities),
         *(
             (f"[spine.overlapping] {name}", path)

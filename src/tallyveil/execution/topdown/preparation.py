@@ -11,6 +11,7 @@ from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.spine_changes import warnings_of
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.geometry import geometry_warnings
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
@@ -92,7 +93,7 @@ def read_inputs(
         allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
         certify_noise(allocation, plan.schema)
         privacy = privacy_of(plan.terms, allocation)  # not every event can be accounted for
-    for sentence in warnings_of(hierarchies.changes):
+    for sentence in (*warnings_of(hierarchies.changes), *geometry_warnings(hierarchies.geometry)):
         observer.warned(sentence)
     warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
     if warning is not None:

@@ -296,10 +296,12 @@ class _Release:
         return run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
 
     def _published_digest(self) -> bytes:
-        """Digest of the plan, of the areas off the spine, and of names. They change what is written, not the noise."""
+        """Digest of the plan, of areas off the spine, names and geometry: they change files, not the noise."""
         besides = [family.digest() for family in self.hierarchies.families]
         if self.hierarchies.names is not None:
             besides.append(digest_of(self.hierarchies.names.to_dict(as_series=False)))
+        if self.hierarchies.geometry is not None:
+            besides.append(self.hierarchies.geometry.digest())
         return binding_of(self.plan.digest(), *besides) if besides else self.plan.digest()
 
     def _stated(self, run: Run) -> JsonObject:

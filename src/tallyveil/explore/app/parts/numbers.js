@@ -3,9 +3,8 @@
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const signedWhole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0, signDisplay: "exceptZero" });
 const oneDecimal = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const significant = new Intl.NumberFormat(undefined, { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
 const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 3 });
-const exact = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
 
 /** What stands in the place of a number that does not exist. */
 export const NONE = "–";
@@ -39,7 +38,8 @@ export function decimal(value) {
  * @param {number | null} value
  */
 export function rounded(value) {
-  return absent(value) ? NONE : significant.format(value);
+  if (absent(value)) return NONE;
+  return value === 0 ? "0" : significant.format(value);
 }
 
 /**
@@ -48,14 +48,6 @@ export function rounded(value) {
  */
 export function share(value) {
   return absent(value) ? NONE : percent.format(value);
-}
-
-/**
- * A level, such as 0.95, as repetitions: "95 of 100".
- * @param {number} level
- */
-export function repetitions(level) {
-  return `${exact.format(Number((100 * level).toPrecision(12)))} of 100`;
 }
 
 /**

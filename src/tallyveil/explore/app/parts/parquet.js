@@ -14,11 +14,13 @@ export class ParquetFile {
   #columns = new Map();
   #bytes;
   #metadata;
+  #names;
 
   /** @param {ArrayBuffer} bytes */
   constructor(bytes) {
     this.#bytes = bytes;
     this.#metadata = parquetMetadata(bytes);
+    this.#names = new Set(this.#metadata.schema.slice(1).map((column) => column.name));
   }
 
   /**
@@ -36,9 +38,9 @@ export class ParquetFile {
     return Number(this.#metadata.num_rows);
   }
 
-  /** @returns {string[]} names of all columns */
+  /** @returns {Set<string>} names of all columns */
   get names() {
-    return this.#metadata.schema.slice(1).map((column) => column.name);
+    return this.#names;
   }
 
   /**
@@ -46,32 +48,44 @@ export class ParquetFile {
    * @param {string} name
    * @returns {Promise<Column>}
    */
-  column(name) {
-    const known = this.#columns.get(name);
-    if (known) return known;
-    const decoded = this.#decode(name);
-    this.#columns.set(name, decoded);
-    return decoded;
+  async column(name) {
+    const [values] = await this.columns([name]);
+    return values;
   }
 
   /**
-   * @param {string} name
-   * @returns {Promise<Column>}
+   * The values of several columns, decoded together: each reading plans the whole file.
+   * @param {string[]} names
+   * @returns {Promise<Column[]>}
    */
-  async #decode(name) {
-    /** @type {Column} */
-    const values = new Array(this.rows).fill(null);
+  columns(names) {
+    const fresh = names.filter((name) => !this.#columns.has(name));
+    if (fresh.length > 0) {
+      const decoded = this.#decode(fresh);
+      for (const name of fresh) this.#columns.set(name, decoded.then((columns) => /** @type {Column} */ (columns.get(name))));
+    }
+    return Promise.all(names.map((name) => /** @type {Promise<Column>} */ (this.#columns.get(name))));
+  }
+
+  /**
+   * @param {string[]} names
+   * @returns {Promise<Map<string, Column>>}
+   */
+  async #decode(names) {
+    /** @type {Map<string, Column>} */
+    const columns = new Map(names.map((name) => [name, new Array(this.rows).fill(null)]));
     await parquetRead({
       file: this.#bytes,
       metadata: this.#metadata,
-      columns: [name],
-      onChunk: ({ columnData, rowStart }) => {
+      columns: names,
+      onChunk: ({ columnName, columnData, rowStart }) => {
+        const values = /** @type {Column} */ (columns.get(columnName));
         for (let place = 0; place < columnData.length; place++) {
           const value = columnData[place];
           values[rowStart + place] = typeof value === "bigint" ? Number(value) : value ?? null;
         }
       },
     });
-    return values;
+    return columns;
   }
 }

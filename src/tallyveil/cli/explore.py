@@ -1,0 +1,105 @@
+"""`tallyveil explore`: a finished release as a static site, for the browser."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give
+from tallyveil.cli.names import names_if_any
+from tallyveil.cli.terminal import say
+
+OpenIt = Annotated[
+    bool,
+    typer.Option(
+        "--open",
+        help="Serve the site to the browser of this machine, and open it. Ctrl-C ends it.",
+    ),
+]
+
+
+def explore(
+    release: FinishedRelease,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Folder of the site: new, empty, or with an earlier site, which is replaced. Default: RUN-explorer, "
+            "beside RUN.",
+        ),
+    ] = None,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="QUERY,...",
+            help="Queries. Default: the queries of the release's tables and of its intervals.",
+        ),
+    ] = None,
+    compared: Annotated[
+        Path | None,
+        typer.Option(
+            "--with",
+            metavar="RUN",
+            help="Folder of a second finished release of the same areas. Its counts are shown beside those of the "
+            "first.",
+        ),
+    ] = None,
+    open_it: OpenIt = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a site of a finished release, to look at in the browser: areas, tables, intervals.
+
+    Reads published files alone, and costs no budget. The site is a folder of static files that any web server can
+    serve. Nothing in it is loaded from elsewhere.
+    """
+    from tallyveil.explore.site import make_site
+    from tallyveil.storage.paths import real
+
+    here = real(release)
+    folder = here.with_name(f"{here.name}-explorer") if out is None else out
+    made = make_site(release, folder, tables=names_if_any(tables, "--tables"), compared=compared)
+    lines = [
+        *(f"NOT PRIVATE: {warning}" for warning in made.warnings),
+        f"{made.path} holds the site: {made.files:,} files, {made.size / 1e6:,.1f} MB, with tables of "
+        f"{', '.join(made.tables)}.",
+        *made.left_out,
+        "To look at it: `tallyveil explore` with --open, or a web server, such as `python -m http.server --directory "
+        f"'{made.path}'`. A browser does not load it from the disk.",
+    ]
+    give(made.to_mapping(), lines[: None if not open_it else -1], quiet=quiet, as_json=as_json)
+    if open_it:
+        open_in_browser(made.path, quiet=quiet or as_json)
+
+
+def open_in_browser(site: Path, *, quiet: bool) -> None:
+    """Serve a site and open it in the browser, until Ctrl-C.
+
+    Args:
+        site: Folder of the site.
+        quiet: Whether nothing is printed.
+    """
+    import webbrowser
+
+    from tallyveil.explore.serving import served
+
+    with served(site) as address, _until_interrupted():
+        if not quiet:
+            say(f"Open {address} in a browser of this machine. Ctrl-C ends it.")
+        webbrowser.open(address)
+        while True:
+            time.sleep(3600)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Take Ctrl-C as the end of the work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,17 @@
+/** The legend of a map: a colour and a text for each class. */
+
+import { element, refill, svgElement } from "../parts/elements.js";
+
+/**
+ * @param {HTMLElement} place
+ * @param {string} title
+ * @param {string[]} colours
+ * @param {string[]} texts
+ * @param {string} empty colour of areas without a value
+ */
+export function showLegend(place, title, colours, texts, empty) {
+  const entries = [...colours.map((colour, one) => /** @type {const} */ ([colour, texts[one]])), /** @type {const} */ ([empty, "No value"])];
+  refill(place, element("strong", {}, title), element("ul", {}, ...entries.map(([colour, text]) =>
+    element("li", {}, svgElement("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" },
+      svgElement("rect", { x: 1, y: 1, width: 14, height: 14, rx: 2, fill: colour })), text))));
+}

@@ -1,0 +1,31 @@
+/** Colours of a map. Sequential ones are viridis, which readers with any colour vision can tell apart; dark is least in a dark page. */
+
+const VIRIDIS = ["#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725"];
+const SIDES = { light: ["#5e3c99", "#e3e6e8", "#d9730d"], dark: ["#b49be0", "#3a4550", "#f0a04b"] };
+
+/**
+ * Colours for classes in rising order.
+ * @param {number} classes
+ * @param {boolean} dark
+ * @returns {string[]}
+ */
+export function sequential(classes, dark) {
+  const rising = dark ? VIRIDIS : [...VIRIDIS].reverse();
+  if (classes === 1) return [rising[3]];
+  return Array.from({ length: classes }, (_, place) => rising[Math.round((place * (rising.length - 1)) / (classes - 1))]);
+}
+
+/**
+ * Colours of below, inside and above.
+ * @param {boolean} dark
+ */
+export function sides(dark) {
+  return dark ? SIDES.dark : SIDES.light;
+}
+
+/** @param {boolean} dark */
+export function mapColours(dark) {
+  return dark
+    ? { ground: "#11171d", empty: "#2a343e", line: "#0c1116", strong: "#ffffff", chosen: "#ff8ad8" }
+    : { ground: "#eef2f5", empty: "#d9dee3", line: "#ffffff", strong: "#111820", chosen: "#c2187a" };
+}

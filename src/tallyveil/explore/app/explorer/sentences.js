@@ -1,0 +1,96 @@
+/** Say in plain sentences what a count, its estimate and its interval are. */
+
+import { count, decimal, rounded, share } from "../parts/numbers.js";
+
+/** @typedef {import("./areas.js").Numbers} Numbers */
+
+/**
+ * @typedef {object} Answer what one answer of a table is in an area
+ * @property {number | null} published
+ * @property {number | null} estimate
+ * @property {number | null} error
+ * @property {number | null} low
+ * @property {number | null} high
+ */
+
+/**
+ * The text of an estimate: a count that is known exactly is whole.
+ * @param {Answer} answer
+ */
+export function estimateText(answer) {
+  return answer.error === 0 ? count(answer.estimate) : decimal(answer.estimate);
+}
+
+/**
+ * One answer out of the numbers of a table.
+ * @param {Numbers} numbers
+ * @param {number} place
+ * @returns {Answer}
+ */
+export function answerOf(numbers, place) {
+  return {
+    published: numbers.published[place],
+    estimate: numbers.estimate[place],
+    error: numbers.error[place],
+    low: numbers.low[place],
+    high: numbers.high[place],
+  };
+}
+
+/**
+ * Which side of its interval a published count is on: below, inside, above; null without an interval.
+ * @param {Answer} answer
+ * @returns {-1 | 0 | 1 | null}
+ */
+export function side(answer) {
+  const { published, low, high } = answer;
+  if (published === null || low === null) return null;
+  if (published < low) return -1;
+  return high !== null && published > high ? 1 : 0;
+}
+
+/**
+ * The ends of an interval.
+ * @param {Answer} answer
+ */
+export function intervalText(answer) {
+  if (answer.low === null) return "–";
+  if (answer.high === null) return `${count(answer.low)} or more`;
+  return answer.low === answer.high ? count(answer.low) : `${count(answer.low)} to ${count(answer.high)}`;
+}
+
+/**
+ * What an answer says, sentence by sentence.
+ * @param {Answer} answer
+ * @param {string} unit what is counted, such as persons
+ * @param {number} level level of the intervals
+ * @returns {string[]}
+ */
+export function answerSentences(answer, unit, level) {
+  const published = answer.published === null ? [] : [`The published count is ${count(answer.published)} ${unit}.`];
+  if (answer.estimate === null) {
+    return [...published, "The noisy measurements do not determine this count, so it has no unbiased estimate and no full interval."];
+  }
+  if (answer.error === 0) {
+    return [...published, `What is public tells this count exactly: it is ${count(answer.estimate)}, with a standard error of 0.`];
+  }
+  const estimate = `The unbiased estimate from the noisy measurements is ${decimal(answer.estimate)}`;
+  const said = [...published, answer.error === null ? `${estimate}.` : `${estimate}, with a standard error of ${rounded(answer.error)}.`];
+  if (answer.low === null) return said;
+  return [...said, `The ${share(level)} interval of the count before noise is ${intervalText(answer)}.`];
+}
+
+/** @type {Record<-1 | 1, string>} */
+const OUTSIDE = { [-1]: "below", 1: "above" };
+
+/**
+ * Why a published count may lie outside its interval; null if it does not.
+ * @param {Answer} answer
+ * @returns {string | null}
+ */
+export function outsideSentence(answer) {
+  const where = side(answer);
+  if (where === null || where === 0) return null;
+  return `The published count lies ${OUTSIDE[where]} its interval. This is an effect of published counts being whole and not negative, ` +
+    "and not a mistake. The interval belongs to the count before noise, and is not centred on the published count.";
+}

@@ -1,0 +1,151 @@
+"""Mapbox vector tiles of every kind of area: `data/tiles/<kind>/<z>/<x>/<y>.pbf`."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.errors import SolverError
+from tallyveil.explore.maps.areas import AreasOfKind
+from tallyveil.explore.maps.borders import merged, simplified
+from tallyveil.explore.maps.encoding import BUFFER, cut, encoded, rows_in
+from tallyveil.explore.maps.shapes import FinestShapes
+from tallyveil.explore.maps.zooms import EXTENT, sharpest, zooms_of
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import write_file
+
+TILES: Final = ("data", "tiles")
+_COARSE, _FINE = 4.0, 0.5
+"""Width of details that are left out, in units: half a pixel of a page. Less at the greatest zoom, whose tiles pages
+enlarge."""
+
+
+class Tile(NamedTuple):
+    """A tile with its content."""
+
+    x: int
+    y: int
+    content: bytes
+
+
+def write_tiles(finest: FinestShapes, kinds: Sequence[AreasOfKind], out: Path) -> JsonObject:
+    """Write the tiles of every kind, and describe them.
+
+    The only layer of a tile is `areas`. The id of a feature is the row of the area in its kind. Features have no
+    properties. An area that is too small to be seen at a zoom is a square of one unit there, so none is left out.
+
+    Args:
+        finest: The shapes of the finest geounits, at least one.
+        kinds: The kinds of areas, whose members are rows of `finest`.
+        out: Folder of the site. Tiles are written to `data/tiles` in it.
+    Returns:
+        The entry `map` of `site.json`: `bounds` (west, south, east, north), `tiles` (`kind`, `minzoom`, `maxzoom` of
+        every kind that has tiles) and `made_from`.
+    Raises:
+        StoreError: a tile cannot be written.
+        SolverError: an area with geometry is in no tile (`check-failed`).
+    """
+    known = finest.boxes[finest.known]
+    greatest = sharpest(_plane_boxes(finest.shapes[finest.known]))
+    described = []
+    for kind in kinds:
+        entry = _write_kind(finest, kind, greatest, out)
+        described += [] if entry is None else [entry]
+    west, south = known[:, :2].min(axis=0).tolist()
+    east, north = known[:, 2:].max(axis=0).tolist()
+    return {"bounds": [west, south, east, north], "tiles": described, "made_from": finest.made_from}
+
+
+def _write_kind(finest: FinestShapes, kind: AreasOfKind, greatest: int, out: Path) -> JsonObject | None:
+    """Write the tiles of a kind; None if none of its areas has geometry."""
+    import shapely
+
+    shapes = merged(finest, kind)
+    rows = np.flatnonzero(~shapely.is_missing(shapes)).astype(np.int64)
+    if not len(rows):
+        return None
+    shapes, shared = shapes[rows], finest.shared and kind.is_disjoint
+    zooms = zooms_of(_plane_boxes(shapes), greatest)
+    for zoom in range(zooms.least, zooms.greatest + 1):
+        unit = 1 / (EXTENT * 2**zoom)
+        tolerance = (_FINE if zoom == zooms.greatest else _COARSE) * unit
+        on_grid = _on_grid(simplified(shapes, tolerance, shared=shared), unit)
+        seen = np.zeros(kind.n_areas, dtype=np.bool_)
+        for tile in tiles_of(on_grid, rows, zoom):
+            seen[rows_in(tile.content)] = True
+            _write(
+                out.joinpath(*TILES, str(kind.number), str(zoom), str(tile.x), f"{tile.y}.pbf"), tile.content
+            )
+        _require_all(kind, zoom, rows[~seen[rows]])
+    return {"kind": kind.number, "minzoom": zooms.least, "maxzoom": zooms.greatest}
+
+
+def tiles_of(shapes: NDArray[Any], rows: Integers, zoom: int) -> Iterator[Tile]:
+    """The tiles of a zoom that have content, from west to east and north to south.
+
+    Args:
+        shapes: Polygons in units from the north-west corner of the world at this zoom.
+        rows: Row of each shape in its kind.
+        zoom: The zoom.
+    """
+    bounds = _plane_boxes(shapes)
+    first = np.floor((bounds[:, :2] - BUFFER) / EXTENT).astype(np.int64)
+    last = np.floor((bounds[:, 2:] + BUFFER) / EXTENT).astype(np.int64)
+    first, last = np.maximum(first, 0), np.minimum(last, 2**zoom - 1)
+    for (x, y), own in _by_tile(first, last):
+        parts, left = cut(shapes[own], rows[own], x, y)
+        if len(left):
+            yield Tile(x, y, encoded(parts, left))
+
+
+def _by_tile(first: Integers, last: Integers) -> Iterator[tuple[tuple[int, int], Integers]]:
+    """For each tile, the shapes whose box touches it; arguments: north-west and south-east tile of every shape."""
+    wide = last - first + 1
+    number = np.maximum(wide, 0).prod(axis=1)
+    shape = np.repeat(np.arange(len(first)), number)
+    within = np.arange(len(shape)) - np.repeat(np.cumsum(number) - number, number)
+    x = first[shape, 0] + within // wide[shape, 1]
+    y = first[shape, 1] + within % wide[shape, 1]
+    order = np.lexsort((shape, y, x))
+    x, y, shape = x[order], y[order], shape[order]
+    starts = np.flatnonzero(np.concatenate([[True], (np.diff(x) != 0) | (np.diff(y) != 0)]))
+    for start, own in zip(starts, np.split(shape, starts[1:]), strict=True):
+        yield (int(x[start]), int(y[start])), own
+
+
+def _on_grid(shapes: NDArray[Any], unit: float) -> NDArray[Any]:
+    """Shapes in whole units from the corner of the world; those that vanish become squares of one unit."""
+    import shapely
+
+    scaled = shapely.transform(shapes, lambda points: points / unit)
+    found: NDArray[Any] = shapely.set_precision(scaled, 1.0)
+    gone = shapely.is_empty(found)
+    corner = np.floor(shapely.get_coordinates(shapely.point_on_surface(scaled[gone])))
+    found[gone] = shapely.box(*corner.T, *(corner + 1).T)
+    return found
+
+
+def _plane_boxes(shapes: NDArray[Any]) -> Floats:
+    import shapely
+
+    boxes: Floats = shapely.bounds(shapes)
+    return boxes
+
+
+def _write(path: Path, content: bytes) -> None:
+    def fill(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    write_file(path, fill)
+
+
+def _require_all(kind: AreasOfKind, zoom: int, missing: Integers) -> None:
+    if len(missing):
+        raise SolverError(
+            f"final check failed: {len(missing):,} areas of kind {kind.number}, such as row {missing[0]}, are in no "
+            f"tile of zoom {zoom}. The map would leave them out without a word; please report this.",
+            code="check-failed",
+        )
