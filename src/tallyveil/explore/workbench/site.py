@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.config.load import load_plan
-from tallyveil.explore.files import SITE_FILE, write_json_data
+from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
 from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.workbench.content import plan_content, require_offered
 from tallyveil.explore.workbench.estimates import Areas, write_estimates
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.version import VERSION
 
 FORMAT: Final = 1
@@ -56,17 +58,14 @@ def make_workbench(
         ConfigError: a release file is not offered, or a query is not known.
         StoreError: the folder holds something else, or cannot be written to.
     """
-    plan = load_plan(release_file)
-    require_offered(release_file, plan)
-    content = plan_content(release_file, plan)
+    plan, content = _offered(release_file)
     other = None
-    if compared is not None:
-        second = load_plan(compared)
-        require_offered(compared, second)
-        other = plan_content(compared, second)
     with replaced_site(site) as unfinished:
         copy_pages(unfinished, INDEX)
         estimates = write_estimates(unfinished, plan, areas or Areas(), queries)
+        if compared is not None:
+            second, other = _offered(compared)
+            other |= _other_estimates(unfinished / OTHER, second, plan, areas or Areas(), queries)
         write_json_data(
             unfinished,
             SITE_FILE,
@@ -79,3 +78,22 @@ def make_workbench(
             },
         )
     return Workbench(site, estimates["why"])
+
+
+def _offered(release_file: Path) -> tuple[ReleasePlan, JsonObject]:
+    """A plan and what the page is told of it; raises ConfigError if the workbench does not offer it."""
+    plan = load_plan(release_file)
+    require_offered(release_file, plan)
+    return plan, plan_content(release_file, plan)
+
+
+def _other_estimates(
+    folder: Path, plan: ReleasePlan, first: ReleasePlan, areas: Areas, queries: Sequence[str] | None
+) -> JsonObject:
+    """Write the covariances of the second plan on the spine of the first, if both have the same geolevels and schema."""
+    if (plan.geolevels, plan.schema) != (first.geolevels, first.schema):
+        return {
+            "spine": None,
+            "why": "The second plan has other geolevels or another schema, so its estimates are not compared.",
+        }
+    return write_estimates(folder, plan, areas, queries)

@@ -8,6 +8,7 @@
 import { contourAt, depthFor, PARTS } from "./losses.js";
 
 const WIDTHS = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4];
+const COARSE = 1e-4;
 /** What is added to epsilon, so that it is not below the upper end that `tallyveil plan` gives. */
 export const MARGIN = 2e-9;
 
@@ -19,19 +20,35 @@ export const MARGIN = 2e-9;
  * losses return to the same values too often for every width.
  * @param {Losses} losses
  * @param {number} delta
+ * @param {number} [finest]  the smallest width that is tried
  * @returns {{ epsilon: number, width: number } | null}
  */
-export function epsilonAt(losses, delta) {
+export function epsilonAt(losses, delta, finest = 1e-9) {
   const target = Math.log(delta) - 8 * 2 ** -53 * Math.abs(Math.log(delta));
-  const guess = gaussianEpsilon(Math.sqrt(losses.total), target);
+  // What rho alone gives is above; the coarse bound is near enough for the tilt of the fine one.
+  const above = losses.total / 2 + Math.sqrt(-2 * losses.total * target);
+  const guess = boundWith(losses, target, COARSE, above);
+  if (guess === null) return null;
   for (const width of WIDTHS) {
-    const contour = contourAt(losses, depthFor(losses, width), tiltFor(losses, guess), guess);
-    if (!contour) continue;
-    if (logDelta(contour, 0) <= target) return { epsilon: 0, width };
-    const found = root(contour, target, guess);
-    if (found !== null) return { epsilon: found + MARGIN, width };
+    if (width < finest) continue;
+    const found = boundWith(losses, target, width, guess);
+    if (found !== null) return { epsilon: found === 0 ? 0 : found + MARGIN, width };
   }
   return null;
+}
+
+/**
+ * The bound of epsilon with one width, or null if this width asks for too much work.
+ * @param {Losses} losses
+ * @param {number} target  ln delta
+ * @param {number} width
+ * @param {number} guess  about where epsilon is
+ * @returns {number | null}
+ */
+function boundWith(losses, target, width, guess) {
+  const contour = contourAt(losses, depthFor(losses, width), tiltFor(losses, guess), guess);
+  if (!contour) return null;
+  return logDelta(contour, 0) <= target ? 0 : root(contour, target, guess);
 }
 
 /**
@@ -108,33 +125,4 @@ function tiltFor(losses, epsilon) {
     tilt = next > low && next < high ? next : Number.isFinite(high) ? (low + high) / 2 : 2 * tilt;
   }
   return Math.max(tilt, 1 / (4 * spread));
-}
-
-/**
- * Epsilon of one normal answer: near that of many discrete ones, and only a place to start.
- * @param {number} mu
- * @param {number} logDelta
- */
-function gaussianEpsilon(mu, logDelta) {
-  let low = 0, high = (mu * mu) / 2 + mu * Math.sqrt(2 * Math.max(-logDelta, 0)) + mu;
-  for (let i = 0; i < 60; i++) {
-    const epsilon = (low + high) / 2;
-    const first = logNormal(mu / 2 - epsilon / mu), second = epsilon + logNormal(-mu / 2 - epsilon / mu);
-    const found = first + Math.log(Math.max(-Math.expm1(Math.min(second - first, 0)), 1e-300));
-    if (found > logDelta) low = epsilon;
-    else high = epsilon;
-  }
-  return (low + high) / 2;
-}
-
-/**
- * About the logarithm of the normal distribution function.
- * @param {number} x
- */
-function logNormal(x) {
-  if (x > 0) return Math.log1p(-Math.exp(logNormal(-x)));
-  const y = -x; // Mills' ratio by a continued fraction
-  let ratio = y;
-  for (let k = 60; k >= 1; k--) ratio = y + k / (ratio + (y < 1 ? 1 - y : 0));
-  return -(x * x) / 2 - 0.5 * Math.log(2 * Math.PI) - Math.log(ratio || 1);
 }

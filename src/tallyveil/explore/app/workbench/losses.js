@@ -24,7 +24,8 @@ export const PARTS = 12;
 const LEAST_VARIANCE = 0.25;
 const LARGEST_LOG_NORM = 5;
 const NEGLIGIBLE_IMAGE = 60;
-const MOST_LOOKS = 4e7; // factors times frequencies that one search may look at
+/** Most factors times frequencies that one search may look at, and most that it may keep. */
+const MOST_LOOKS = 1e7, MOST_KEPT = 5e5;
 
 /**
  * @typedef {object} Losses
@@ -181,7 +182,7 @@ function findNodes(losses, depth, step) {
       if (over <= 0) found.push(u);
       node += over <= 0 ? 1 : Math.max(1, Math.floor((over / slope) * (1 - 1e-9)));
     }
-    if (looks > MOST_LOOKS) return null;
+    if (looks > MOST_LOOKS || found.length * count > MOST_KEPT) return null;
     if (begin > 0) segments += 1;
     begin = end;
     end *= 2;

@@ -29,8 +29,20 @@ import { Shares } from "./shares.js";
  * @property {string[]} invariants
  * @property {{ name: string, share: string, queries: GivenQuery[] }[]} geolevels
  * @property {(string | { slot: string })[]} template
- * @property {{ kind: "regular" | "geography", children: number[], levels: string[], families: Family[] } | null} spine
- * @property {string | null} why  why there are no least-squares estimates
+ * @property {GivenSpine | null} [spine]
+ * @property {string | null} [why]  why there are no least-squares estimates
+ */
+
+/**
+ * @typedef {object} GivenSpine
+ * @property {"regular" | "geography"} kind
+ * @property {string[]} levels  root first
+ * @property {number[]} shown  numbers of the geolevels that are shown
+ * @property {number[]} children  children of a geounit of each geolevel of a regular spine; otherwise empty
+ * @property {number[]} numbers  geounits of each geolevel
+ * @property {(string[] | null)[]} codes  geocodes of each geolevel
+ * @property {Family[]} families
+ * @property {Record<string, string[]>} labels  of the answers of queries that are shown one by one
  */
 
 /** @typedef {{ name: string, codes: string[], members: number[][] }} Family */
