@@ -22,6 +22,7 @@ import { byId, refill } from "../parts/elements.js";
 /** @typedef {{ summaries: Summary[], chosen: Record<number, Float64Array> }} Found */
 /** @typedef {{ file: string, plan: GivenPlan, other: GivenPlan | null }} Content */
 
+const LEAST = 1e-6; // an error below this is none: the count is published exactly
 const QUIET = 250; // milliseconds without a change after which slow numbers are computed
 
 export class Bench {
@@ -77,6 +78,18 @@ export class Bench {
       this.spineElement = this.spine && spinePart(this.spine, this.children, () => this.changed());
     }
     await this.changed();
+    this.chooseUncertain();
+  }
+
+  /** Choose another count at first if the one that is chosen is published exactly. */
+  chooseUncertain() {
+    const { now } = this.errors(), { geolevel, query } = this.chosen;
+    if ((now.get(placeOf(geolevel, query)) ?? 0) >= LEAST) return;
+    const found = [...now].find(([, value]) => value >= LEAST && Number.isFinite(value));
+    if (!found) return;
+    const [level, name] = found[0].split("\n");
+    this.chosen = { ...this.chosen, geolevel: level, query: name };
+    this.changed();
   }
 
   /** The plan has changed: show what follows by formula, then ask the workers. */
@@ -85,11 +98,11 @@ export class Bench {
     this.showNow();
     await new Promise((resolve) => setTimeout(resolve, 0));
     if (version !== this.version) return;
-    document.body.setAttribute("aria-busy", "true");
+    document.body.dataset.settled = "false";
     await Promise.all([this.showCosts(version), this.showEstimates(version)]);
     if (version !== this.version) return;
     await this.showCurve(version);
-    if (version === this.version) document.body.removeAttribute("aria-busy");
+    if (version === this.version) document.body.dataset.settled = "true";
   }
 
   /** Show what needs no worker. */
@@ -216,7 +229,7 @@ export class Bench {
     }
     if (own !== undefined) named.push({ name: "now", kind: "now", epsilon: this.costs[relation].epsilon, error: own });
     const of = kind === "estimate" ? `${query} at ${geolevel} (estimate, ${statistic})` : `${query} at ${geolevel} (one noisy answer)`;
-    showFrontier(of, points, named, this.state.given.unit.many);
+    showFrontier(of, own !== undefined && own < LEAST ? [] : points, named, this.state.given.unit.many);
   }
 
   /**

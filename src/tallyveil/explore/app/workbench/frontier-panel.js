@@ -13,7 +13,7 @@ export const FACTORS = [1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16];
 
 /**
  * @param {string} what  the chosen count, in words
- * @param {Point[]} points  one for each factor
+ * @param {Point[]} points  one for each factor; none if the count is exact
  * @param {Named[]} named  plans to mark
  * @param {string} units
  */
@@ -22,14 +22,14 @@ export function showFrontier(what, points, named, units) {
   place.hidden = false;
   const open = place.querySelector("details")?.open ?? false;
   const title = element("h2", { id: "frontier-title" }, "Error against epsilon");
-  const known = points.filter(({ epsilon, error }) => epsilon > 0 && error >= 1e-6 && Number.isFinite(error));
+  const known = points.filter(isDrawn);
   const about = element("p", {}, element("strong", {}, shown(what)), ", with the shares as they are now and other budgets.");
   if (known.length < 2) {
     refill(place, title, about, element("p", { class: "quiet" },
       "This count is published exactly, or not determined, at every budget. Choose another one in the table."));
     return;
   }
-  const marks = named.filter(({ epsilon, error }) => epsilon > 0 && error >= 1e-6 && Number.isFinite(error));
+  const marks = named.filter(isDrawn);
   const all = [...known, ...marks], range = (/** @type {number[]} */ values) => logTicks(Math.min(...values), Math.max(...values));
   const plain = (/** @type {number} */ value) => value >= 1000 ? value.toLocaleString("en") : String(value);
   const details = element("details", { open }, element("summary", {}, "The same as a table"),
@@ -45,6 +45,9 @@ export function showFrontier(what, points, named, units) {
       marks.map(({ epsilon, error, name, kind }) => ({ kind, at: [epsilon, error], label: shown(name), above: kind === "now" }))),
     details);
 }
+
+/** @param {Point} point */
+const isDrawn = ({ epsilon, error }) => epsilon > 0 && error >= 1e-6 && Number.isFinite(error);
 
 /**
  * @param {string} name

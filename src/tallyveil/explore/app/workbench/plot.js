@@ -18,7 +18,7 @@ import { svgElement } from "../parts/elements.js";
  * @property {(value: number) => string} text
  */
 
-const WIDTH = 460, HEIGHT = 300, LEFT = 58, RIGHT = 14, TOP = 12, BOTTOM = 46;
+const WIDTH = 460, HEIGHT = 300, LEFT = 70, RIGHT = 22, TOP = 12, BOTTOM = 46;
 
 /**
  * @param {Axis} across
@@ -39,8 +39,8 @@ export function curvePicture(across, up, lines, marks) {
       svgElement("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, up.text(tick)),
     ]),
     svgElement("text", { class: "axis-title", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, across.title),
-    svgElement("text", { class: "axis-title", x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle",
-      transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, up.title),
+    svgElement("text", { class: "axis-title", x: 12, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle",
+      transform: `rotate(-90 12 ${(TOP + HEIGHT - BOTTOM) / 2})` }, up.title),
     ...lines.map((line) => svgElement("path", { class: `line ${line.kind}`, d: path(line.points, x, y) })),
     ...marks.flatMap((mark) => [
       svgElement("circle", { class: `mark ${mark.kind}`, cx: x(mark.at[0]), cy: y(mark.at[1]), r: 5 }),
