@@ -1,6 +1,7 @@
 """`tallyveil explore`: a finished release as a static site, for the browser."""
 
-import time
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ import typer
 from tallyveil.cli.arguments import AsJson, FinishedRelease, Quiet, give
 from tallyveil.cli.names import names_if_any
 from tallyveil.cli.terminal import say
+
+SECONDS_BETWEEN_LOOKS = 0.5
+"""Windows does not end a longer wait when Ctrl-C is pressed."""
 
 OpenIt = Annotated[
     bool,
@@ -88,18 +92,22 @@ def open_in_browser(site: Path, *, quiet: bool) -> None:
 
     from tallyveil.explore.serving import served
 
-    with served(site) as address, _until_interrupted():
+    with served(site) as address, _interruptions() as interrupted:
         if not quiet:
             say(f"Open {address} in a browser of this machine. Ctrl-C ends it.")
         webbrowser.open(address)
-        while True:
-            time.sleep(3600)
+        while not interrupted.wait(SECONDS_BETWEEN_LOOKS):
+            pass
 
 
 @contextmanager
-def _until_interrupted() -> Iterator[None]:
-    """Take Ctrl-C as the end of the work."""
+def _interruptions() -> Iterator[threading.Event]:
+    """Take Ctrl-C as the end of the work, and not as an interruption of it: an event that it sets."""
+    interrupted = threading.Event()
+    told = signal.set_wakeup_fd(-1)
+    earlier = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
-        yield
-    except KeyboardInterrupt:
-        return
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+        signal.set_wakeup_fd(told)

@@ -61,12 +61,14 @@ class Areas:
     """The kinds of areas of one release.
 
     Attributes:
-        tree: The geolevels, root first.
+        spine: The spine that was measured.
+        tree: The geolevels of the explorer, root first. It is `spine` itself where that is the geography as given.
         kinds: The geolevels of `tree`, then the families.
-        measured: For each finest geounit of `tree`, its row in the finest geolevel of the spine that was measured.
+        measured: For each finest geounit of `tree`, its row in the finest geolevel of `spine`.
         names: Columns `geolevel`, `geocode` and `name`; None if the release has no names.
     """
 
+    spine: Spine
     tree: Spine
     kinds: tuple[Kind, ...]
     measured: Integers
@@ -103,7 +105,7 @@ def areas_of(hierarchies: Hierarchies, plan: JsonObject) -> Areas:
     for family, in_order in (*((one, False) for one in own), *((one, True) for one in published)):
         codes = pl.Series(family.codes, dtype=pl.String)
         kinds.append(Kind(family.name, KindType.FAMILY, codes, in_order, family.reordered(measured)))
-    return Areas(tree, tuple(kinds), measured, hierarchies.names)
+    return Areas(spine, tree, tuple(kinds), measured, hierarchies.names)
 
 
 def _given_geolevels(plan: JsonObject, spine: Spine) -> Sequence[str]:

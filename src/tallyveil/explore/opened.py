@@ -8,6 +8,7 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.kinds import Areas, areas_of
 from tallyveil.explore.rows import BESIDE, COUNT, TableRows
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
+from tallyveil.release.geometry import GEOMETRY
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, made_intervals, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
@@ -93,7 +94,7 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     refuse_earlier_tables(root, "Read their files directly")
     refuse_format_1(root / INTERVALS)
-    require_unchanged_files(root, manifest, {GEOGRAPHY, NAMES})
+    require_unchanged_files(root, manifest, {GEOGRAPHY, NAMES, GEOMETRY})
     plan = manifest.body["plan"]
     intervals = made_intervals(root, manifest.run)
     schema = schema_from_mapping(plan["schema"])

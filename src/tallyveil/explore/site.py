@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.explore.compared import open_compared
+from tallyveil.explore.district import DISTRICT_FILE, write_district
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
 from tallyveil.explore.lists import kind_entries, write_lists
+from tallyveil.explore.mapped import write_map
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
@@ -73,11 +75,19 @@ def make_site(
         release = open_for_explorer(root, tables)
         other = None if compared is None else open_compared(release, compared)
         copy_pages(unfinished)
-        write_lists(unfinished, release.areas, {})
+        mapped = write_map(unfinished, root, release.areas)
+        write_lists(unfinished, release.areas, mapped.boxes)
         written = write_tables(unfinished, release)
         if other is not None:
             write_other_tables(unfinished, other, OTHER)
-        write_json_data(unfinished, SITE_FILE, _content(release, written, other))
+        lacking = write_district(unfinished, root, release.queries, release.areas.measured)
+        content = _content(release, written, other) | {
+            "map": mapped.entry,
+            "no_map": mapped.why,
+            "district": None if lacking is not None else {"file": DISTRICT_FILE},
+            "no_district": lacking,
+        }
+        write_json_data(unfinished, SITE_FILE, content)
         sizes = [path.stat().st_size for path in unfinished.rglob("*") if path.is_file()]
     queries = tuple(group.name for group in release.queries)
     return Site(site, len(sizes), sum(sizes), queries, release.manifest.warnings, left_out(release))
@@ -99,8 +109,6 @@ def _content(release: OpenedRelease, written: WrittenTables, other: OpenedReleas
         "share_of": written.share_of,
         "intervals": intervals,
         "no_intervals": None if intervals is not None else NO_INTERVALS,
-        "map": None,
-        "district": None,
         "compared": None
         if other is None
         else {

@@ -25,7 +25,7 @@ const tasks = {
   },
   intervals({ kind, cases }) {
     const make = kind === "normal" ? normalInterval : unifiedInterval;
-    return cases.map(([estimate, variance, level, together]) => make(estimate, variance, levelOfEach(level, together)));
+    return cases.map(([estimate, variance, level, together]) => make(estimate, Number(variance), levelOfEach(level, together)));
   },
   district({ estimates, variances, asked }) {
     return districtIntervals(estimates.map(Number), variances.map(Number), asked);

@@ -137,7 +137,7 @@ export class MapCanvas {
       id: "chosen", type: "line", source: `kind-${finest}`, "source-layer": LAYER,
       paint: {
         "line-color": mapColours(isDark()).chosen,
-        "line-width": ["case", ["boolean", ["feature-state", "chosen"], false], 2.5, 0],
+        "line-width": ["case", ["boolean", ["feature-state", "chosen"], false], 1.5, 0],
       },
     });
   }

@@ -3,7 +3,7 @@
 /** @typedef {import("./site.js").Site} Site */
 /** @typedef {[number, number, number, number]} Box */
 
-const MOST_IN_VIEW = 1500;
+const MOST_IN_VIEW = 700;
 
 /**
  * @param {Site} site

@@ -28,6 +28,7 @@ export class MapPanel {
   /** @type {View} */
   #view;
   #hovered = -1;
+  #fresh = false; // whether tiles came since their areas were coloured
   #tip = element("div", { class: "map-tip", hidden: true });
   #legend = element("div", { class: "legend" });
   #controls = element("div", { class: "map-controls" });
@@ -122,7 +123,10 @@ export class MapPanel {
 
   #listen() {
     const { libre } = this.#canvas;
-    libre.on("idle", () => void this.#values.fill());
+    libre.on("sourcedata", (event) => {
+      if ("tile" in event && event.tile) this.#fresh = true;
+    });
+    libre.on("idle", () => void this.#settle());
     libre.on("moveend", () => {
       const { lat, lng } = libre.getCenter();
       writeState({ map: `${libre.getZoom().toFixed(2)}/${lat.toFixed(5)}/${lng.toFixed(5)}` }, true);
@@ -138,6 +142,15 @@ export class MapPanel {
     libre.on("moveend", () => {
       if (libre.getCanvas() === document.activeElement) void this.#read();
     });
+  }
+
+  /** After the map has drawn its tiles: read what came into view, and colour it. */
+  async #settle() {
+    await this.#values.fill();
+    if (!this.#fresh) return;
+    this.#fresh = false;
+    this.#values.repeat();
+    this.#tools.mark();
   }
 
   /** @param {{x: number, y: number} | null} point */

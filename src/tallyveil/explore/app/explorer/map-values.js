@@ -52,6 +52,15 @@ export class MapValues {
     await Promise.all([...chunks].filter((chunk) => !this.#asked.has(chunk)).map((chunk) => this.#load(chunk)));
   }
 
+  /** Say the classes of the areas in view again: a tile that is loaded just now may have missed them. */
+  repeat() {
+    if (!this.shown) return;
+    const size = this.#areas.site.kinds[this.shown.kind].chunk;
+    for (const row of this.#canvas.rowsInView()) {
+      if (this.#chunks.has(Math.floor(row / size))) this.#say(this.shown.kind, row, this.value(row));
+    }
+  }
+
   /**
    * The value of an area, if it was read.
    * @param {number} row
@@ -64,14 +73,22 @@ export class MapValues {
 
   /** @param {number} chunk */
   async #load(chunk) {
-    const { shown, limits } = this;
+    const { shown } = this;
     if (!shown) return;
     this.#asked.add(chunk);
     const values = await measured(this.#areas, shown.kind, chunk, shown.table, shown.answer, shown.measure);
     if (this.shown !== shown) return; // the reader has gone on to something else
     this.#chunks.set(chunk, values);
     const first = chunk * this.#areas.site.kinds[shown.kind].chunk;
-    values.forEach((value, place) =>
-      this.#canvas.setState(shown.kind, first + place, { class: limits ? classOf(limits, value) ?? -1 : -1 }));
+    values.forEach((value, place) => this.#say(shown.kind, first + place, value));
+  }
+
+  /**
+   * @param {number} kind
+   * @param {number} row
+   * @param {number | null} value
+   */
+  #say(kind, row, value) {
+    this.#canvas.setState(kind, row, { class: this.limits ? classOf(this.limits, value) ?? -1 : -1 });
   }
 }

@@ -1,6 +1,12 @@
-/** Colours of a map. Sequential ones are viridis, which readers with any colour vision can tell apart; dark is least in a dark page. */
+/**
+ * Colours of a map, which readers with any colour vision can tell apart. What is least is nearest to the ground of the page:
+ * a light page has YlGnBu of ColorBrewer, and a dark one viridis.
+ */
 
-const VIRIDIS = ["#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725"];
+const RISING = {
+  light: ["#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#0c2c84"],
+  dark: ["#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725"],
+};
 const SIDES = { light: ["#5e3c99", "#e3e6e8", "#d9730d"], dark: ["#b49be0", "#3a4550", "#f0a04b"] };
 
 /**
@@ -10,7 +16,7 @@ const SIDES = { light: ["#5e3c99", "#e3e6e8", "#d9730d"], dark: ["#b49be0", "#3a
  * @returns {string[]}
  */
 export function sequential(classes, dark) {
-  const rising = dark ? VIRIDIS : [...VIRIDIS].reverse();
+  const rising = dark ? RISING.dark : RISING.light;
   if (classes === 1) return [rising[3]];
   return Array.from({ length: classes }, (_, place) => rising[Math.round((place * (rising.length - 1)) / (classes - 1))]);
 }
@@ -27,5 +33,5 @@ export function sides(dark) {
 export function mapColours(dark) {
   return dark
     ? { ground: "#11171d", empty: "#2a343e", line: "#0c1116", strong: "#ffffff", chosen: "#ff8ad8" }
-    : { ground: "#eef2f5", empty: "#d9dee3", line: "#ffffff", strong: "#111820", chosen: "#c2187a" };
+    : { ground: "#eef2f5", empty: "#e9ecef", line: "#9aa7b2", strong: "#111820", chosen: "#c2187a" };
 }
