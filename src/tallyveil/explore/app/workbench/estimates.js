@@ -158,8 +158,11 @@ function byPlace(noise) {
 function geographyLevel(fit, level, grams) {
   /** @type {Float64Array[]} */
   const variances = [];
-  fit.smoother.each(level + 1, (row, blocks) => { variances[row] = grams.variances(blocks); });
-  const { rowOf } = fit.smoother.rows(level + 1), weights = new Float64Array(variances.length);
+  const { rowOf, filtered } = fit.smoother.rows(level + 1), { known } = fit.levels[level + 1];
+  fit.smoother.each(level + 1, (row, blocks) => {
+    variances[row] = grams.variances(blocks, fit.directions.projectors[known[filtered[row]]]);
+  });
+  const weights = new Float64Array(variances.length);
   for (const row of rowOf) weights[row] += 1;
   return { weights, variances, rowOf };
 }
@@ -177,7 +180,8 @@ function regularLevels(fit, geounits, grams) {
     const outer = above;
     above = filtered.map((value, i) => (value / n) * (1 - 1 / children) + outer[i] / children ** 2);
     if (children > 1) lasting = fit.projector(fit.levels[level + 1].unknown[0]);
-    const variances = grams.variances({ covariance: above, unknown: lasting });
+    const known = fit.directions.projectors[fit.levels[level + 1].known[0]];
+    const variances = grams.variances({ covariance: above, unknown: lasting }, known);
     return { weights: Float64Array.of(n), variances: [variances], rowOf: null };
   });
 }
