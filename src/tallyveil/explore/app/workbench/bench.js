@@ -33,6 +33,7 @@ export class Bench {
     this.beforeState = new PlanState(content.other ?? content.plan);
     this.beforeName = content.other ? content.other.name : "the file";
     this.beforeNoise = this.beforeState.noise();
+    this.noise = this.state.noise();
     this.spine = content.plan.spine ?? null;
     this.children = [...(this.spine?.children ?? [])];
     this.version = 0;
@@ -49,6 +50,12 @@ export class Bench {
     /** @type {Set<string>} */
     this.late = new Set();
     this.beforeKey = "";
+    /** @type {Record<import("./privacy.js").Relation, import("./privacy.js").Cost> | null} */
+    this.beforeCosts = null;
+    /** @type {Record<import("./privacy.js").Relation, import("./privacy.js").Cost> | null} */
+    this.costs = null;
+    /** @type {string[]} */
+    this.otherTables = [];
     /** @type {Chosen} */
     this.chosen = { kind: this.spine ? "estimate" : "noise", statistic: "median", ...this.firstCount() };
     this.controls = new Controls(byId("controls"), this.state, {
@@ -116,7 +123,7 @@ export class Bench {
 
   /** @param {number} version */
   async showCosts(version) {
-    const question = questionOf(this.state, this.noise ?? []);
+    const question = questionOf(this.state, this.noise);
     const costs = await this.privacy.ask("cost", { question });
     this.beforeCosts ??= await this.privacy.ask("cost", { question: questionOf(this.beforeState, this.beforeNoise) });
     if (version !== this.version) return;
@@ -137,7 +144,7 @@ export class Bench {
     if (!this.covariances || !this.spine) return;
     const { spine } = this, inner = spine.kind === "regular" ? spine.shown : spine.shown.slice(0, -1);
     const area = this.areaPanel?.area ?? null;
-    const noise = variancesOf(this.noise ?? []);
+    const noise = variancesOf(this.noise);
     this.late = new Set(spine.shown.filter((level) => !inner.includes(level)).map((level) => spine.levels[level]));
     if (inner.length) {
       const found = await this.compute("plan", noise, inner, null);
@@ -185,9 +192,9 @@ export class Bench {
   /** Standard deviations of what is chosen, now and before. */
   errors() {
     const { kind, statistic } = this.chosen;
-    if (kind === "noise") return { now: noiseErrors(this.noise ?? []), before: noiseErrors(this.beforeNoise) };
+    if (kind === "noise") return { now: noiseErrors(this.noise), before: noiseErrors(this.beforeNoise) };
     const levels = this.spine?.levels ?? [], other = this.content.other;
-    const beforeLevels = other?.spine?.levels ?? levels, beforeTables = other ? this.otherTables ?? [] : this.tables;
+    const beforeLevels = other?.spine?.levels ?? levels, beforeTables = other ? this.otherTables : this.tables;
     return {
       now: estimateErrors(this.found?.summaries ?? [], statistic, levels, this.tables),
       before: this.before && estimateErrors(this.before.summaries, statistic, beforeLevels, beforeTables),
@@ -213,7 +220,7 @@ export class Bench {
   /** @param {number} version */
   async showCurve(version) {
     const { geolevel, query, kind, statistic } = this.chosen, place = placeOf(geolevel, query);
-    const question = questionOf(this.state, this.noise ?? []);
+    const question = questionOf(this.state, this.noise);
     const epsilons = await this.privacy.ask("curve", { question, factors: FACTORS });
     const points = [];
     for (const [i, factor] of FACTORS.entries()) {
@@ -252,7 +259,7 @@ export class Bench {
    * @returns {Promise<boolean>} whether there is one
    */
   async forEpsilon(epsilon) {
-    const thousandths = await this.privacy.ask("budget", { question: questionOf(this.state, this.noise ?? []), epsilon });
+    const thousandths = await this.privacy.ask("budget", { question: questionOf(this.state, this.noise), epsilon });
     if (thousandths === null) return false;
     this.state.total = fraction(BigInt(thousandths), 1000n);
     this.changed();

@@ -59,7 +59,7 @@ export function logTicks(least, most) {
   for (let power = Math.floor(Math.log10(least)) - 1; power <= Math.ceil(Math.log10(most)); power++) {
     for (const step of [1, 2, 5]) found.push(Number(`${step}e${power}`));
   }
-  const first = found.findLastIndex((tick) => tick <= least), last = found.findIndex((tick) => tick >= most);
+  const first = Math.max(0, found.findIndex((tick) => tick > least) - 1), last = found.findIndex((tick) => tick >= most);
   const kept = found.slice(first, last + 1);
   return kept.length > 9 ? kept.filter((tick, i) => i === 0 || i === kept.length - 1 || /^1(e|0*$)|^0?\.0*1$/.test(String(tick))) : kept;
 }

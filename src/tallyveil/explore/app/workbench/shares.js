@@ -21,7 +21,8 @@ export class Shares {
   constructor(names, given) {
     this.names = names;
     this.given = given;
-    this.reset();
+    this.exact = given;
+    this.wishes = given.map(toNumber);
   }
 
   /** Go back to the shares of the file. */

@@ -10,7 +10,7 @@ export function atMost(value) {
   if (value >= 1) return (Math.ceil(value * 1000) / 1000).toFixed(3);
   const unit = 10 ** (Math.floor(Math.log10(value)) - 3);
   const text = (Math.ceil(value / unit) * unit).toPrecision(4);
-  return text.includes("e") ? text : text.replace(/0+$/, "");
+  return text.includes("e") ? text : text.replace(/\.?0+$/, "");
 }
 
 /**
@@ -36,7 +36,7 @@ export function deviation(value) {
  */
 export function twoDecimals(value) {
   const hundredths = value * 100, low = Math.floor(hundredths);
-  const isTie = hundredths - low === 0.5 && hundredths / 100 === value;
+  const isTie = hundredths - low === 0.5 && Number.isInteger(value * 8); // other decimals of a float are never a tie
   const text = isTie ? ((low % 2 === 0 ? low : low + 1) / 100).toFixed(2) : value.toFixed(2);
   return text.replace(/\B(?=(\d{3})+(?=\.))/g, ",");
 }
