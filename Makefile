@@ -66,6 +66,14 @@ $(JS)/.installed: tools/js/package-lock.json
 	npm ci --prefix tools/js --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+# Journeys through the pages in Chromium, which the machine must have.
+$(VENV)/.installed-browser: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,browser,maps]'
+	@touch $@ $(VENV)/.installed
+
+test-browser: $(VENV)/.installed-browser $(JS)/.installed
+	$(TESTING) $(BIN)/pytest -n 2 tests/browser
+
 lint-js: $(JS)/.installed
 	$(JS)/.bin/tsc --project tools/js
 

@@ -109,6 +109,7 @@ async function begin() {
 
   async function show() {
     const mine = ++asked;
+    document.body.dataset.settled = "false";
     chosen.read();
     const view = await currentView(areas);
     if (mine !== asked) return;
@@ -123,7 +124,7 @@ async function begin() {
       byId("announcer").textContent = `Now showing ${areaTitle(view.area)}.`;
     }
     if (mine === asked) await later.show(view, moved);
-    document.body.dataset.shown = String(mine); // tests wait for it
+    if (mine === asked) document.body.dataset.settled = "true"; // for programs that wait for the page
   }
 
   onState(() => void show().catch(fail));
