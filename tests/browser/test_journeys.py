@@ -30,7 +30,11 @@ def by_command(releases, *options):
 
 
 def district_file(releases, tmp_path):
-    codes = pl.read_parquet(releases / "population" / "geography.parquet").select("geocode").gather_every(DISTRICT)
+    codes = (
+        pl.read_parquet(releases / "population" / "geography.parquet")
+        .select("geocode")
+        .gather_every(DISTRICT)
+    )
     codes.write_csv(tmp_path / "district.csv")
     return tmp_path / "district.csv"
 
@@ -132,7 +136,10 @@ def test_a_district_is_drawn_and_summed(visit, releases, tmp_path):
     [wanted] = by_command(releases, "--district", str(tmp_path / "drawn.csv"), "--tables", "total")["rows"]
     [found] = rows(page.saved("#district button:has-text('Download the sum')"))
     assert float(found["standard_error"]) == pytest.approx(wanted["standard_error"], rel=1e-9)
-    assert f"interval of the count before noise is {wanted['lower']:,.0f} to {wanted['upper']:,.0f}" in page.text("#district")
+    assert (
+        f"interval of the count before noise is {wanted['lower']:,.0f} to {wanted['upper']:,.0f}"
+        in page.text("#district")
+    )
 
 
 def test_areas_join_the_district_without_a_map(visit):

@@ -99,7 +99,7 @@ def plan(
         typer.Option(
             "--workbench",
             metavar="FOLDER",
-            help="Write a page in which budget and shares can be moved, and cost and expected errors follow at once. The "
+            help="Write a page in which budget and shares can be moved; cost and expected errors follow at once. The "
             "folder is new, empty, or holds an earlier site, which is replaced.",
         ),
     ] = None,
@@ -216,7 +216,9 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
     if "--workbench" not in given and given & {"--compare", "--open"}:
         raise ConfigError("--compare and --open need --workbench FOLDER.", code="bad-flag")
     if "--workbench" in given and given & {"--people", "--optimise"}:
-        raise ConfigError("--workbench writes a page. Give it without --people and --optimise.", code="bad-flag")
+        raise ConfigError(
+            "--workbench writes a page. Give it without --people and --optimise.", code="bad-flag"
+        )
     if given & {"--families", "--workbench"} == set() and given & {"--entities", "--queries"}:
         raise ConfigError(
             "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",

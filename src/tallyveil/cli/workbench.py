@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.cli.explore import open_in_browser
 from tallyveil.cli.arguments import give
+from tallyveil.cli.explore import open_in_browser
 
 if TYPE_CHECKING:
     from tallyveil.explore.workbench.estimates import Areas
@@ -71,7 +71,9 @@ def make_page(plan: "ReleasePlan", wish: WorkbenchWish, shown: Shown) -> None:
         "To look at it: give --open, or use a web server, such as `python -m http.server --directory "
         f"'{made.path}'`. A browser does not load it from the disk.",
     ]
-    give(made.to_mapping(), lines[: None if not shown.opened else -1], quiet=shown.quiet, as_json=shown.as_json)
+    give(
+        made.to_mapping(), lines[: None if not shown.opened else -1], quiet=shown.quiet, as_json=shown.as_json
+    )
     if shown.opened:
         open_in_browser(made.path, quiet=shown.quiet or shown.as_json)
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
 from tallyveil.explore.workbench.template import release_template
 from tallyveil.plans.release import ReleasePlan
@@ -18,8 +17,8 @@ def require_offered(path: Path, plan: ReleasePlan) -> None:
     if plan.subspace:
         drawn = ", ".join(f"{item.query} at {item.geolevel}" for item in plan.subspace)
         raise ConfigError(
-            f"{path} draws counts on the lattice of its invariants ({drawn}). Their budget is no share of the strategy, "
-            "and the workbench has no slider for it. `tallyveil plan` shows this release; for a workbench, remove "
+            f"{path} draws counts on the lattice of its invariants ({drawn}). Their budget is no share of the "
+            "strategy, and the workbench has no slider for it. `tallyveil plan` shows this release; for a workbench, remove "
             "[[subspace]].",
             code="workbench-file",
         )
@@ -56,8 +55,3 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
         ],
         "template": release_template(path, plan),
     }
-
-
-def is_gaussian(plan: ReleasePlan) -> bool:
-    """Whether the noise is Gaussian."""
-    return plan.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN

@@ -6,6 +6,7 @@ of a geolevel has the same number of children. The page computes its covariances
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.explore.district import write_planned_district
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import GEOUNITS_PER_PARENT, sizes_of_blocks
@@ -89,8 +91,8 @@ def _why_not(plan: ReleasePlan) -> str | None:
         )
     if plan.spine is not None and plan.spine.changes:
         return (
-            "The spine of this release is made by steps from its geography. Expected errors of estimates are not offered "
-            "here. `tallyveil plan --families` shows them for the downloaded file."
+            "The spine of this release is made by steps from its geography. Expected errors of estimates are not "
+            "offered here. `tallyveil plan --families` shows them for the downloaded file."
         )
     return None
 
@@ -102,7 +104,10 @@ def _groups(plan: ReleasePlan, queries: Sequence[str] | None) -> list[QueryGroup
         ConfigError: there is none.
     """
     strategy = plan.strategy
-    every = queries or (*plan.tables, *(query for level in strategy.geolevels for query in strategy.queries(level)))
+    every = queries or (
+        *plan.tables,
+        *(query for level in strategy.geolevels for query in strategy.queries(level)),
+    )
     groups = [plan.query(name) for name in dict.fromkeys(every)]
     shown = [group for group in groups if group.size <= MOST_ANSWERS]
     if not shown:
@@ -117,7 +122,7 @@ def _single(plan: ReleasePlan) -> Hierarchies:
     """A spine with one geounit at each geolevel."""
     levels = plan.geolevels
     offsets = tuple(np.array([0, 1], np.int64) for _ in levels[1:])
-    spine = Spine(levels, tuple(np.array(["0"]) for _ in levels), offsets)
+    spine = Spine(levels, tuple(geocodes_of(["0"], level) for level in levels), offsets)
     return Hierarchies(spine, spine)
 
 
@@ -126,14 +131,16 @@ def _children(plan: ReleasePlan, blocks: int | None) -> list[int]:
     n = len(plan.geolevels)
     if blocks is not None:
         numbers = sizes_of_blocks(n, blocks).geounits
-        return [max(1, round(below / above)) for above, below in zip(numbers, numbers[1:], strict=False)]
+        return [max(1, round(below / above)) for above, below in pairwise(numbers)]
     last = len(GEOUNITS_PER_PARENT) - 1
     return [round(GEOUNITS_PER_PARENT[min(step, last)]) for step in reversed(range(n - 1))]
 
 
 def _codes(made: Hierarchies) -> list[list[str] | None]:
     return [
-        [str(code) for code in made.spine.geocodes[level]] if made.spine.n_geounits(level) <= MOST_CODES else None
+        [str(code) for code in made.spine.geocodes[level]]
+        if made.spine.n_geounits(level) <= MOST_CODES
+        else None
         for level in range(made.spine.n_levels)
     ]
 

@@ -90,7 +90,7 @@ def _offered(release_file: Path) -> tuple[ReleasePlan, JsonObject]:
 def _other_estimates(
     folder: Path, plan: ReleasePlan, first: ReleasePlan, areas: Areas, queries: Sequence[str] | None
 ) -> JsonObject:
-    """Write the covariances of the second plan on the spine of the first, if both have the same geolevels and schema."""
+    """Write the covariances of the second plan on the spine of the first, if geolevels and schema are the same."""
     if (plan.geolevels, plan.schema) != (first.geolevels, first.schema):
         return {
             "spine": None,

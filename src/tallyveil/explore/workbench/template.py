@@ -110,7 +110,7 @@ def _require_same_plan(path: Path, pieces: list[Piece], plan: ReleasePlan) -> No
         return
     others = sorted(key for key, value in plan.to_mapping().items() if made.get(key) != value)
     raise ConfigError(
-        f"the workbench cannot write {path} with shares of its own: the plan would differ in {', '.join(others)}. Write "
-        "the shares under [strategy.geolevels] and [strategy.queries], in the place of a preset.",
+        f"the workbench cannot write {path} with shares of its own: the plan would differ in {', '.join(others)}. "
+        "Write the shares under [strategy.geolevels] and [strategy.queries], in the place of a preset.",
         code="workbench-file",
     )

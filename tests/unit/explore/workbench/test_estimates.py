@@ -1,6 +1,7 @@
 """Standard deviations of estimates in the page against those of `tallyveil plan --families`."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -18,7 +19,7 @@ from tallyveil.postprocess.expected_deviations import expected_deviations
 pytestmark = node_needed
 
 UNKNOWN = SMALL.replace('tables = ["total", "sex"]', 'tables = ["total", "sex", "sex*age"]').replace(
-    '[strategy.queries.State]', '[strategy.queries.Block]\ntotal = "1"\n[strategy.queries.State]'
+    "[strategy.queries.State]", '[strategy.queries.Block]\ntotal = "1"\n[strategy.queries.State]'
 )
 """Blocks are asked for their totals alone, so nothing determines their cells."""
 
@@ -54,7 +55,9 @@ def compare(folder, content, found, wanted):
         summary = of[content["spine"]["levels"][one["level"]], names[one["table"]]].summary()
         for key in ("smallest", "median", "largest"):
             value = float(one[key])
-            assert value == pytest.approx(np.inf if summary[key] is None else summary[key], rel=1e-9, abs=2e-6)
+            assert value == pytest.approx(
+                np.inf if summary[key] is None else summary[key], rel=1e-9, abs=2e-6
+            )
         assert one["n"] == summary["n"]
     return names, of
 
@@ -93,10 +96,17 @@ def test_one_geounit(tmp_path):
     plan, content = workbench(tmp_path, SMALL, areas=Areas(made))
     row = content["spine"]["codes"][1].index("01001")
     found = ask_node(
-        "estimates", site=str(tmp_path / "site"), plan=content, moves=[], children=[], area={"level": 1, "row": row}
+        "estimates",
+        site=str(tmp_path / "site"),
+        plan=content,
+        moves=[],
+        children=[],
+        area={"level": 1, "row": row},
     )
     (wanted,) = (
-        one for one in expected_deviations(plan, made, [], queries=["total"], workers=1) if one.area == "County"
+        one
+        for one in expected_deviations(plan, made, [], queries=["total"], workers=1)
+        if one.area == "County"
     )
     assert found["chosen"]["0"] == pytest.approx(wanted.deviations[row], rel=1e-9)
 
@@ -120,4 +130,4 @@ def test_a_template_is_filled_without_rounding(tmp_path):
     _, content = workbench(tmp_path, SMALL)
     slots = {piece["slot"] for piece in content["template"] if not isinstance(piece, str)}
     assert slots == {"total", "declared", "g0", "g1", "g2", "q0.0", "q1.0", "q1.1", "q2.0", "q2.1"}
-    assert filled(["a", {"slot": "g0"}], {"g0": 3}) == "a3"
+    assert filled(["a", {"slot": "g0"}], {"g0": Fraction(3, 7)}) == "a3/7"

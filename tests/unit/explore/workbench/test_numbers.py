@@ -30,7 +30,10 @@ def test_laws(mechanism, law, largest):
 
 def test_zcdp_is_never_below_and_close():
     rng = np.random.default_rng(2)
-    pairs = [(float(r), float(d)) for r, d in np.exp(rng.uniform(np.log([1e-6, 1e-15]), np.log([50, 0.5]), (60, 2)))]
+    pairs = [
+        (float(r), float(d))
+        for r, d in np.exp(rng.uniform(np.log([1e-6, 1e-15]), np.log([50, 0.5]), (60, 2)))
+    ]
     for (rho, delta), found in zip(pairs, ask_node("zcdp", pairs=pairs), strict=True):
         wanted = zcdp_to_epsilon(Fraction(rho), Fraction(delta))
         assert wanted <= found <= wanted + 1e-11 * (1 + wanted)

@@ -36,7 +36,8 @@ def planned_again(folder, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "n"), [("redistricting/national.toml", 12), ("redistricting/one_state.toml", 6), ("small", 4), ("laplace", 6)]
+    ("name", "n"),
+    [("redistricting/national.toml", 12), ("redistricting/one_state.toml", 6), ("small", 4), ("laplace", 6)],
 )
 def test_the_downloaded_file_plans_to_the_shown_numbers(tmp_path, name, n):
     own = {"small": SMALL, "laplace": LAPLACE}.get(name)
@@ -86,7 +87,10 @@ def test_a_larger_budget_is_declared(tmp_path):
     (found,) = ask_node("positions", plan=content, positions=[[{"total": "3/2"}]])
     again = planned_again(tmp_path, found["file"])
     assert (again.declared, again.spent) == (Fraction(3, 2), Fraction(3, 2))
-    assert tomlkit.parse(found["file"])["privacy"]["neighbours"].trivia.comment == "# one record changes its value"
+    assert (
+        tomlkit.parse(found["file"])["privacy"]["neighbours"].trivia.comment
+        == "# one record changes its value"
+    )
 
 
 def test_what_it_means_for_one_person(tmp_path):

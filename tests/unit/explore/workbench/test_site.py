@@ -61,11 +61,18 @@ def test_a_spine_that_follows_the_shares_has_no_estimates_and_says_why(tmp_path)
 
 
 def test_two_plans(tmp_path):
-    for name, text in (("one", SMALL), ("two", SMALL.replace('"9/10"', '"1/2"').replace('"small"', '"second"'))):
+    for name, text in (
+        ("one", SMALL),
+        ("two", SMALL.replace('"9/10"', '"1/2"').replace('"small"', '"second"')),
+    ):
         (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
     make_workbench(tmp_path / "one.toml", tmp_path / "site", compared=tmp_path / "two.toml")
     content = json.loads((tmp_path / "site/data/site.json").read_text(encoding="utf-8"))
-    assert (content["plan"]["total"], content["other"]["total"], content["other"]["name"]) == ("9/10", "1/2", "second")
+    assert (content["plan"]["total"], content["other"]["total"], content["other"]["name"]) == (
+        "9/10",
+        "1/2",
+        "second",
+    )
     assert (tmp_path / "site/data/other/data/district.json").exists()
 
 
