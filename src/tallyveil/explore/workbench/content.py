@@ -18,8 +18,8 @@ def require_offered(path: Path, plan: ReleasePlan) -> None:
         drawn = ", ".join(f"{item.query} at {item.geolevel}" for item in plan.subspace)
         raise ConfigError(
             f"{path} draws counts on the lattice of its invariants ({drawn}). Their budget is no share of the "
-            "strategy, and the workbench has no slider for it. `tallyveil plan` shows this release; for a workbench, remove "
-            "[[subspace]].",
+            "strategy, and the workbench has no slider for it. `tallyveil plan` shows this release; for a workbench, "
+            "remove [[subspace]].",
             code="workbench-file",
         )
 

@@ -1,24 +1,24 @@
 /** The workbench: keeps the plan, asks the workers, and shows what they answer. Only the newest plan is shown. */
 
-import { AreaPanel } from "./area-panel.js";
-import { placeOf, showAccuracy } from "./accuracy-panel.js";
+import { AreaPanel } from "./panels/area-panel.js";
+import { placeOf, showAccuracy } from "./panels/accuracy-panel.js";
 import { Asks } from "./asks.js";
-import { Controls } from "./controls.js";
-import { showCost } from "./cost-panel.js";
-import { showDownload } from "./download-panel.js";
+import { Controls } from "./panels/controls.js";
+import { showCost } from "./panels/cost-panel.js";
+import { showDownload } from "./panels/download-panel.js";
 import { fraction } from "./fractions.js";
-import { FACTORS, showFrontier } from "./frontier-panel.js";
-import { showNoise } from "./noise-panel.js";
-import { showPerson } from "./person-panel.js";
+import { FACTORS, showFrontier } from "./panels/frontier-panel.js";
+import { showNoise } from "./panels/noise-panel.js";
+import { showPerson } from "./panels/person-panel.js";
 import { estimateErrors, noiseErrors, questionOf, variancesOf } from "./plan-figures.js";
-import { spinePart } from "./spine-part.js";
+import { spinePart } from "./panels/spine-part.js";
 import { PlanState } from "./state.js";
 import { atMost } from "./text.js";
 import { byId, refill } from "../parts/elements.js";
 
 /** @typedef {import("./state.js").GivenPlan} GivenPlan */
 /** @typedef {import("./estimates.js").Summary} Summary */
-/** @typedef {import("./accuracy-panel.js").Chosen} Chosen */
+/** @typedef {import("./panels/accuracy-panel.js").Chosen} Chosen */
 /** @typedef {{ summaries: Summary[], chosen: Record<number, Float64Array> }} Found */
 /** @typedef {{ file: string, plan: GivenPlan, other: GivenPlan | null }} Content */
 
@@ -229,7 +229,7 @@ export class Bench {
     }
     if (version !== this.version || !this.costs) return;
     const { now, before } = this.errors(), relation = this.state.given.neighbours, own = now.get(place), was = before?.get(place);
-    /** @type {import("./frontier-panel.js").Named[]} */
+    /** @type {import("./panels/frontier-panel.js").Named[]} */
     const named = [];
     if (was !== undefined && this.beforeCosts && !(this.state.isGiven && !this.content.other)) {
       named.push({ name: this.beforeName, kind: "before", epsilon: this.beforeCosts[relation].epsilon, error: was });

@@ -51,6 +51,8 @@ export class Estimates {
     this.tree = tree;
     this.given = byPlace(given);
     this.tables = tree.tables;
+    /** @type {Map<number, { key: string, fit: FitCovariance }>} */
+    this.kept = new Map();
     /** @type {SparseGrams[]} */
     this.grams = [];
     this.byFit = new Map(this.tables.map((table) => [tree.parts.tables[table].fit, table]));
@@ -80,7 +82,7 @@ export class Estimates {
     const chosen = {};
     for (const [fit, table] of this.byFit) {
       const regular = children.length > 0 ? counts(children) : null;
-      const made = this.tree.fitOf(table).withPrecisions(this.precisions(table, now, regular));
+      const made = this.fitUnder(table, this.precisions(table, now, regular));
       const own = this.tables.filter((one) => this.tree.parts.tables[one].fit === fit);
       const grams = this.gramsOf(table, made);
       const results = regular ? regularLevels(made, regular, grams)
@@ -101,6 +103,20 @@ export class Estimates {
     }
     summaries.sort((a, b) => a.level - b.level || a.table - b.table);
     return { summaries, chosen };
+  }
+
+  /**
+   * The model of a table under other precisions. The last one is kept: several questions are asked about each plan.
+   * @param {number} table
+   * @param {Float64Array[]} precisions
+   * @returns {FitCovariance}
+   */
+  fitUnder(table, precisions) {
+    const key = precisions.map((level) => level.join()).join(";"), kept = this.kept.get(table);
+    if (kept?.key === key) return kept.fit;
+    const fit = this.tree.fitOf(table).withPrecisions(precisions);
+    this.kept.set(table, { key, fit });
+    return fit;
   }
 
   /**

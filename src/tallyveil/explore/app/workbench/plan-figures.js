@@ -1,7 +1,7 @@
 /** What the workers are asked about a plan, and their answers by place. */
 
 import { toNumber } from "./fractions.js";
-import { placeOf } from "./accuracy-panel.js";
+import { placeOf } from "./panels/accuracy-panel.js";
 
 /** @typedef {import("./state.js").PlanState} PlanState */
 /** @typedef {import("./state.js").Noise} Noise */

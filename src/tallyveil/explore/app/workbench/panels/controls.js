@@ -1,14 +1,14 @@
 /** The sliders of budget and shares. Each has a field for the same number. */
 
-import { element, refill } from "../parts/elements.js";
-import { shown } from "../parts/shown.js";
-import { compare, fraction, over, parsed, toNumber, toText } from "./fractions.js";
-import { STEPS } from "./shares.js";
-import { deviation } from "./text.js";
+import { element, refill } from "../../parts/elements.js";
+import { shown } from "../../parts/shown.js";
+import { compare, fraction, over, parsed, toNumber, toText } from "../fractions.js";
+import { STEPS } from "../shares.js";
+import { deviation } from "../text.js";
 
-/** @typedef {import("./state.js").PlanState} PlanState */
-/** @typedef {import("./state.js").Noise} Noise */
-/** @typedef {import("./shares.js").Shares} Shares */
+/** @typedef {import("../state.js").PlanState} PlanState */
+/** @typedef {import("../state.js").Noise} Noise */
+/** @typedef {import("../shares.js").Shares} Shares */
 
 const POSITIONS = 1000; // of a share's slider; a share is the square of its position, so that small ones can be set
 const BUDGET_POSITIONS = 150; // to either side of the given budget
@@ -174,7 +174,7 @@ function shareRow(shares, name, place, of, changed) {
 
 /**
  * The budget at a position of its slider: three significant digits; the given one at 0.
- * @param {import("./fractions.js").Fraction} given
+ * @param {import("../fractions.js").Fraction} given
  * @param {number} position
  */
 function budgetAt(given, position) {
@@ -185,7 +185,7 @@ function budgetAt(given, position) {
 
 /**
  * Whether a budget can be computed with: from a millionth to a million.
- * @param {import("./fractions.js").Fraction} value
+ * @param {import("../fractions.js").Fraction} value
  */
 export function isBudget(value) {
   return compare(value, fraction(1n, 1_000_000n)) >= 0 && compare(value, fraction(1_000_000n)) <= 0;

@@ -1,12 +1,12 @@
 /** Expected errors of one area that a reader chooses: a geounit or an entity. */
 
-import { element, refill } from "../parts/elements.js";
-import { count } from "../parts/numbers.js";
-import { shown } from "../parts/shown.js";
-import { change, deviation } from "./text.js";
+import { element, refill } from "../../parts/elements.js";
+import { count } from "../../parts/numbers.js";
+import { shown } from "../../parts/shown.js";
+import { change, deviation } from "../text.js";
 
-/** @typedef {import("./state.js").GivenSpine} GivenSpine */
-/** @typedef {import("./estimates.js").Area} Area */
+/** @typedef {import("../state.js").GivenSpine} GivenSpine */
+/** @typedef {import("../estimates.js").Area} Area */
 
 const MOST_LISTED = 500;
 const SUGGESTED = 20;

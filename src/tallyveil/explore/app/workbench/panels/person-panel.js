@@ -1,10 +1,10 @@
 /** What the budget means for one person, in numbers and as a curve. */
 
-import { byId, element, refill } from "../parts/elements.js";
+import { byId, element, refill } from "../../parts/elements.js";
 import { curvePicture } from "./plot.js";
-import { percentAtMost } from "./text.js";
+import { percentAtMost } from "../text.js";
 
-/** @typedef {import("./person.js").Person} Person */
+/** @typedef {import("../person.js").Person} Person */
 
 const TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1];
 const whole = (/** @type {number} */ value) => `${Math.round(value * 100)} %`;

@@ -1,11 +1,11 @@
 /** What the page says of the spine, and the numbers of children of a regular one. */
 
-import { element, refill } from "../parts/elements.js";
-import { count } from "../parts/numbers.js";
-import { shown } from "../parts/shown.js";
-import { counts } from "./estimates.js";
+import { element, refill } from "../../parts/elements.js";
+import { count } from "../../parts/numbers.js";
+import { shown } from "../../parts/shown.js";
+import { counts } from "../estimates.js";
 
-/** @typedef {import("./state.js").GivenSpine} GivenSpine */
+/** @typedef {import("../state.js").GivenSpine} GivenSpine */
 
 export const MOST_CHILDREN = 100_000;
 

@@ -1,12 +1,12 @@
 /** The release file of the page: to read, to copy and to download. */
 
-import { download } from "../parts/csv.js";
-import { byId, element, refill } from "../parts/elements.js";
-import { shown } from "../parts/shown.js";
-import { releaseFile } from "./release-file.js";
+import { download } from "../../parts/csv.js";
+import { byId, element, refill } from "../../parts/elements.js";
+import { shown } from "../../parts/shown.js";
+import { releaseFile } from "../release-file.js";
 
 /**
- * @param {import("./state.js").PlanState} state
+ * @param {import("../state.js").PlanState} state
  * @param {string} file  name of the given file
  */
 export function showDownload(state, file) {

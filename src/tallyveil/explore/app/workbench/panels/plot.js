@@ -1,6 +1,6 @@
 /** Pictures of curves. A table with the same numbers stands beside each, so readers of screens skip the picture. */
 
-import { svgElement } from "../parts/elements.js";
+import { svgElement } from "../../parts/elements.js";
 
 /**
  * @typedef {object} Line

@@ -1,14 +1,14 @@
 /** Every query at every geolevel: budget, noise and margin, as `tallyveil plan` prints them. */
 
-import { byId, element, refill } from "../parts/elements.js";
-import { count } from "../parts/numbers.js";
-import { shown } from "../parts/shown.js";
-import { toNumber } from "./fractions.js";
-import { margin } from "./state.js";
-import { change, twoDecimals } from "./text.js";
+import { byId, element, refill } from "../../parts/elements.js";
+import { count } from "../../parts/numbers.js";
+import { shown } from "../../parts/shown.js";
+import { toNumber } from "../fractions.js";
+import { margin } from "../state.js";
+import { change, twoDecimals } from "../text.js";
 
-/** @typedef {import("./state.js").Noise} Noise */
-/** @typedef {import("./state.js").PlanState} PlanState */
+/** @typedef {import("../state.js").Noise} Noise */
+/** @typedef {import("../state.js").PlanState} PlanState */
 
 /**
  * @param {PlanState} state

@@ -1,8 +1,8 @@
 /** Expected errors of every query at every geolevel, as a table in which a reader chooses a count. */
 
-import { byId, element, refill } from "../parts/elements.js";
-import { shown } from "../parts/shown.js";
-import { change, deviation } from "./text.js";
+import { byId, element, refill } from "../../parts/elements.js";
+import { shown } from "../../parts/shown.js";
+import { change, deviation } from "../text.js";
 
 /** @typedef {"estimate" | "noise"} Kind */
 /** @typedef {"smallest" | "median" | "largest"} Statistic */

@@ -1,13 +1,13 @@
 /** What the plan costs: epsilon for both relations between neighbours. */
 
-import { byId, element, refill } from "../parts/elements.js";
-import { shown } from "../parts/shown.js";
-import { RELATIONS } from "./privacy.js";
-import { atMost, change } from "./text.js";
+import { byId, element, refill } from "../../parts/elements.js";
+import { shown } from "../../parts/shown.js";
+import { RELATIONS } from "../privacy.js";
+import { atMost, change } from "../text.js";
 
-/** @typedef {import("./privacy.js").Cost} Cost */
-/** @typedef {import("./privacy.js").Relation} Relation */
-/** @typedef {import("./state.js").PlanState} PlanState */
+/** @typedef {import("../privacy.js").Cost} Cost */
+/** @typedef {import("../privacy.js").Relation} Relation */
+/** @typedef {import("../state.js").PlanState} PlanState */
 
 const IN_WORDS = { bounded: "one record changes its value", unbounded: "one record is added or removed" };
 

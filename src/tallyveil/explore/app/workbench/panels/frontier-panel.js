@@ -1,9 +1,9 @@
 /** The accuracy frontier: the error of the chosen count at every budget, with the shares as they are. */
 
-import { byId, element, refill } from "../parts/elements.js";
-import { shown } from "../parts/shown.js";
+import { byId, element, refill } from "../../parts/elements.js";
+import { shown } from "../../parts/shown.js";
 import { curvePicture, logTicks } from "./plot.js";
-import { atMost, deviation } from "./text.js";
+import { atMost, deviation } from "../text.js";
 
 /** @typedef {{ epsilon: number, error: number }} Point */
 /** @typedef {Point & { name: string, kind: "now" | "before" }} Named */
