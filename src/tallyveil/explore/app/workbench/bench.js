@@ -92,7 +92,8 @@ export class Bench {
   chooseUncertain() {
     const { now } = this.errors(), { geolevel, query } = this.chosen;
     if ((now.get(placeOf(geolevel, query)) ?? 0) >= LEAST) return;
-    const found = [...now].find(([, value]) => value >= LEAST && Number.isFinite(value));
+    const uncertain = [...now].filter(([, value]) => value >= LEAST && Number.isFinite(value));
+    const found = uncertain.find(([place]) => place === placeOf(place.split("\n")[0], query)) ?? uncertain[0];
     if (!found) return;
     const [level, name] = found[0].split("\n");
     this.chosen = { ...this.chosen, geolevel: level, query: name };
