@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Route,
+    expect,
+    sync_playwright,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 from releases import make_hostile, make_town
@@ -170,6 +179,10 @@ def _watch(visit: Visit) -> None:
     page.on("pageerror", lambda error: visit.wrong.append(f"error: {error}"))
     page.on("dialog", lambda dialog: visit.wrong.append(f"dialog: {dialog.message}"))
     page.on(
-        "response", lambda answer: visit.wrong.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        "response",
+        lambda answer: visit.wrong.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None,
     )
-    page.on("requestfinished", lambda request: visit.requests.append((request.url, request.sizes()["responseBodySize"])))
+    page.on(
+        "requestfinished",
+        lambda request: visit.requests.append((request.url, request.sizes()["responseBodySize"])),
+    )

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+
 from conftest import AXE
 
 FIRST_COUNT = 3_000_000  # bytes until the first count
@@ -24,7 +25,9 @@ def test_axe_finds_nothing_and_nothing_sticks_out(visit, site, width, dark):
     page.page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert not [
-        (one["id"], node["target"], node["failureSummary"]) for one in found["violations"] for node in one["nodes"]
+        (one["id"], node["target"], node["failureSummary"])
+        for one in found["violations"]
+        for node in one["nodes"]
     ]
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet
+from tallyveil.cli.explore import OpenIt
 from tallyveil.cli.names import names_if_any
 from tallyveil.cli.optimise import optimise
 from tallyveil.cli.programme import plan_programme
@@ -16,6 +17,7 @@ from tallyveil.cli.show.plan_advice import show_advice
 from tallyveil.cli.show.plan_entities import show_deviations
 from tallyveil.cli.sizes import Sizes, opened, predicted
 from tallyveil.cli.terminal import say
+from tallyveil.cli.workbench import Shown, WorkbenchWish, make_page
 
 if TYPE_CHECKING:
     from tallyveil.budget.allocation import Allocation
@@ -92,6 +94,24 @@ def plan(
             help="File to write: with --optimise, the new tables [strategy] and [estimation] (TOML).",
         ),
     ] = None,
+    workbench: Annotated[
+        Path | None,
+        typer.Option(
+            "--workbench",
+            metavar="FOLDER",
+            help="Write a page in which budget and shares can be moved; cost and expected errors follow at once. The "
+            "folder is new, empty, or holds an earlier site, which is replaced.",
+        ),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare",
+            metavar="OTHER.TOML",
+            help="A second release file, whose numbers the workbench shows beside.",
+        ),
+    ] = None,
+    open_it: OpenIt = False,
 ) -> None:
     """Show what a release will cost and how exact every query will be, or what all releases of a programme will cost.
 
@@ -119,6 +139,9 @@ def plan(
             "--queries": queries is not None,
             "--optimise": aims is not None,
             "--out": out is not None,
+            "--workbench": workbench is not None,
+            "--compare": compare is not None,
+            "--open": open_it,
         }
     )
     if is_programme(release_file):
@@ -127,6 +150,10 @@ def plan(
         plan_programme(release_file, sizes, quiet=quiet, as_json=as_json, others=others)
         return
     loaded = make(release_file).content
+    if workbench is not None:
+        wish = WorkbenchWish(release_file, workbench, compare, blocks, geography, entities, wanted, asked)
+        make_page(loaded, wish, Shown(quiet=quiet, as_json=as_json, opened=open_it))
+        return
     if aims is not None:
         optimise(release_file, aims, out, quiet=quiet, as_json=as_json)
         return
@@ -186,7 +213,13 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
             "--optimise shows other shares, not this plan. Give it with no other flag than --out and --json.",
             code="bad-flag",
         )
-    if "--families" not in given and given & {"--entities", "--queries"}:
+    if "--workbench" not in given and given & {"--compare", "--open"}:
+        raise ConfigError("--compare and --open need --workbench FOLDER.", code="bad-flag")
+    if "--workbench" in given and given & {"--people", "--optimise"}:
+        raise ConfigError(
+            "--workbench writes a page. Give it without --people and --optimise.", code="bad-flag"
+        )
+    if given & {"--families", "--workbench"} == set() and given & {"--entities", "--queries"}:
         raise ConfigError(
             "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
             code="bad-flag",

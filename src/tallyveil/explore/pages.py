@@ -11,8 +11,12 @@ PARTS: Final = ("app", "vendor")
 INDEX: Final = Path("app", "explorer", "index.html")
 
 
-def copy_pages(site: Path) -> None:
+def copy_pages(site: Path, index: Path = INDEX) -> None:
     """Copy the modules, the libraries and the page into a site.
+
+    Args:
+        site: Folder of the site.
+        index: The page that becomes `index.html`.
 
     Raises:
         StoreError: a file cannot be written.
@@ -20,6 +24,6 @@ def copy_pages(site: Path) -> None:
     try:
         for part in PARTS:
             shutil.copytree(HERE / part, site / part, ignore=shutil.ignore_patterns("*.toml", "SHA256SUMS"))
-        shutil.copyfile(HERE / INDEX, site / "index.html")
+        shutil.copyfile(HERE / index, site / "index.html")
     except OSError as error:
         raise store_error(site, error) from error

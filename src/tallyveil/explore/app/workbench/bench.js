@@ -1,0 +1,274 @@
+/** The workbench: keeps the plan, asks the workers, and shows what they answer. Only the newest plan is shown. */
+
+import { AreaPanel } from "./panels/area-panel.js";
+import { placeOf, showAccuracy } from "./panels/accuracy-panel.js";
+import { Asks } from "./asks.js";
+import { Controls } from "./panels/controls.js";
+import { showCost } from "./panels/cost-panel.js";
+import { showDownload } from "./panels/download-panel.js";
+import { fraction } from "./fractions.js";
+import { FACTORS, showFrontier } from "./panels/frontier-panel.js";
+import { showNoise } from "./panels/noise-panel.js";
+import { showPerson } from "./panels/person-panel.js";
+import { estimateErrors, noiseErrors, questionOf, variancesOf } from "./plan-figures.js";
+import { spinePart } from "./panels/spine-part.js";
+import { PlanState } from "./state.js";
+import { atMost } from "./text.js";
+import { byId, refill } from "../parts/elements.js";
+
+/** @typedef {import("./state.js").GivenPlan} GivenPlan */
+/** @typedef {import("./estimates.js").Summary} Summary */
+/** @typedef {import("./panels/accuracy-panel.js").Chosen} Chosen */
+/** @typedef {{ summaries: Summary[], chosen: Record<number, Float64Array> }} Found */
+/** @typedef {{ file: string, plan: GivenPlan, other: GivenPlan | null }} Content */
+
+const LEAST = 1e-6; // an error below this is none: the count is published exactly
+const QUIET = 250; // milliseconds without a change after which slow numbers are computed
+
+export class Bench {
+  /** @param {Content} content */
+  constructor(content) {
+    this.content = content;
+    this.state = new PlanState(content.plan);
+    this.beforeState = new PlanState(content.other ?? content.plan);
+    this.beforeName = content.other ? content.other.name : "the file";
+    this.beforeNoise = this.beforeState.noise();
+    this.noise = this.state.noise();
+    this.spine = content.plan.spine ?? null;
+    this.children = [...(this.spine?.children ?? [])];
+    this.version = 0;
+    this.privacy = new Asks(new Worker(new URL("./privacy-worker.js", import.meta.url), { type: "module" }));
+    /** @type {Asks | null} */
+    this.covariances = this.spine
+      ? new Asks(new Worker(new URL("./estimates-worker.js", import.meta.url), { type: "module" })) : null;
+    /** @type {string[]} */
+    this.tables = [];
+    /** @type {Found | null} */
+    this.found = null;
+    /** @type {Found | null} */
+    this.before = null;
+    /** @type {Set<string>} */
+    this.late = new Set();
+    this.beforeKey = "";
+    /** @type {Record<import("./privacy.js").Relation, import("./privacy.js").Cost> | null} */
+    this.beforeCosts = null;
+    /** @type {Record<import("./privacy.js").Relation, import("./privacy.js").Cost> | null} */
+    this.costs = null;
+    /** @type {string[]} */
+    this.otherTables = [];
+    /** @type {Chosen} */
+    this.chosen = { kind: this.spine ? "estimate" : "noise", statistic: "median", ...this.firstCount() };
+    this.controls = new Controls(byId("controls"), this.state, {
+      changed: () => this.changed(), forEpsilon: (epsilon) => this.forEpsilon(epsilon), levelChosen: () => this.controls && this.showNow(),
+    });
+  }
+
+  /** The count that is chosen first: of the first query at the second geolevel, or the only one. */
+  firstCount() {
+    const { geolevels } = this.state.given, level = geolevels[Math.min(1, geolevels.length - 1)];
+    return { geolevel: level.name, query: level.queries[0].name };
+  }
+
+  /** Load the covariances and show everything. */
+  async begin() {
+    this.showNow();
+    if (this.covariances) {
+      const given = variancesOf(new PlanState(this.content.plan).noise());
+      const tables = await this.covariances.ask("load", { name: "plan", address: new URL("data/district.json", document.baseURI).href, given });
+      this.tables = tables.map((/** @type {{ name: string }} */ one) => one.name);
+      if (this.content.other?.spine) {
+        const address = new URL("data/other/data/district.json", document.baseURI).href;
+        const others = await this.covariances.ask("load", { name: "other", address, given: variancesOf(this.beforeNoise) });
+        this.otherTables = others.map((/** @type {{ name: string }} */ one) => one.name);
+      }
+      if (this.spine) this.areaPanel = new AreaPanel(byId("area"), this.spine, this.tables, () => this.changed());
+      this.spineElement = this.spine && spinePart(this.spine, this.children, () => this.changed());
+    }
+    await this.changed();
+    this.chooseUncertain();
+  }
+
+  /** Choose another count at first if the one that is chosen is published exactly. */
+  chooseUncertain() {
+    const { now } = this.errors(), { geolevel, query } = this.chosen;
+    if ((now.get(placeOf(geolevel, query)) ?? 0) >= LEAST) return;
+    const uncertain = [...now].filter(([, value]) => value >= LEAST && Number.isFinite(value));
+    const found = uncertain.find(([place]) => place === placeOf(place.split("\n")[0], query)) ?? uncertain[0];
+    if (!found) return;
+    const [level, name] = found[0].split("\n");
+    this.chosen = { ...this.chosen, geolevel: level, query: name };
+    this.changed();
+  }
+
+  /** The plan has changed: show what follows by formula, then ask the workers. */
+  async changed() {
+    const version = ++this.version;
+    this.showNow();
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    if (version !== this.version) return;
+    document.body.dataset.settled = "false";
+    await Promise.all([this.showCosts(version), this.showEstimates(version)]);
+    if (version !== this.version) return;
+    await this.showCurve(version);
+    if (version === this.version) document.body.dataset.settled = "true";
+  }
+
+  /** Show what needs no worker. */
+  showNow() {
+    const noise = this.noise = this.state.noise();
+    this.controls.show(noise);
+    showNoise(this.state, noise, noiseErrors(this.beforeNoise), this.beforeName, placeOf);
+    showDownload(this.state, this.content.file);
+    this.showErrors();
+  }
+
+  /** @param {number} version */
+  async showCosts(version) {
+    const question = questionOf(this.state, this.noise);
+    const costs = await this.privacy.ask("cost", { question });
+    this.beforeCosts ??= await this.privacy.ask("cost", { question: questionOf(this.beforeState, this.beforeNoise) });
+    if (version !== this.version) return;
+    this.costs = costs;
+    showCost(this.state, costs, {
+      name: this.beforeName, costs: this.state.isGiven && !this.content.other ? null : this.beforeCosts,
+      delta: this.beforeState.given.delta, neighbours: this.beforeState.given.neighbours,
+    });
+    await quiet(QUIET);
+    if (version !== this.version) return;
+    refill(byId("announcer"), `epsilon at most ${atMost(costs[this.state.given.neighbours].epsilon)}`);
+    const person = await this.privacy.ask("person", { question });
+    if (version === this.version) showPerson(person, this.state.given.unit.one);
+  }
+
+  /** @param {number} version */
+  async showEstimates(version) {
+    if (!this.covariances || !this.spine) return;
+    const { spine } = this, inner = spine.kind === "regular" ? spine.shown : spine.shown.slice(0, -1);
+    const area = this.areaPanel?.area ?? null;
+    const noise = variancesOf(this.noise);
+    this.late = new Set(spine.shown.filter((level) => !inner.includes(level)).map((level) => spine.levels[level]));
+    if (inner.length) {
+      const found = await this.compute("plan", noise, inner, null);
+      if (version !== this.version) return;
+      const kept = (this.found?.summaries ?? []).filter((one) => !inner.includes(one.level));
+      this.found = { summaries: [...found.summaries, ...kept], chosen: this.found?.chosen ?? {} };
+      this.showErrors();
+    }
+    await quiet(QUIET);
+    if (version !== this.version) return;
+    if (this.late.size || area) this.found = await this.compute("plan", noise, spine.shown, area);
+    const key = JSON.stringify([this.children, area]);
+    if (this.beforeKey !== key) {
+      this.before = await this.computeBefore(area);
+      this.beforeKey = key;
+    }
+    if (version !== this.version) return;
+    this.late = new Set();
+    this.showErrors();
+    if (area && this.found) this.areaPanel?.show(this.found.chosen, this.content.other ? null : this.before?.chosen ?? null, this.beforeName);
+  }
+
+  /**
+   * @param {string} name
+   * @param {{ geolevel: string, query: string, variance: number }[]} noise
+   * @param {number[]} levels
+   * @param {import("./estimates.js").Area | null} area
+   * @returns {Promise<Found>}
+   */
+  async compute(name, noise, levels, area) {
+    return this.covariances?.ask("compute", { name, noise, children: this.children, levels, area });
+  }
+
+  /**
+   * The estimates of the plan that is compared with; null if it has none.
+   * @param {import("./estimates.js").Area | null} area
+   */
+  async computeBefore(area) {
+    const { other } = this.content, noise = variancesOf(this.beforeNoise);
+    if (!other) return this.compute("plan", noise, this.spine?.shown ?? [], area);
+    if (!other.spine || other.spine.levels.length !== this.spine?.levels.length) return null;
+    return this.compute("other", noise, other.spine.shown, null);
+  }
+
+  /** Standard deviations of what is chosen, now and before. */
+  errors() {
+    const { kind, statistic } = this.chosen;
+    if (kind === "noise") return { now: noiseErrors(this.noise), before: noiseErrors(this.beforeNoise) };
+    const levels = this.spine?.levels ?? [], other = this.content.other;
+    const beforeLevels = other?.spine?.levels ?? levels, beforeTables = other ? this.otherTables : this.tables;
+    return {
+      now: estimateErrors(this.found?.summaries ?? [], statistic, levels, this.tables),
+      before: this.before && estimateErrors(this.before.summaries, statistic, beforeLevels, beforeTables),
+    };
+  }
+
+  showErrors() {
+    const { given } = this.state, { spine, chosen } = this, { now, before } = this.errors();
+    const measured = [...new Set(given.geolevels.flatMap((level) => level.queries.map((query) => query.name)))];
+    const geolevels = chosen.kind === "estimate" && spine ? spine.shown.map((level) => spine.levels[level])
+      : given.geolevels.map((level) => level.name);
+    const isSame = this.state.isGiven && !this.content.other;
+    showAccuracy({
+      geolevels, queries: chosen.kind === "estimate" ? this.tables : measured, now, before: isSame ? null : before,
+      beforeName: this.beforeName, chosen, hasEstimates: spine !== null, why: given.why ?? null, units: given.unit.many,
+      spine: this.spineElement ?? null, late: chosen.kind === "estimate" ? this.late : new Set(),
+    }, (changes) => {
+      this.chosen = { ...this.chosen, ...changes };
+      this.changed();
+    });
+  }
+
+  /** @param {number} version */
+  async showCurve(version) {
+    const { geolevel, query, kind, statistic } = this.chosen, place = placeOf(geolevel, query);
+    const question = questionOf(this.state, this.noise);
+    const epsilons = await this.privacy.ask("curve", { question, factors: FACTORS });
+    const points = [];
+    for (const [i, factor] of FACTORS.entries()) {
+      if (version !== this.version) return;
+      points.push({ epsilon: epsilons[i], error: await this.errorAt(factor, place) });
+    }
+    if (version !== this.version || !this.costs) return;
+    const { now, before } = this.errors(), relation = this.state.given.neighbours, own = now.get(place), was = before?.get(place);
+    /** @type {import("./panels/frontier-panel.js").Named[]} */
+    const named = [];
+    if (was !== undefined && this.beforeCosts && !(this.state.isGiven && !this.content.other)) {
+      named.push({ name: this.beforeName, kind: "before", epsilon: this.beforeCosts[relation].epsilon, error: was });
+    }
+    if (own !== undefined) named.push({ name: "now", kind: "now", epsilon: this.costs[relation].epsilon, error: own });
+    const of = kind === "estimate" ? `${query} at ${geolevel} (estimate, ${statistic})` : `${query} at ${geolevel} (one noisy answer)`;
+    showFrontier(of, own !== undefined && own < LEAST ? [] : points, named, this.state.given.unit.many);
+  }
+
+  /**
+   * The error of the chosen count with another budget.
+   * @param {number} factor
+   * @param {string} place
+   * @returns {Promise<number>}
+   */
+  async errorAt(factor, place) {
+    const noise = this.state.noise(factor);
+    if (this.chosen.kind === "noise" || !this.spine) return noiseErrors(noise).get(place) ?? Infinity;
+    const level = this.spine.levels.indexOf(this.chosen.geolevel);
+    const { summaries } = await this.compute("plan", variancesOf(noise), [level], null);
+    return estimateErrors(summaries, this.chosen.statistic, this.spine.levels, this.tables).get(place) ?? Infinity;
+  }
+
+  /**
+   * Take the largest budget of three decimals for an epsilon.
+   * @param {number} epsilon
+   * @returns {Promise<boolean>} whether there is one
+   */
+  async forEpsilon(epsilon) {
+    const thousandths = await this.privacy.ask("budget", { question: questionOf(this.state, this.noise), epsilon });
+    if (thousandths === null) return false;
+    this.state.total = fraction(BigInt(thousandths), 1000n);
+    this.changed();
+    return true;
+  }
+}
+
+/** @param {number} milliseconds */
+function quiet(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,26 @@
+/** Begins the workbench. */
+
+import { byId, element, refill } from "../parts/elements.js";
+import { shown } from "../parts/shown.js";
+import { themeSwitch } from "../parts/theme.js";
+import { Bench } from "./bench.js";
+
+const FORMAT = 1;
+
+async function begin() {
+  refill(byId("theme-place"), themeSwitch());
+  const response = await fetch("data/site.json");
+  if (!response.ok) throw new Error(`data/site.json cannot be read (status ${response.status}). Make the workbench again.`);
+  const content = await response.json();
+  if (content.format !== FORMAT) throw new Error("data/site.json has another format than this page reads. Make the workbench again.");
+  document.title = `${shown(content.plan.name)} – workbench`;
+  refill(byId("title"), `Workbench of ${shown(content.plan.name)}`);
+  const compared = content.other ? `, compared with ${shown(content.other.name)}` : "";
+  refill(byId("file"), `${shown(content.file)}${compared}. No data was opened.`);
+  refill(byId("foot"), `Made by ${shown(content.made_by)}. Everything is computed in this page; nothing is sent anywhere.`);
+  await new Bench(content).begin();
+}
+
+begin().catch((error) => {
+  byId("controls").append(element("p", { class: "error", role: "alert" }, shown(String(error.message ?? error))));
+});

@@ -1,0 +1,103 @@
+/** Expected errors of every query at every geolevel, as a table in which a reader chooses a count. */
+
+import { byId, element, refill } from "../../parts/elements.js";
+import { shown } from "../../parts/shown.js";
+import { change, deviation } from "../text.js";
+
+/** @typedef {"estimate" | "noise"} Kind */
+/** @typedef {"smallest" | "median" | "largest"} Statistic */
+/** @typedef {{ kind: Kind, statistic: Statistic, geolevel: string, query: string }} Chosen */
+/** @typedef {Map<string, number>} Errors  standard deviations by `placeOf` */
+
+/**
+ * @typedef {object} Shown
+ * @property {string[]} geolevels
+ * @property {string[]} queries
+ * @property {Errors} now
+ * @property {Errors | null} before
+ * @property {string} beforeName
+ * @property {Chosen} chosen
+ * @property {boolean} hasEstimates
+ * @property {string | null} why  why there are no estimates
+ * @property {string} units
+ * @property {Node | null} spine  what is said of the spine
+ * @property {Set<string>} late  geolevels whose numbers are still being computed
+ */
+
+const KINDS = /** @type {const} */ ({ estimate: "estimates from all noisy answers", noise: "one noisy answer" });
+const STATISTICS = /** @type {const} */ (["smallest", "median", "largest"]);
+
+/**
+ * @param {string} geolevel
+ * @param {string} query
+ */
+export const placeOf = (geolevel, query) => `${geolevel}\n${query}`;
+
+/**
+ * @param {Shown} what
+ * @param {(changes: Partial<Chosen>) => void} choose
+ */
+export function showAccuracy(what, choose) {
+  const place = byId("accuracy"), { chosen } = what;
+  place.hidden = false;
+  const focused = place.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
+  const kinds = element("select", { id: "kind", "data-key": "kind", onchange: () => choose({ kind: /** @type {Kind} */ (kinds.value) }) },
+    ...Object.entries(KINDS).filter(([kind]) => kind === "noise" || what.hasEstimates)
+      .map(([kind, text]) => element("option", { value: kind }, text)));
+  kinds.value = chosen.kind;
+  const statistics = element("select", { id: "statistic", "data-key": "statistic",
+    onchange: () => choose({ statistic: /** @type {Statistic} */ (statistics.value) }) },
+    ...STATISTICS.map((one) => element("option", { value: one }, one)));
+  statistics.value = chosen.statistic;
+  refill(place,
+    element("h2", { id: "accuracy-title" }, "Expected error"),
+    element("div", { class: "row" },
+      element("label", { class: "field" }, "Error of", kinds),
+      chosen.kind === "estimate" ? element("label", { class: "field" }, "Over all geounits and answers, the", statistics) : null),
+    chosen.kind === "estimate" ? what.spine : null,
+    what.why && chosen.kind === "noise" ? element("p", { class: "quiet" }, `Estimates are not offered: ${what.why}`) : null,
+    matrix(what, choose),
+    element("p", { class: "quiet" }, sentence(what)));
+  if (focused) /** @type {HTMLElement | null} */ (place.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+}
+
+/** @param {Shown} what */
+function sentence({ chosen, units, beforeName, before }) {
+  const compared = before ? ` In the second line of a cell: the change from ${shown(beforeName)}.` : "";
+  return chosen.kind === "noise"
+    ? `Standard deviation, in ${units}, of the noise of one answer before estimation; – where the query is not measured.${compared} Choose a count to see it in the curve.`
+    : `Standard deviation, in ${units}, of the unbiased estimate that all noisy answers together allow, from the privacy noise alone. Published counts have another error, because they are whole and not negative.${compared} Choose a count to see it in the curve.`;
+}
+
+/**
+ * @param {Shown} what
+ * @param {(changes: Partial<Chosen>) => void} choose
+ */
+function matrix(what, choose) {
+  const { geolevels, queries, late } = what;
+  const caption = `Expected error of ${KINDS[what.chosen.kind]} by query and geolevel`;
+  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    element("table", { class: "matrix" }, element("caption", { class: "unseen" }, caption),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "query"),
+        ...geolevels.map((level) => element("th", { scope: "col", class: "number" }, shown(level), late.has(level) ? " …" : "")))),
+      element("tbody", {}, ...queries.map((query) => element("tr", {}, element("th", { scope: "row" }, shown(query)),
+        ...geolevels.map((level) => element("td", { class: late.has(level) ? "number late" : "number" }, cell(what, level, query, choose))))))));
+}
+
+/**
+ * @param {Shown} what
+ * @param {string} geolevel
+ * @param {string} query
+ * @param {(changes: Partial<Chosen>) => void} choose
+ */
+function cell({ now, before, chosen }, geolevel, query, choose) {
+  const place = placeOf(geolevel, query), value = now.get(place);
+  if (value === undefined) return "–";
+  const was = before?.get(place), moved = was === undefined ? "" : change(was, value);
+  const pressed = chosen.geolevel === geolevel && chosen.query === query;
+  return element("button", {
+    type: "button", class: "count", "data-key": place, "aria-pressed": String(pressed),
+    onclick: () => choose({ geolevel, query }),
+  }, element("span", { class: "value" }, deviation(value)),
+  before ? element("span", { class: moved.startsWith("−") ? "moved better" : "moved worse" }, moved || " ") : null);
+}

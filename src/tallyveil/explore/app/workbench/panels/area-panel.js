@@ -1,0 +1,111 @@
+/** Expected errors of one area that a reader chooses: a geounit or an entity. */
+
+import { element, refill } from "../../parts/elements.js";
+import { count } from "../../parts/numbers.js";
+import { shown } from "../../parts/shown.js";
+import { change, deviation } from "../text.js";
+
+/** @typedef {import("../state.js").GivenSpine} GivenSpine */
+/** @typedef {import("../estimates.js").Area} Area */
+
+const MOST_LISTED = 500;
+const SUGGESTED = 20;
+
+export class AreaPanel {
+  /**
+   * @param {HTMLElement} place
+   * @param {GivenSpine} spine
+   * @param {string[]} tables  queries by number
+   * @param {() => void} changed
+   */
+  constructor(place, spine, tables, changed) {
+    this.spine = spine;
+    this.tables = tables;
+    this.changed = changed;
+    /** @type {Area | null} */
+    this.area = null;
+    this.title = "";
+    const levels = spine.shown.filter((level) => spine.codes[level]);
+    this.kinds = [
+      ...levels.map((level) => ({ name: spine.levels[level], codes: spine.codes[level] ?? [], level, family: -1 })),
+      ...spine.families.map((family, i) => ({ name: family.name, codes: family.codes, level: 0, family: i })),
+    ];
+    const labelled = tables.filter((name) => spine.labels[name]);
+    if (!this.kinds.length || !labelled.length) return;
+    place.hidden = false;
+    this.list = element("select", { id: "area-kind", onchange: () => this.showCodes() },
+      ...this.kinds.map((kind, i) => element("option", { value: i }, shown(kind.name))));
+    this.query = element("select", { id: "area-query", onchange: () => this.showRows() },
+      ...labelled.map((name) => element("option", { value: name }, shown(name))));
+    this.codePlace = element("label", { class: "field" });
+    this.rows = element("div", { "aria-live": "polite" });
+    refill(place, element("h2", { id: "area-title" }, "One area"),
+      element("div", { class: "row" }, element("label", { class: "field" }, "Kind", this.list), this.codePlace,
+        element("label", { class: "field" }, "Query", this.query)), this.rows);
+    this.showCodes();
+  }
+
+  /** A list of the codes of the kind, or a field with suggestions if they are many. */
+  showCodes() {
+    const kind = this.kinds[Number(this.list?.value)];
+    if (!this.codePlace) return;
+    if (kind.codes.length <= MOST_LISTED) {
+      const list = element("select", { id: "area-code", onchange: () => this.choose(kind, Number(list.value)) },
+        ...kind.codes.map((code, i) => element("option", { value: i }, shown(code))));
+      refill(this.codePlace, "Code", list);
+      this.choose(kind, 0);
+      return;
+    }
+    const suggestions = element("datalist", { id: "area-codes" });
+    const field = element("input", { id: "area-code", list: "area-codes", autocomplete: "off", placeholder: kind.codes[0],
+      oninput: () => {
+        const near = kind.codes.filter((code) => code.startsWith(field.value)).slice(0, SUGGESTED);
+        refill(suggestions, ...near.map((code) => element("option", { value: code })));
+      },
+      onchange: () => {
+        const found = kind.codes.indexOf(field.value.trim());
+        field.setAttribute("aria-invalid", String(found < 0));
+        if (found >= 0) this.choose(kind, found);
+      } });
+    refill(this.codePlace, `Code (one of ${count(kind.codes.length)})`, field, suggestions);
+  }
+
+  /**
+   * @param {{ name: string, codes: string[], level: number, family: number }} kind
+   * @param {number} row
+   */
+  choose(kind, row) {
+    this.title = `${shown(kind.name)} ${shown(kind.codes[row])}`;
+    this.area = kind.family < 0 ? { level: kind.level, row }
+      : { level: 0, members: Int32Array.from(this.spine.families[kind.family].members[row]) };
+    this.changed();
+  }
+
+  /**
+   * @param {Record<number, Float64Array>} now  standard deviations of every answer, by number of the query
+   * @param {Record<number, Float64Array> | null} before
+   * @param {string} beforeName
+   */
+  show(now, before, beforeName) {
+    this.last = { now, before, beforeName };
+    this.showRows();
+  }
+
+  showRows() {
+    if (!this.last || !this.query || !this.rows) return;
+    const { now, before, beforeName } = this.last;
+    const name = this.query.value, table = this.tables.indexOf(name), labels = this.spine.labels[name], values = now[table];
+    if (!values) {
+      refill(this.rows, element("p", { class: "quiet" }, "There are no estimates of this query."));
+      return;
+    }
+    const caption = `Standard deviation of the estimates of ${shown(name)} in ${this.title}`;
+    refill(this.rows, element("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": caption },
+      element("table", {}, element("caption", {}, caption),
+        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "answer"), element("th", { scope: "col", class: "number" }, "now"),
+          element("th", { scope: "col", class: "number" }, `from ${shown(beforeName)}`))),
+        element("tbody", {}, ...labels.map((label, i) => element("tr", {}, element("th", { scope: "row" }, shown(label)),
+          element("td", { class: "number" }, deviation(values[i])),
+          element("td", { class: "number" }, before?.[table] ? change(before[table][i], values[i]) || "same" : "–")))))));
+  }
+}

@@ -1,0 +1,87 @@
+// Answers questions of the tests with the workbench's own modules. A question is JSON on the standard input.
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const app = pathToFileURL(`${process.argv[2]}/`);
+const load = (name) => import(new URL(`workbench/${name}.js`, app));
+const question = JSON.parse(readFileSync(0, "utf8"));
+
+/** The plan of a site after some moves. */
+async function moved({ plan, moves }) {
+  const { PlanState } = await load("state");
+  const { parsed } = await load("fractions");
+  const state = new PlanState(plan);
+  for (const move of moves) {
+    if (move.total) state.total = parsed(move.total);
+    else (move.level === null ? state.geolevels : state.queries[move.level]).move(move.place, move.steps);
+  }
+  return state;
+}
+
+async function questionOf(state) {
+  const { questionOf: of } = await load("plan-figures");
+  return of(state, state.noise());
+}
+
+async function tree(site) {
+  const { TreeCovariance } = await import(new URL("numerics/index.js", app));
+  const bytes = readFileSync(`${site}/data/district.bin`);
+  const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+  return TreeCovariance.from(JSON.parse(readFileSync(`${site}/data/district.json`, "utf8")), buffer);
+}
+
+const tasks = {
+  laws: async ({ mechanism, parameters }) => {
+    const { varianceOf, marginOf } = await load("laws");
+    return parameters.map((one) => [varianceOf(mechanism, one), marginOf(mechanism, one)]);
+  },
+  zcdp: async ({ pairs }) => {
+    const { zcdpEpsilon } = await load("zcdp");
+    return pairs.map(([rho, delta]) => zcdpEpsilon(rho, delta));
+  },
+  texts: async ({ upper, deviations }) => {
+    const { atMost, deviation } = await load("text");
+    return { upper: upper.map(atMost), deviations: deviations.map(deviation) };
+  },
+  fractions: async ({ texts }) => {
+    const { parsed, toNumber, toText } = await load("fractions");
+    return texts.map((text) => { const value = parsed(text); return value && [toText(value), toNumber(value)]; });
+  },
+  positions: async ({ plan, positions }) => {
+    const { costOf, RELATIONS } = await load("privacy");
+    const { releaseFile } = await load("release-file");
+    const { atMost, deviation } = await load("text");
+    const found = [];
+    for (const moves of positions) {
+      const state = await moved({ plan, moves }), asked = await questionOf(state);
+      const costs = Object.fromEntries(RELATIONS.map((relation) => [relation, costOf(asked, relation)]));
+      found.push({
+        file: releaseFile(state), costs, shown: atMost(costs[plan.neighbours].epsilon),
+        deviations: state.noise().map((one) => deviation(Math.sqrt(one.variance))),
+        shares: [state.geolevels, ...state.queries].map((one) => one.exact.map(({ n, d }) => [String(n), String(d)])),
+      });
+    }
+    return found;
+  },
+  person: async ({ plan }) => {
+    const { meaningOf } = await load("privacy");
+    return meaningOf(await questionOf(await moved({ plan, moves: [] })));
+  },
+  budget: async ({ plan, epsilon }) => {
+    const { budgetFor } = await load("privacy");
+    return budgetFor(await questionOf(await moved({ plan, moves: [] })), epsilon);
+  },
+  estimates: async ({ site, plan, moves, children, area }) => {
+    const { Estimates } = await load("estimates");
+    const { variancesOf } = await load("plan-figures");
+    const given = (await moved({ plan, moves: [] })).noise(), state = await moved({ plan, moves });
+    const estimates = new Estimates(await tree(site), variancesOf(given));
+    const wanted = area && ("row" in area ? area : { ...area, members: Int32Array.from(area.members) });
+    const found = estimates.compute(variancesOf(state.noise()), children, plan.spine.shown, wanted);
+    const chosen = Object.fromEntries(Object.entries(found.chosen).map(([table, values]) => [table, [...values]]));
+    return { ...found, chosen };
+  },
+};
+
+const replace = (_, value) => (typeof value === "number" && !Number.isFinite(value) ? String(value) : value);
+process.stdout.write(JSON.stringify(await tasks[question.task](question), replace));

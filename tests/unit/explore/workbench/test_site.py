@@ -1,0 +1,85 @@
+"""What the workbench is made of, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.explore.workbench.in_node import SMALL
+
+from tallyveil.config.load import load_plan
+from tallyveil.errors import ConfigError
+from tallyveil.explore.workbench import make_workbench
+from tallyveil.explore.workbench.template import filled, given_values, release_template
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+FILES = [
+    "redistricting/national.toml",
+    "redistricting/national_spine.toml",
+    "redistricting/national_units.toml",
+    "redistricting/puerto_rico.toml",
+    "dhc/dhc-persons.toml",
+    "dhc/dhc-units.toml",
+    "race_combinations/release.toml",
+    "rhode_island/release.toml",
+    "rhode_island/bounded.toml",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_template_stands_for_the_same_plan_and_keeps_comments(tmp_path, name):
+    path = EXAMPLES / name
+    plan = load_plan(path)
+    text = filled(release_template(path, plan), given_values(plan))
+    (tmp_path / "again.toml").write_text(text, encoding="utf-8")
+    assert load_plan(tmp_path / "again.toml").to_mapping() == plan.to_mapping()
+    given = path.read_text(encoding="utf-8")
+    assert text.splitlines()[0] == given.splitlines()[0]
+    assert ("# confidential" in text) == ("# confidential" in given)
+
+
+def test_counts_drawn_on_a_lattice_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="no slider") as caught:
+        make_workbench(EXAMPLES / "rhode_island" / "integer_subspace.toml", tmp_path / "site")
+    assert caught.value.code == "workbench-file"
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_file_with_the_mark_of_a_slot_is_refused(tmp_path):
+    (tmp_path / "x.toml").write_text(SMALL + "# tallyveil-workbench-slot:g0:\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="uses for itself") as caught:
+        make_workbench(tmp_path / "x.toml", tmp_path / "site")
+    assert caught.value.code == "workbench-file"
+
+
+def test_a_spine_that_follows_the_shares_has_no_estimates_and_says_why(tmp_path):
+    made = make_workbench(EXAMPLES / "redistricting" / "national_spine.toml", tmp_path / "site")
+    assert "another spine" in made.why
+    content = json.loads((tmp_path / "site/data/site.json").read_text(encoding="utf-8"))
+    assert content["plan"]["spine"] is None
+    assert content["plan"]["bypasses"]
+    assert not (tmp_path / "site/data/district.json").exists()
+
+
+def test_two_plans(tmp_path):
+    for name, text in (
+        ("one", SMALL),
+        ("two", SMALL.replace('"9/10"', '"1/2"').replace('"small"', '"second"')),
+    ):
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    make_workbench(tmp_path / "one.toml", tmp_path / "site", compared=tmp_path / "two.toml")
+    content = json.loads((tmp_path / "site/data/site.json").read_text(encoding="utf-8"))
+    assert (content["plan"]["total"], content["other"]["total"], content["other"]["name"]) == (
+        "9/10",
+        "1/2",
+        "second",
+    )
+    assert (tmp_path / "site/data/other/data/district.json").exists()
+
+
+def test_a_site_is_replaced_and_other_folders_are_not(tmp_path):
+    (tmp_path / "one.toml").write_text(SMALL, encoding="utf-8")
+    for _ in range(2):
+        make_workbench(tmp_path / "one.toml", tmp_path / "site")
+    page = (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    assert "app/workbench/main.js" in page
+    assert "default-src 'none'" in page
