@@ -1,7 +1,6 @@
 """A browser, and sites to look at with it. `make test-browser` runs these tests; the plain suite does not."""
 
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,12 +12,18 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Route,
+    expect,
+    sync_playwright,
+)
+from tests.browser.releases import make_hostile, make_town
 
-sys.path.insert(0, str(Path(__file__).parent))
-from releases import make_hostile, make_town
-
-AXE = Path(__file__).parents[2] / "tools" / "js" / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --use-gl=angle --use-angle=swiftshader --enable-unsafe-swiftshader"
@@ -170,6 +175,10 @@ def _watch(visit: Visit) -> None:
     page.on("pageerror", lambda error: visit.wrong.append(f"error: {error}"))
     page.on("dialog", lambda dialog: visit.wrong.append(f"dialog: {dialog.message}"))
     page.on(
-        "response", lambda answer: visit.wrong.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+        "response",
+        lambda answer: visit.wrong.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None,
     )
-    page.on("requestfinished", lambda request: visit.requests.append((request.url, request.sizes()["responseBodySize"])))
+    page.on(
+        "requestfinished",
+        lambda request: visit.requests.append((request.url, request.sizes()["responseBodySize"])),
+    )

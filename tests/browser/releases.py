@@ -23,7 +23,9 @@ def tallyveil(*arguments: str | Path) -> None:
 def make_town(folder: Path) -> None:
     """A release with a map, names of places, entities and intervals, and one of the same people with counts alone."""
     population = folder / "population"
-    tallyveil("synth", "--out", population, "--blocks", BLOCKS, "--schema", "race-age", "--geometry", "--seed", 3)
+    tallyveil(
+        "synth", "--out", population, "--blocks", BLOCKS, "--schema", "race-age", "--geometry", "--seed", 3
+    )
     text = (population / "release.toml").read_text()
     places = sorted(pl.read_parquet(population / "entities.parquet")["place"].drop_nulls().unique())
     names = [("State", "99", "Made-up State"), *zip(["place"] * 9, places, PLACE_NAMES, strict=False)]
@@ -46,18 +48,24 @@ def make_hostile(folder: Path) -> None:
     chance = random.Random(3)
     towns = ["T1\"'><svg onload=alert(2)>", "=1+cmd|' /C calc'!A0"]
     blocks = [(f"{town}|{block} \u202e<b>", town, "C <i>") for town in towns for block in range(6)]
-    pl.DataFrame(blocks, ["block", "Town", "Country"], orient="row").write_parquet(population / "geography.parquet")
+    pl.DataFrame(blocks, ["block", "Town", "Country"], orient="row").write_parquet(
+        population / "geography.parquet"
+    )
     levels = ["m<script>alert(3)</script>", '=HYPERLINK("http://x.test")']
     people = [(chance.choice(blocks)[0], chance.choice(levels)) for _ in range(600)]
     pl.DataFrame(people, ["block", "sex"], orient="row").write_parquet(population / "records.parquet")
-    _write_names([("Country", "C <i>", HOSTILE_NAME), ("Town", towns[0], "[a](javascript:alert(4))")], population)
+    _write_names(
+        [("Country", "C <i>", HOSTILE_NAME), ("Town", towns[0], "[a](javascript:alert(4))")], population
+    )
     (population / "release.toml").write_text(_HOSTILE.format(levels=json.dumps(levels)))
     tallyveil("run", population / "release.toml", "--out", folder / "hostile")
     tallyveil("explore", folder / "hostile", "--out", folder / "hostile-site")
 
 
 def _write_names(names: list[tuple[str, str, str]], population: Path) -> None:
-    pl.DataFrame(names, ["geolevel", "geocode", "name"], orient="row").write_parquet(population / "names.parquet")
+    pl.DataFrame(names, ["geolevel", "geocode", "name"], orient="row").write_parquet(
+        population / "names.parquet"
+    )
 
 
 _HOSTILE = """

@@ -1,6 +1,6 @@
 """Hostile names, geocodes and labels are shown as text, and files cannot make a spreadsheet compute."""
 
-from releases import HOSTILE_NAME
+from tests.browser.releases import HOSTILE_NAME
 
 
 def test_names_are_text(visit):
@@ -33,10 +33,16 @@ def test_files_are_not_computed(visit):
     page.open("table=sex")
     text = page.saved("#area button:has-text('Download as CSV')")
     assert "'=HYPERLINK" in text
-    assert not any(field.startswith(("=", "+", "@")) for line in text.splitlines() for field in line.replace('"', "").split(","))
+    assert not any(
+        field.startswith(("=", "+", "@"))
+        for line in text.splitlines()
+        for field in line.replace('"', "").split(",")
+    )
 
 
 def test_hostile_addresses_are_text(visit):
     page = visit("hostile")
-    page.open("area=0/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&table=%3Cb%3E&district=%3Cscript%3E&with=x&map=1/2&measure=q")
+    page.open(
+        "area=0/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&table=%3Cb%3E&district=%3Cscript%3E&with=x&map=1/2&measure=q"
+    )
     assert "<img src=x onerror=alert(1)>" in page.text("#area")

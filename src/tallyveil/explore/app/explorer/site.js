@@ -49,7 +49,7 @@ import { shown } from "../parts/shown.js";
  * @property {{name: string, warnings: string[], tables: boolean[]} | null} compared another release of the same areas
  */
 
-/** @typedef {{kind: number, minzoom: number, maxzoom: number}} TileSet */
+/** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
 
 const FORMAT = 1;
 
