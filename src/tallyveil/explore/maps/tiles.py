@@ -85,9 +85,9 @@ def _write_kind(finest: FinestShapes, kind: AreasOfKind, greatest: int, out: Pat
         for tile in tiles_of(on_grid, rows, zoom):
             seen[rows_in(tile.content)] = True
             missing.discard((tile.x, tile.y))
-            _write(folder / str(tile.x) / f"{tile.y}.pbf", tile.content)
+            _write(folder.joinpath(str(tile.x), f"{tile.y}.pbf"), tile.content)
         for x, y in sorted(missing):
-            _write(folder / str(x) / f"{y}.pbf", encoded(shapes[:0], rows[:0]))
+            _write(folder.joinpath(str(x), f"{y}.pbf"), encoded(shapes[:0], rows[:0]))
         _require_all(kind, zoom, rows[~seen[rows]])
     return {
         "kind": kind.number,
