@@ -234,6 +234,16 @@ def test_without_intervals_and_map_the_page_says_so(visit):
     assert page.page.locator("#measure").count() == 0
 
 
+def test_a_second_release_is_shown_beside_the_first(visit):
+    page = visit("twins")
+    page.open("table=voting_age")
+    headings = page.page.locator("#answers thead th").all_inner_texts()
+    assert headings == ["Answer", "Published", "Published in the other release, population", "Difference"]
+    first = page.page.locator("#answers tbody tr >> nth=0 >> td").all_inner_texts()
+    assert first[0] == first[1]
+    assert first[2] == "0"
+
+
 def test_an_area_that_does_not_exist_is_named(visit):
     page = visit("town")
     page.open("area=4/nowhere")
