@@ -1,14 +1,17 @@
 """The explorer of a release: everything in its site is read back and held to the release's own tables."""
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import tallyveil
-from tallyveil.cli.main import main
+from tallyveil.cli.main import app, main
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.execution.topdown.run import measure_release, run_release
@@ -57,6 +60,12 @@ def write_entities(folder: Path) -> None:
     pl.DataFrame(NAMES).write_csv(folder / "names.csv")
 
 
+def with_shares(text: str) -> str:
+    """The shares of a spine with steps in the place of those of the geography."""
+    start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
+    return text[:start] + SHARES + text[stop:]
+
+
 def release_of(path: Path, out: Path, form: str, key: bytes = bytes(32)) -> Path:
     """A finished release: `plain`, with `entities`, names and intervals, or on a `spine` of its own."""
     write_entities(path.parent)
@@ -67,10 +76,7 @@ def release_of(path: Path, out: Path, form: str, key: bytes = bytes(32)) -> Path
             '"age", "home"]', '"age", "home", "detailed"]\nintervals = "0.9"\nentities = ["place"]'
         )
         text += ENTITIES + (STEPS if form == "spine" else "")
-    if form == "spine":
-        start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
-        text = text[:start] + SHARES + text[stop:]
-    path.write_text(text)
+    path.write_text(with_shares(text) if form == "spine" else text)
     run_release(load_plan(path), out, test_key=key, workers=1)
     return out
 
@@ -297,6 +303,16 @@ def test_a_changed_file_is_refused(make_small_inputs, tmp_path):
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.parametrize("kind", ["tables", "intervals"])
+def test_a_missing_file_is_refused(make_small_inputs, tmp_path, kind):
+    form = "plain" if kind == "tables" else "entities"
+    root = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "release", form)
+    shutil.rmtree(root / kind / "geolevel=Town" / "query=age")
+    with pytest.raises(StoreError):
+        make_site(root, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
 def test_measurements_have_no_explorer(small_release, tmp_path):
     measure_release(load_plan(small_release), tmp_path / "measured", test_key=bytes(32))
     with pytest.raises(StoreError, match="tallyveil estimate") as caught:
@@ -317,3 +333,76 @@ def test_the_command(small_release, tmp_path, capsys, monkeypatch):
     assert said["tables"] == ["age"]
     files = [path for path in (tmp_path / "release-explorer").rglob("*") if path.is_file()]
     assert (said["files"], said["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
+
+
+def test_a_table_without_areas_has_no_explorer(tmp_path):
+    file = Path(__file__).parents[2] / "examples" / "subspace" / "table.toml"
+    out = tmp_path / "out"
+    assert CliRunner().invoke(app, ["subspace", "release", str(file), "--out", str(out), "-q"]).exit_code == 0
+    with pytest.raises(StoreError, match="tallyveil report") as caught:
+        make_site(out, tmp_path / "site")
+    assert caught.value.code == "no-explorer"
+
+
+def test_a_map(small_release, tmp_path):
+    """Points of the finest geounits become boxes of every area, and tiles of every kind."""
+    pytest.importorskip("shapely", reason="needs the extra maps")
+    write_entities(small_release.parent)
+    blocks = pl.read_parquet(small_release.parent / "geography.parquet")["geocode"].to_list()
+    places = {code: (10 + (k % 8) / 10, 50 + (k // 8) / 10) for k, code in enumerate(blocks)}
+    shapes = [
+        {
+            "type": "Feature",
+            "properties": {"geocode": code},
+            "geometry": {"type": "Point", "coordinates": place},
+        }
+        for code, place in places.items()
+    ]
+    points = json.dumps({"type": "FeatureCollection", "features": shapes})
+    (small_release.parent / "points.geojson").write_text(points)
+    text = small_release.read_text().replace("[geography]\n", '[geography]\ngeometry = "points.geojson"\n')
+    spine = with_shares(text) + 'entities = ["place"]\n' + ENTITIES + STEPS
+    for number, form in enumerate((text, spine)):
+        root = tmp_path / f"release-{number}"
+        path = small_release.with_name(f"{number}.toml")
+        path.write_text(form)
+        run_release(load_plan(path), root, test_key=bytes(32), workers=1)
+        site = tmp_path / f"site-{number}"
+        make_site(root, site)
+        described = content(site)
+        assert described["no_map"] is None
+        assert described["map"]["made_from"] == "points"
+        assert {entry["kind"] for entry in described["map"]["tiles"]} == set(range(len(described["kinds"])))
+        finest = chunks(site, described["kinds"][2], "list")["geocode"]
+        for kind in described["kinds"]:
+            own = chunks(site, kind, "list")
+            for row, entry in enumerate(own.iter_rows(named=True)):
+                if kind["type"] == "geolevel":
+                    inside = finest.slice(entry["first_finest"], entry["n_finest"])
+                else:
+                    members = chunks(site, kind, "members").filter(entity=row)["finest"]
+                    inside = finest.gather(members)
+                for code in inside:
+                    assert entry["west"] <= places[code][0] <= entry["east"]
+                    assert entry["south"] <= places[code][1] <= entry["north"]
+            assert list((site / "data" / "tiles" / str(kind["number"])).rglob("*.pbf"))
+
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "explore.md").read_text()
+
+
+def test_the_page_names_every_option():
+    said = CliRunner().invoke(app, ["explore", "--help"]).output
+    options = {
+        option for option in re.findall(r"--[a-z-]+", said) if option not in ("--quiet", "--json", "--help")
+    }
+    assert options == set(re.findall(r"^\| `(--[a-z-]+)", GUIDE, re.MULTILINE))
+
+
+def test_the_example_of_the_page(small_release, tmp_path, monkeypatch):
+    release_of(small_release, tmp_path / "demo" / "release", "plain")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    exec(example, names)
+    assert names["made"].path == tmp_path / "site"

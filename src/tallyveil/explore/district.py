@@ -27,7 +27,7 @@ from tallyveil.universe.query_group import QueryGroup
 DISTRICT_FILE: Final = f"{DATA}/district.json"
 NUMBERS_FILE: Final = f"{DATA}/district.bin"
 LARGEST_MEMORY: Final = 1 << 30
-"""Most bytes that the matrices of one model may take in a browser."""
+"""Most bytes that the matrices of all models may take in a browser."""
 LARGEST_FILE: Final = 1 << 26
 """Most bytes of the arrays of a site."""
 
@@ -87,7 +87,7 @@ def _tables_together(
     if isinstance(made, str):
         return [DescribedTable(group, None, made) for group in groups]
     (fit,) = made
-    why = _too_large(fit)
+    why = _too_large(inner_bytes(fit))
     return [DescribedTable(group, None if why else fit, why) for group in groups]
 
 
@@ -95,14 +95,15 @@ def _tables_apart(measured: Measured | str, groups: Sequence[QueryGroup]) -> lis
     """Tables with a model each. One that has none does not keep the others from having theirs."""
     if isinstance(measured, str):
         return [DescribedTable(group, None, measured) for group in groups]
-    tables = []
+    tables, taken = [], 0
     for group in groups:
         made = _or_why(partial(table_model, measured, group))
         if isinstance(made, str):
             tables.append(DescribedTable(group, None, made))
             continue
         fit = IntervalFit((group,), made.tree, measured, made)
-        why = _too_large(fit)
+        why = _too_large(taken + inner_bytes(fit))
+        taken += 0 if why else inner_bytes(fit)
         tables.append(DescribedTable(group, None if why else fit, why))
     return tables
 
@@ -119,13 +120,13 @@ def _or_why(make: Callable[[], _Made]) -> _Made | str:
         return _NO_BOUNDS
 
 
-def _too_large(fit: IntervalFit) -> str | None:
-    needed = inner_bytes(fit)
+def _too_large(needed: int) -> str | None:
     if needed <= LARGEST_MEMORY:
         return None
     return (
-        f"the covariances would need {in_gib(needed)} of memory in a browser, and the limit is "
-        f"{in_gib(LARGEST_MEMORY)}. `tallyveil intervals RELEASE --district FILE` gives these standard errors."
+        f"with those of the tables before it, its covariances would need {in_gib(needed)} of memory in a browser, and "
+        f"the limit is {in_gib(LARGEST_MEMORY)}. `tallyveil intervals RELEASE --district FILE` gives these standard "
+        "errors."
     )
 
 

@@ -15,8 +15,9 @@ from tallyveil.release.intervals_format_1 import refuse_format_1
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest, require_unchanged, require_unchanged_files
-from tallyveil.release.tables import table_folder
+from tallyveil.release.tables import TABLES, table_name
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.paths import inside
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -63,12 +64,10 @@ class OpenedRelease:
         """The table of a query for a kind of areas; None if the release has none.
 
         Raises:
-            StoreError: a file of it was changed.
+            StoreError: a file of it is missing or was changed.
         """
-        kind = self.areas.kinds[number]
-        made = self.has_intervals(group.name)
-        folder = table_folder(self.root, kind.name, group.name, INTERVALS if made else "tables")
-        parts = sorted(folder.glob("part-*.parquet"))
+        kind, made = self.areas.kinds[number], self.has_intervals(group.name)
+        parts = self._listed(table_name(kind.name, group.name, INTERVALS if made else TABLES))
         if not parts:
             return None
         if made:
@@ -77,6 +76,12 @@ class OpenedRelease:
             for part in parts:
                 require_unchanged(self.root, self.manifest, part)
         return TableRows(parts, kind, group, (COUNT, *BESIDE) if made else (COUNT,))
+
+    def _listed(self, folder: str) -> list[Path]:
+        """The files of a folder that the manifests of the release and of its intervals list, in order."""
+        beside = [] if self.intervals is None else [file["path"] for file in self.intervals["files"]]
+        names = [name for name in (*self.manifest.digests, *beside) if name.startswith(f"{folder}/")]
+        return [inside(self.root, *name.split("/")) for name in sorted(names)]
 
 
 def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease:

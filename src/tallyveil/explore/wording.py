@@ -10,8 +10,8 @@ from tallyveil.report.wording import listed
 from tallyveil.storage.json_files import JsonObject
 
 NO_INTERVALS: Final = (
-    "The release has no intervals, so only its published counts are shown. The office that made it can add them with "
-    "`tallyveil intervals`, which reads published measurements alone and spends nothing."
+    "The release has no intervals, so only its published counts are shown. If the release keeps its noisy "
+    "measurements, `tallyveil intervals` adds them. It reads published files alone and spends nothing."
 )
 
 

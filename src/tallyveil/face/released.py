@@ -11,6 +11,7 @@ from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.face.areas import Area, Count, area_given, counts_given
 from tallyveil.face.given import (
     Geocodes,
+    fixed,
     geocodes_given,
     name_given,
     names_given,
@@ -288,7 +289,7 @@ class Release(WithMeasurements):
         other = compared_with.path if isinstance(compared_with, Release) else compared_with
         return make_site(
             self.path,
-            path_given(out, "out"),
+            fixed(path_given(out, "out")),
             tables=names_given(queries, "queries"),
             compared=None if other is None else path_given(other, "compared_with"),
         )

@@ -21,6 +21,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.explore.covariances import inner_bytes
 from tallyveil.explore.district import (
     DISTRICT_FILE,
     NUMBERS_FILE,
@@ -207,7 +208,7 @@ cutoff = 1
 
 
 @node_needed
-def test_tables_with_a_model_each_have_descriptions_of_their_own(tmp_path):
+def test_tables_with_a_model_each_have_descriptions_of_their_own(tmp_path, monkeypatch):
     coarse, detailed = write_persons(tmp_path)
     run_release(load_plan(coarse), tmp_path / "coarse", test_key=bytes(32), workers=1)
     text = detailed.read_text()
@@ -228,6 +229,12 @@ def test_tables_with_a_model_each_have_descriptions_of_their_own(tmp_path):
     districts = random_districts(hierarchies.spine, 6, seed=4)
     wanted = python_variances(fits, hierarchies.spine, rows, districts)
     require_equal(page_variances(tmp_path / "site", districts), wanted)
+    # the limit is for all models together
+    monkeypatch.setattr(module, "LARGEST_MEMORY", inner_bytes(fits[0]))
+    assert write_planned_district(tmp_path / "less", plan, hierarchies, groups, rows) is None
+    less = content(tmp_path / "less")["tables"]
+    assert less[0]["fit"] == 0
+    assert "of memory in a browser" in less[1]["why"]
 
 
 @node_needed

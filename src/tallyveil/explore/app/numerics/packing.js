@@ -24,6 +24,8 @@ export class Packing {
     this.entries = this.begin[this.dims.length];
     /** Size of the largest block. */
     this.largest = this.dims.reduce((most, dim) => Math.max(most, dim), 0);
+    /** Memory for one transposed block. */
+    this.turned = new Float64Array(this.largest ** 2);
   }
 
   /** @returns {Float64Array} A matrix of zeros. */
@@ -66,18 +68,7 @@ export class Packing {
 export function addProduct(packing, a, aAt, b, bAt, sign, out, outAt) {
   const { dims, begin } = packing;
   for (let k = 0; k < dims.length; k++) {
-    const dim = dims[k];
-    const at = begin[k];
-    for (let i = 0; i < dim; i++) {
-      const row = outAt + at + i * dim;
-      const leftRow = aAt + at + i * dim;
-      for (let j = 0; j < dim; j++) {
-        const left = sign * a[leftRow + j];
-        if (left === 0) continue;
-        const right = bAt + at + j * dim;
-        for (let m = 0; m < dim; m++) out[row + m] += left * b[right + m];
-      }
-    }
+    addBlock(dims[k], a, aAt + begin[k], b, bAt + begin[k], sign, out, outAt + begin[k]);
   }
 }
 
@@ -90,21 +81,53 @@ export function addProduct(packing, a, aAt, b, bAt, sign, out, outAt) {
  * @param {Float64Array} out @param {number} outAt
  */
 export function addProductTransposed(packing, a, aAt, b, bAt, sign, out, outAt) {
-  const { dims, begin } = packing;
+  const { dims, begin, turned } = packing;
   for (let k = 0; k < dims.length; k++) {
-    const dim = dims[k];
-    const at = begin[k];
-    for (let i = 0; i < dim; i++) {
-      const row = outAt + at + i * dim;
-      const leftRow = aAt + at + i * dim;
-      for (let j = 0; j < dim; j++) {
-        const left = sign * a[leftRow + j];
-        if (left === 0) continue;
-        const right = bAt + at + j;
-        for (let m = 0; m < dim; m++) out[row + m] += left * b[right + m * dim];
-      }
+    transposeBlock(dims[k], b, bAt + begin[k], turned, 0);
+    addBlock(dims[k], a, aAt + begin[k], turned, 0, sign, out, outAt + begin[k]);
+  }
+}
+
+/**
+ * out += sign a b, for one block.
+ * @param {number} dim
+ * @param {Float64Array} a @param {number} aAt
+ * @param {Float64Array} b @param {number} bAt
+ * @param {number} sign
+ * @param {Float64Array} out @param {number} outAt
+ */
+function addBlock(dim, a, aAt, b, bAt, sign, out, outAt) {
+  for (let i = 0; i < dim; i++) {
+    const row = outAt + i * dim;
+    const leftRow = aAt + i * dim;
+    for (let j = 0; j < dim; j++) {
+      const left = sign * a[leftRow + j];
+      if (left === 0) continue;
+      const right = bAt + j * dim;
+      for (let m = 0; m < dim; m++) out[row + m] += left * b[right + m];
     }
   }
+}
+
+/**
+ * @param {number} dim
+ * @param {Float64Array} a @param {number} aAt
+ * @param {Float64Array} out @param {number} outAt
+ */
+function transposeBlock(dim, a, aAt, out, outAt) {
+  for (let i = 0; i < dim; i++) for (let j = 0; j < dim; j++) out[outAt + j * dim + i] = a[aAt + i * dim + j];
+}
+
+/**
+ * Each block transposed.
+ * @param {Packing} packing
+ * @param {Float64Array} a
+ * @returns {Float64Array}
+ */
+export function transposed(packing, a) {
+  const out = packing.zeros();
+  packing.dims.forEach((dim, k) => transposeBlock(dim, a, packing.begin[k], out, packing.begin[k]));
+  return out;
 }
 
 /**

@@ -18,7 +18,7 @@
  */
 
 import { NONE } from "./directions.js";
-import { addProduct, addScaled, minus, product, symmetrise } from "./packing.js";
+import { addProduct, addScaled, minus, product, symmetrise, transposed } from "./packing.js";
 
 /** @typedef {import("./packing.js").Packing} Packing */
 /** @typedef {import("./filtering.js").Filtered} Filtered */
@@ -222,18 +222,4 @@ function sharing(offsets, above, filteredOf) {
     }
   }
   return { rowOf, filtered: Int32Array.from(filtered), parent: Int32Array.from(parent) };
-}
-
-/**
- * @param {Packing} packing
- * @param {Float64Array} a
- * @returns {Float64Array}
- */
-function transposed(packing, a) {
-  const out = packing.zeros();
-  packing.dims.forEach((dim, k) => {
-    const at = packing.begin[k];
-    for (let i = 0; i < dim; i++) for (let j = 0; j < dim; j++) out[at + j * dim + i] = a[at + i * dim + j];
-  });
-  return out;
 }

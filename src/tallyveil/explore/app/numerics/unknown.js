@@ -66,24 +66,37 @@ export class LevelRules {
     const { level, below, filter } = this;
     const { packing, directions } = filter;
     const geounit = level.first[row];
-    const sum = packing.zeros();
-    let some = false;
+    /** @type {Map<number, number>} */
+    const counts = new Map();
     for (let child = level.offsets[geounit]; child < level.offsets[geounit + 1]; child++) {
       const unknown = below.unknown[below.rowOf[child]];
-      if (unknown === NONE) continue;
-      some = true;
-      addScaled(packing.entries, 1, directions.projectors[unknown], 0, sum, 0);
+      if (unknown !== NONE) counts.set(unknown, (counts.get(unknown) ?? 0) + 1);
     }
-    if (!some) return null;
+    if (!counts.size) return null;
     const spread = packing.zeros();
     filter.sum(level, below, geounit, new Tally(below.known.length), spread);
     const gain = level.gain.slice(row * packing.entries, (row + 1) * packing.entries);
-    const weights = pseudoInverse(packing, sum);
+    const weights = this.weights(counts);
     const rest = product(packing, spread, gain);
     return {
       weights,
       slope: product(packing, weights, minus(directions.eye, rest)),
       excess: product(packing, weights, minus(spread, product(packing, rest, spread)), weights),
     };
+  }
+
+  /**
+   * W, from how many children have each U. A projector is its own pseudo-inverse.
+   * @param {Map<number, number>} counts
+   * @returns {Float64Array}
+   */
+  weights(counts) {
+    const { packing, directions } = this.filter;
+    const sum = packing.zeros();
+    for (const [unknown, count] of counts) {
+      const share = counts.size === 1 ? 1 / count : count;
+      addScaled(packing.entries, share, directions.projectors[unknown], 0, sum, 0);
+    }
+    return counts.size === 1 ? sum : pseudoInverse(packing, sum);
   }
 }
