@@ -1,5 +1,6 @@
 """A browser, and sites to look at with it. `make test-browser` runs these tests; the plain suite does not."""
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -88,7 +89,8 @@ class Visit:
 @pytest.fixture(scope="session")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of all releases and their sites. It is made once for all processes of a run."""
-    folder = tmp_path_factory.getbasetemp().parent / "releases-to-look-at"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "releases"
     folder.mkdir(exist_ok=True)
     for make in (make_town, make_hostile):
         with FileLock(folder / f"{make.__name__}.lock"):  # tests run in several processes
