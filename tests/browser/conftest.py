@@ -1,7 +1,7 @@
 """A browser, and sites to look at with it. `make test-browser` runs these tests; the plain suite does not."""
 
+import os
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,11 +23,8 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
+from tests.browser.releases import make_hostile, make_town
 
-sys.path.insert(0, str(Path(__file__).parent))
-from releases import make_hostile, make_town
-
-AXE = Path(__file__).parents[2] / "tools" / "js" / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --use-gl=angle --use-angle=swiftshader --enable-unsafe-swiftshader"
@@ -92,7 +89,8 @@ class Visit:
 @pytest.fixture(scope="session")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of all releases and their sites. It is made once for all processes of a run."""
-    folder = tmp_path_factory.getbasetemp().parent / "releases-to-look-at"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "releases"
     folder.mkdir(exist_ok=True)
     for make in (make_town, make_hostile):
         with FileLock(folder / f"{make.__name__}.lock"):  # tests run in several processes

@@ -21,7 +21,10 @@ def tallyveil(*arguments: str | Path) -> None:
 
 
 def make_town(folder: Path) -> None:
-    """A release with a map, names of places, entities and intervals, and one of the same people with counts alone."""
+    """A release with a map, names of places, entities and intervals, and one of the same people with counts alone.
+
+    The site `twins` shows the second release beside itself.
+    """
     population = folder / "population"
     tallyveil(
         "synth", "--out", population, "--blocks", BLOCKS, "--schema", "race-age", "--geometry", "--seed", 3
@@ -39,6 +42,7 @@ def make_town(folder: Path) -> None:
     tallyveil("run", population / "plain.toml", "--out", folder / "plain")
     for name in ("town", "plain"):
         tallyveil("explore", folder / name, "--out", folder / f"{name}-site")
+    tallyveil("explore", folder / "plain", "--with", folder / "plain", "--out", folder / "twins-site")
 
 
 def make_hostile(folder: Path) -> None:

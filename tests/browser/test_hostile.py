@@ -1,6 +1,6 @@
 """Hostile names, geocodes and labels are shown as text, and files cannot make a spreadsheet compute."""
 
-from releases import HOSTILE_NAME
+from tests.browser.releases import HOSTILE_NAME
 
 
 def test_names_are_text(visit):

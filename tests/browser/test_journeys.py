@@ -31,7 +31,11 @@ def by_command(releases, *options):
 
 
 def district_file(releases, tmp_path):
-    codes = pl.read_parquet(releases / "population" / "geography.parquet").select("geocode").gather_every(DISTRICT)
+    codes = (
+        pl.read_parquet(releases / "population" / "geography.parquet")
+        .select("geocode")
+        .gather_every(DISTRICT)
+    )
     codes.write_csv(tmp_path / "district.csv")
     return tmp_path / "district.csv"
 
@@ -133,7 +137,10 @@ def test_a_district_is_drawn_and_summed(visit, releases, tmp_path):
     [wanted] = by_command(releases, "--district", str(tmp_path / "drawn.csv"), "--tables", "total")["answers"]
     [found] = rows(page.saved("#district button:has-text('Download the sum')"))
     assert float(found["standard_error"]) == pytest.approx(wanted["standard_error"], abs=PRINTED)
-    assert f"interval of the count before noise is {wanted['lower']:,.0f} to {wanted['upper']:,.0f}" in page.text("#district")
+    assert (
+        f"interval of the count before noise is {wanted['lower']:,.0f} to {wanted['upper']:,.0f}"
+        in page.text("#district")
+    )
 
 
 def test_areas_join_the_district_without_a_map(visit):
@@ -161,7 +168,9 @@ def test_two_areas_side_by_side(visit, releases, tmp_path):
     for name in ("990010101001", "990010101002"):
         geography.filter(block_group=name).select("geocode").write_csv(tmp_path / f"{name}.csv")
     files = [str(tmp_path / f"{name}.csv") for name in ("990010101001", "990010101002")]
-    [wanted] = by_command(releases, "--district", files[0], "--minus", files[1], "--tables", "total")["answers"]
+    [wanted] = by_command(releases, "--district", files[0], "--minus", files[1], "--tables", "total")[
+        "answers"
+    ]
     said = page.text("#compare")
     assert f"{wanted['lower']:+,.0f} to {wanted['upper']:+,.0f}" in said.replace("−", "-")
 
@@ -223,6 +232,16 @@ def test_without_intervals_and_map_the_page_says_so(visit):
     assert "The release has no intervals" in page.text("#area")
     assert not page.page.is_visible("#map-panel")
     assert page.page.locator("#measure").count() == 0
+
+
+def test_a_second_release_is_shown_beside_the_first(visit):
+    page = visit("twins")
+    page.open("table=voting_age")
+    headings = page.page.locator("#answers thead th").all_inner_texts()
+    assert headings == ["Answer", "Published", "Published in the other release, population", "Difference"]
+    first = page.page.locator("#answers tbody tr >> nth=0 >> td").all_inner_texts()
+    assert first[0] == first[1]
+    assert first[2] == "0"
 
 
 def test_an_area_that_does_not_exist_is_named(visit):

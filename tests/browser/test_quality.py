@@ -4,8 +4,7 @@ import json
 import time
 
 import pytest
-
-from conftest import AXE
+from tests.browser.accessible import assert_accessible
 
 FIRST_COUNT = 3_000_000  # bytes until the first count
 STATES = {
@@ -22,14 +21,7 @@ def test_axe_finds_nothing_and_nothing_sticks_out(visit, site, width, dark):
     page = visit(site, width=width, dark=dark)
     page.open(STATES[site])
     page.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    page.page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert not [
-        (one["id"], node["target"], node["failureSummary"])
-        for one in found["violations"]
-        for node in one["nodes"]
-    ]
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert_accessible(page.page, width)
 
 
 def test_the_first_count_is_light_and_quick(visit, record_property):

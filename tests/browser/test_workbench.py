@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
+from tests.browser.accessible import assert_accessible
 from tests.unit.explore.workbench.in_node import LAPLACE, SMALL
 from tests.unit.explore.workbench.test_estimates import geography
 
-from conftest import AXE
 from tallyveil.budget.expected import expected_errors
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_hierarchies
@@ -163,14 +163,7 @@ def test_axe_finds_nothing_and_nothing_sticks_out(bench, width, dark):
     page.get_by_label("County", exact=True).first.focus()
     page.keyboard.press("ArrowRight")
     settled(page)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert not [
-        (one["id"], node["target"], node["failureSummary"])
-        for one in found["violations"]
-        for node in one["nodes"]
-    ]
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert_accessible(page, width)
 
 
 def test_print_has_the_numbers(bench):

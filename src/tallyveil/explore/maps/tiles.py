@@ -1,6 +1,7 @@
 """Mapbox vector tiles of every kind of area: `data/tiles/<kind>/<z>/<x>/<y>.pbf`."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,7 @@ from tallyveil.errors import SolverError
 from tallyveil.explore.maps.areas import AreasOfKind
 from tallyveil.explore.maps.borders import simplified
 from tallyveil.explore.maps.encoding import BUFFER, cut, encoded, rows_in
+from tallyveil.explore.maps.plane import in_degrees
 from tallyveil.explore.maps.shapes import FinestShapes
 from tallyveil.explore.maps.zooms import EXTENT, sharpest, zooms_of
 from tallyveil.geography.geometry.merge import merged
@@ -36,15 +38,16 @@ def write_tiles(finest: FinestShapes, kinds: Sequence[AreasOfKind], out: Path) -
     """Write the tiles of every kind, and describe them.
 
     The only layer of a tile is `areas`. The id of a feature is the row of the area in its kind. Features have no
-    properties. An area that is too small to be seen at a zoom is a square of one unit there, so none is left out.
+    properties. Every tile that touches the bounds of its kind is there, also if it has no area: a page that asks for
+    it gets no error. An area that is too small to be seen at a zoom is a square of one unit there, so none is left out.
 
     Args:
         finest: The shapes of the finest geounits, at least one.
         kinds: The kinds of areas, whose members are rows of `finest`.
         out: Folder of the site. Tiles are written to `data/tiles` in it.
     Returns:
-        The entry `map` of `site.json`: `bounds` (west, south, east, north), `tiles` (`kind`, `minzoom`, `maxzoom` of
-        every kind that has tiles) and `made_from`.
+        The entry `map` of `site.json`: `bounds` (west, south, east, north), `tiles` (`kind`, `minzoom`, `maxzoom` and
+        `bounds` of every kind that has tiles) and `made_from`.
     Raises:
         StoreError: a tile cannot be written.
         SolverError: an area with geometry is in no tile (`check-failed`).
@@ -69,19 +72,41 @@ def _write_kind(finest: FinestShapes, kind: AreasOfKind, greatest: int, out: Pat
     if not len(rows):
         return None
     shapes, shared = shapes[rows], finest.shared and kind.is_disjoint
-    zooms = zooms_of(_plane_boxes(shapes), greatest)
+    boxes = _plane_boxes(shapes)
+    whole = np.concatenate([boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)])
+    zooms = zooms_of(boxes, greatest)
     for zoom in range(zooms.least, zooms.greatest + 1):
         unit = 1 / (EXTENT * 2**zoom)
         tolerance = (_FINE if zoom == zooms.greatest else _COARSE) * unit
         on_grid = _on_grid(simplified(shapes, tolerance, shared=shared), unit)
         seen = np.zeros(kind.n_areas, dtype=np.bool_)
+        folder = out.joinpath(*TILES, str(kind.number), str(zoom))
+        missing = set(_touched(whole, zoom))
         for tile in tiles_of(on_grid, rows, zoom):
             seen[rows_in(tile.content)] = True
-            _write(
-                out.joinpath(*TILES, str(kind.number), str(zoom), str(tile.x), f"{tile.y}.pbf"), tile.content
-            )
+            missing.discard((tile.x, tile.y))
+            _write(folder.joinpath(str(tile.x), f"{tile.y}.pbf"), tile.content)
+        for x, y in sorted(missing):
+            _write(folder.joinpath(str(x), f"{y}.pbf"), encoded(shapes[:0], rows[:0]))
         _require_all(kind, zoom, rows[~seen[rows]])
-    return {"kind": kind.number, "minzoom": zooms.least, "maxzoom": zooms.greatest}
+    return {
+        "kind": kind.number,
+        "minzoom": zooms.least,
+        "maxzoom": zooms.greatest,
+        "bounds": _degrees(whole),
+    }
+
+
+def _touched(whole: Floats, zoom: int) -> Iterator[tuple[int, int]]:
+    """The tiles that a box on the plane touches."""
+    first, last = np.split(np.clip(np.floor(whole * 2**zoom), 0, 2**zoom - 1).astype(int), 2)
+    return product(range(first[0], last[0] + 1), range(first[1], last[1] + 1))
+
+
+def _degrees(whole: Floats) -> list[float]:
+    """West, south, east and north of a box on the plane, whose second coordinate grows to the south."""
+    (west, north), (east, south) = in_degrees(whole.reshape(2, 2)).tolist()
+    return [west, south, east, north]
 
 
 def tiles_of(shapes: NDArray[Any], rows: Integers, zoom: int) -> Iterator[Tile]:

@@ -12,6 +12,7 @@ import shapely
 from tallyveil.errors import SolverError
 from tallyveil.explore.maps import AreasOfKind, areas_of_geolevel, tiles, write_tiles
 from tallyveil.explore.maps.encoding import LAYER, encoded, rows_in
+from tallyveil.explore.maps.plane import on_plane
 from tallyveil.explore.maps.shapes import finest_shapes
 from tallyveil.explore.maps.zooms import MOST_FEATURES, Zooms, sharpest, zooms_of
 from tallyveil.geography import spine_from_prefixes
@@ -42,6 +43,22 @@ def test_the_description_fits_the_files(site):
     for entry in described["tiles"]:
         zooms = {int(path.name) for path in (out / "data" / "tiles" / str(entry["kind"])).iterdir()}
         assert zooms == set(range(entry["minzoom"], entry["maxzoom"] + 1))
+
+
+def test_no_tile_inside_the_bounds_is_missing(tmp_path):
+    """Two areas at opposite corners: the tiles between them have no area, and are there."""
+    shapes = [shapely.box(0, 0, 0.01, 0.01), shapely.box(9.99, 9.99, 10, 10)]
+    finest = finest_shapes(Geometry(pl.Series(list(shapely.to_wkb(shapes))), points=False))
+    spine = spine_from_prefixes(pl.Series(["a", "b"]), ["Block"], [1])
+    [entry] = write_tiles(finest, [areas_of_geolevel(spine, 0, 0)], tmp_path)["tiles"]
+    assert entry["bounds"] == pytest.approx([0, 0, 10, 10])
+    made = [path.relative_to(tmp_path / "data/tiles/0").parts for path in tmp_path.rglob("*.pbf")]
+    for zoom in range(entry["minzoom"], entry["maxzoom"] + 1):
+        tiles_made = {(int(x), int(y.removesuffix(".pbf"))) for z, x, y in made if int(z) == zoom}
+        (west, south), (east, north) = np.floor(on_plane(np.array([[0, 0], [10, 10]])) * 2**zoom).astype(int)
+        assert tiles_made >= {(x, y) for x in range(west, east + 1) for y in range(north, south + 1)}
+    contents = [path.read_bytes() for path in (tmp_path / f"data/tiles/0/{zoom}").rglob("*.pbf")]
+    assert 0 in [len(mapbox_vector_tile.decode(content)[LAYER]["features"]) for content in contents]
 
 
 def test_every_area_with_geometry_is_at_every_zoom(site):

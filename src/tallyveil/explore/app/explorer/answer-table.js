@@ -36,7 +36,7 @@ export function answerTable({ table, caption, numbers, intervals, compared = nul
       { heading: "Answer", head: true, show: (row) => choose ? choose(row.place) : answerTitle(table, row.place) },
       { heading: "Published", numeric: true, show: ({ answer }) => count(answer.published) },
       ...(compared ? [
-        { heading: shown(compared.name), numeric: true, show: (/** @type {Row} */ row) => count(row.before) },
+        { heading: `Published in the other release, ${shown(compared.name)}`, numeric: true, show: (/** @type {Row} */ row) => count(row.before) },
         { heading: "Difference", numeric: true, show: (/** @type {Row} */ row) => difference(minus(row.answer.published, row.before)) },
       ] : []),
       ...(intervals ? [

@@ -29,7 +29,7 @@ export async function showCard(place, areas, view) {
   const [above, numbers, other] = await Promise.all([
     areas.ancestors(area),
     areas.numbers(area, table.number),
-    areas.site.compared?.tables[table.number] ? areas.numbers(area, table.number, true) : null,
+    areas.site.compared ? areas.numbers(area, table.number, true) : null,
   ]);
   const { site } = areas;
   const compared = site.compared && other ? { name: site.compared.name, numbers: other } : null;

@@ -143,7 +143,7 @@ function head(site, index) {
     id: "find", label: "Find an area", placeholder: named ? "Find a place by name or geocode" : "Find an area by geocode",
     find: (text) => index.find(text), choose: goTo,
   }));
-  const warnings = [...site.warnings, ...(site.compared?.warnings ?? []).map((warning) => `${site.compared?.name}: ${warning}`)];
+  const warnings = [...site.warnings, ...(site.compared?.warnings ?? []).map((warning) => `The other release, ${site.compared?.name}: ${warning}`)];
   refill(byId("warnings"), ...warnings.map((warning) => element("p", { class: "warning", role: "note" }, shown(warning))));
   refill(byId("foot"),
     element("h2", {}, "How these counts are protected"),

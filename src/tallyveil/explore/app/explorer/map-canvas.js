@@ -22,7 +22,6 @@ export class MapCanvas {
    */
   constructor(place, map, start) {
     this.#tiles = map.tiles;
-    this.bounds = map.bounds;
     this.libre = new LibreMap({
       container: place,
       style: { version: 8, sources: {}, layers: [{ id: "ground", type: "background", paint: { "background-color": mapColours(isDark()).ground } }] },
@@ -158,7 +157,7 @@ export class MapCanvas {
     if (!tiles || this.libre.getSource(id)) return;
     const { href } = new URL(`data/tiles/${kind}/`, document.baseURI);
     this.libre.addSource(id, {
-      type: "vector", tiles: [`${href}{z}/{x}/{y}.pbf`], minzoom: tiles.minzoom, maxzoom: tiles.maxzoom, bounds: this.bounds,
+      type: "vector", tiles: [`${href}{z}/{x}/{y}.pbf`], minzoom: tiles.minzoom, maxzoom: tiles.maxzoom, bounds: tiles.bounds,
     });
   }
 

@@ -191,6 +191,7 @@ export class MapPanel {
 
   /** @param {{x: number, y: number} | null} point */
   async #take(point) {
+    if (!this.#canvas.libre.loaded()) await this.#canvas.libre.once("idle"); // a reader may be quicker than the tiles
     const row = this.#canvas.rowAt(point);
     const { kind } = this.#canvas;
     if (row === null || kind === null) return;

@@ -47,9 +47,10 @@ import { shown } from "../parts/shown.js";
  * @property {{file: string} | null} district what the standard errors of sums follow from
  * @property {string | null} no_district why there is none
  * @property {{name: string, warnings: string[], tables: boolean[]} | null} compared another release of the same areas
+ *   and tables; `tables` says of each table whether that release has intervals of it
  */
 
-/** @typedef {{kind: number, minzoom: number, maxzoom: number}} TileSet */
+/** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
 
 const FORMAT = 1;
 
