@@ -128,6 +128,24 @@ def test_parameters_outside_the_range_are_refused(parameter: Fraction) -> None:
         DiscreteLaplace(parameter)
 
 
+def test_the_ends_of_the_range_belong_to_it() -> None:
+    assert DiscreteGaussian(laws.SMALLEST_PARAMETER).variance == laws.SMALLEST_PARAMETER
+    assert DiscreteGaussian(laws.LARGEST_VARIANCE).variance == laws.LARGEST_VARIANCE
+    assert DiscreteLaplace(laws.SMALLEST_PARAMETER).scale == laws.SMALLEST_PARAMETER
+    assert DiscreteLaplace(laws.LARGEST_SCALE).scale == laws.LARGEST_SCALE
+
+
+@pytest.mark.parametrize(
+    "law", [*LAWS, DiscreteGaussian(Fraction(10**9)), DiscreteLaplace(Fraction(99_999))], ids=str
+)
+def test_balls_are_as_narrow_as_their_bits(law: Law) -> None:
+    """The guard makes up for rounding, so a ball has at least the accuracy that was asked for."""
+    for bits in (20, 64, 200):
+        assert law.variance_ball(bits).rel_accuracy_bits() >= bits
+        assert law.probability_ball(3, bits).rel_accuracy_bits() >= bits
+        assert law.cdf(-3, bits).rel_accuracy_bits() >= bits
+
+
 def test_largest_scale() -> None:
     with pytest.raises(BudgetError, match="1e\\+05"):
         DiscreteLaplace(Fraction(10**5 + 1))

@@ -36,6 +36,13 @@ def test_batches_change_nothing():
     assert np.unique(whole).size == whole.size
 
 
+def test_no_sites_and_the_last_sites():
+    assert SOURCE.numbers(0, 0, [3], 0, 0).shape == (1, 0)
+    last = SOURCE.numbers(0, 0, [3], (1 << 48) - 2, 2)
+    assert last.shape == (1, 2)
+    assert (last != SOURCE.numbers(0, 0, [3], 0, 2)).all()
+
+
 @pytest.mark.parametrize(("first", "n"), [(1, 2), (-2, 2), (0, -1), (1 << 48, 2)])
 def test_sites_out_of_range(first, n):
     with pytest.raises(SchemaError, match="sites"):

@@ -7,7 +7,14 @@ import pytest
 
 from tallyveil import noise
 from tallyveil.errors import BudgetError, ConfigError, SchemaError
-from tallyveil.noise import DiscreteGaussian, NoiseSource, discrete_gaussian, discrete_laplace, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    discrete_gaussian,
+    discrete_laplace,
+    insecure_key,
+)
 
 KEY = insecure_key("samples")
 
@@ -18,6 +25,14 @@ def test_the_draws_are_those_of_the_source():
     assert drawn.dtype == np.int64
     assert np.array_equal(drawn, source.reshape(3, 4))
     assert not np.array_equal(drawn, discrete_gaussian("68.49", (3, 4), key=KEY, number=8))
+
+
+def test_laplace_draws_are_those_of_the_source_and_the_first_number_is_0():
+    drawn = discrete_laplace("5/2", 12, key=KEY)
+    source = NoiseSource(KEY).dense(DiscreteLaplace(Fraction(5, 2)), 0, 0, range(1), 12)
+    assert np.array_equal(drawn, source[0])
+    assert np.array_equal(drawn, discrete_laplace("5/2", 12, key=KEY, number=0))
+    assert np.array_equal(discrete_gaussian(4, 12, key=KEY), discrete_gaussian(4, 12, key=KEY, number=0))
 
 
 def test_without_a_key_every_call_is_new():
@@ -44,6 +59,8 @@ def test_what_is_refused():
         discrete_gaussian(2.5, 3)
     with pytest.raises(BudgetError, match="wanted a value from"):
         discrete_laplace(0, 3)
+    with pytest.raises(BudgetError, match=r"^scale must be an exact number, got 2"):
+        discrete_laplace(2.5, 3)
     with pytest.raises(ConfigError, match="32 bytes"):
         discrete_gaussian(2, 3, key=b"short")
     with pytest.raises(SchemaError, match="query is 65536"):

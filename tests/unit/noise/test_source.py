@@ -291,6 +291,25 @@ def test_addresses_out_of_range(
     assert not counts.any()
 
 
+@pytest.mark.parametrize(
+    ("answers", "geounits", "error"),
+    [
+        ([1 << 48], [0, 1], SchemaError),
+        ([-1], [0, 1], SchemaError),
+        ([0], [1 << 36, (1 << 36) + 1], GeographyError),
+    ],
+)
+def test_listed_addresses_out_of_range(
+    answers: list[int], geounits: list[int], error: type[TallyveilError]
+) -> None:
+    one_run = np.array([0, 1])
+    listed = Listed(np.array(answers), one_run, np.array(geounits), one_run)
+    out = np.zeros(1, dtype=np.int64)
+    with pytest.raises(error):
+        NoiseSource(KEY).listed(GAUSSIAN, 0, 0, listed, out)
+    assert not out.any()
+
+
 @pytest.mark.parametrize("n_answers", [-1, (1 << 48) + 1])
 def test_answers_out_of_range(n_answers: int) -> None:
     with pytest.raises(SchemaError, match="answers"):
