@@ -33,7 +33,9 @@ def test_types(address, file, kind):
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ["app/", "nothing.js", "../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "%00"])
+@pytest.mark.parametrize(
+    "path", ["app/", "nothing.js", "../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "%00"]
+)
 def test_nothing_else_is_given(address, path):
     with pytest.raises(HTTPError) as caught:
         urlopen(address + path)
