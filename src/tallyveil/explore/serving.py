@@ -35,8 +35,8 @@ class _Files(SimpleHTTPRequestHandler):
         The name of another host is refused: a page from elsewhere could have made it an address of this machine (DNS
         rebinding), and would then read the site.
         """
-        address = self.server.server_address
-        if self.headers.get("Host") != f"{HOST}:{address[1]}":
+        _, port = self.connection.getsockname()
+        if self.headers.get("Host") != f"{HOST}:{port}":
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
             return None
         if not self._is_there():
