@@ -55,3 +55,14 @@ def test_print_leaves_controls_out(visit):
     page.page.emulate_media(media="print")
     assert not page.page.is_visible("#find")
     assert page.page.is_visible("#area .figures")
+
+
+def test_a_browser_that_remembers_nothing(visit):
+    page = visit("plain")
+    page.page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', "
+        "{ get() { throw new DOMException('The operation is insecure.', 'SecurityError'); } });"
+    )
+    page.open()
+    page.page.select_option("#theme", "dark")
+    assert page.page.evaluate("document.documentElement.dataset.theme") == "dark"

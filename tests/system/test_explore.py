@@ -1,6 +1,7 @@
 """The explorer of a release: everything in its site is read back and held to the release's own tables."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -311,6 +312,32 @@ def test_a_missing_file_is_refused(make_small_inputs, tmp_path, kind):
     with pytest.raises(StoreError):
         make_site(root, tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize("damage", ["missing", "pipe"])
+def test_a_damaged_list_of_names_is_refused(make_small_inputs, tmp_path, damage):
+    """A site without names would say that the release has none."""
+    root = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "release", "entities")
+    (root / "names.parquet").unlink()
+    if damage == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("this system has no named pipes")
+        os.mkfifo(root / "names.parquet")
+    with pytest.raises(StoreError, match=r"names\.parquet cannot be read") as caught:
+        make_site(root, tmp_path / "site")
+    assert caught.value.code == "release-unreadable"
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize("place", [".", "private", "tables/site"])
+def test_no_site_is_written_into_a_release(small_release, tmp_path, place):
+    """A folder `private`, for example, would make the release look unfinished."""
+    root = release_of(small_release, tmp_path / "release", "plain")
+    before = sorted(root.rglob("*"))
+    with pytest.raises(StoreError) as caught:
+        make_site(root, root / place)
+    assert caught.value.code == "input-in-output"
+    assert sorted(root.rglob("*")) == before
 
 
 def test_measurements_have_no_explorer(small_release, tmp_path):

@@ -1,15 +1,21 @@
-"""The folder of a site: filled under another name, and then put in the place of an earlier site."""
+"""The folder of a site: filled under another name, and then put in the place of an earlier site.
+
+One process at a time makes a site: it locks a hidden file beside the folder. A killed process leaves its hidden files
+and folders there. The next one takes them over: it removes what is unfinished, and puts an earlier site back if it was
+moved away.
+"""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import StoreError
 from tallyveil.explore.files import SITE_FILE
-from tallyveil.storage.addresses import refuse_object
+from tallyveil.storage.outputs import LOCK_SUFFIX, refuse_inputs
 from tallyveil.storage.paths import real
+from tallyveil.storage.system import absent_folders, remove_empty, remove_locked, take_lock
 from tallyveil.storage.write import store_error
 
 TOP: Final = frozenset({"index.html", "app", "vendor", "data"})
@@ -20,28 +26,54 @@ _EARLIER: Final = ".{}.tallyveil-earlier"
 
 
 @contextmanager
-def replaced_site(site: Path) -> Iterator[Path]:
+def replaced_site(site: Path, inputs: Iterable[Path]) -> Iterator[Path]:
     """A new folder to fill. If the work succeeds, it becomes the site; otherwise it is removed.
 
     Args:
         site: Folder of the site: it does not exist, is empty, or holds an earlier site.
+        inputs: Files and folders that are read. They must not lie in the site, where they would be removed.
     Raises:
-        StoreError: the folder holds something else, or cannot be written to.
+        StoreError: the folder holds something else or an input, another process writes it, or it cannot be written to.
     """
-    refuse_object(site)
+    refuse_inputs(site, inputs)
     site = real(site)
-    _refuse_other(site)
     unfinished, earlier = (site.with_name(form.format(site.name)) for form in (_UNFINISHED, _EARLIER))
+    with _locked(site):
+        try:
+            if earlier.exists() and not site.exists():
+                earlier.rename(site)
+            _refuse_other(site)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+        except OSError as error:
+            raise store_error(unfinished, error) from error
+        try:
+            yield unfinished
+            _exchange(site, unfinished, earlier)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def _locked(site: Path) -> Iterator[None]:
+    """Let no other process write the site; raises StoreError."""
+    place = site.with_name(f".{site.name}{LOCK_SUFFIX}")
+    made = absent_folders(site.parent)
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
+        site.parent.mkdir(parents=True, exist_ok=True)
+        held = take_lock(place)
     except OSError as error:
-        raise store_error(unfinished, error) from error
+        remove_empty(made)
+        raise store_error(place, error) from error
+    if held is None:
+        raise StoreError(
+            f"another process is writing {site}; wait for it, or choose another folder.", code="folder-locked"
+        )
     try:
-        yield unfinished
-        _exchange(site, unfinished, earlier)
+        yield
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_locked(place, held)
+        remove_empty(made)  # which hold the site if all went well
 
 
 def _exchange(site: Path, unfinished: Path, earlier: Path) -> None:

@@ -14,7 +14,7 @@ from tallyveil.release.intervals import INTERVALS, made_intervals, unchanged_par
 from tallyveil.release.intervals_format_1 import refuse_format_1
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest, require_unchanged, require_unchanged_files
+from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.release.tables import TABLES, table_name
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
@@ -105,7 +105,9 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     refuse_earlier_tables(root, "Read their files directly")
     refuse_format_1(root / INTERVALS)
-    require_unchanged_files(root, manifest, {GEOGRAPHY, NAMES, GEOMETRY})
+    for name in (GEOGRAPHY, NAMES, GEOMETRY):
+        if name in manifest.digests:  # a file that is missing is refused, too
+            require_unchanged(root, manifest, root / name)
     plan = manifest.body["plan"]
     intervals = made_intervals(root, manifest.run)
     schema = schema_from_mapping(plan["schema"])

@@ -9,12 +9,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
+from tallyveil.storage.paths import real
+
 HOST: Final = "127.0.0.1"
 """Only this machine can reach it."""
 
 
 class _Files(SimpleHTTPRequestHandler):
-    """Gives the files of one folder: no list of a folder, no line on the terminal for each file."""
+    """Gives the files of one folder: no list of a folder, no file elsewhere, no line on the terminal for each file."""
 
     # The types of a system's registry may be wrong, and browsers run modules of no other type.
     extensions_map = {  # noqa: RUF012 - as in the class above
@@ -26,6 +28,30 @@ class _Files(SimpleHTTPRequestHandler):
         ".pbf": "application/x-protobuf",
         "": "application/octet-stream",
     }
+
+    def send_head(self) -> Any:
+        """Give a file that lies in the folder, to a page that came from this address.
+
+        The name of another host is refused: a page from elsewhere could have made it an address of this machine (DNS
+        rebinding), and would then read the site.
+        """
+        _, port = self.connection.getsockname()
+        if self.headers.get("Host") != f"{HOST}:{port}":
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return None
+        if not self._is_there():
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
+        return super().send_head()
+
+    def _is_there(self) -> bool:
+        """Whether the path names a file in the folder; no link out of it, no pipe, no other folder."""
+        asked, root = self.translate_path(self.path), real(Path(self.directory))
+        if "\0" in asked:
+            return False
+        path = Path(asked)
+        file = path / "index.html" if path == Path(self.directory) else path
+        return file.is_file() and real(file).is_relative_to(root)
 
     def end_headers(self) -> None:
         """Let the browser ask again for every file: another site may have this address tomorrow."""

@@ -16,6 +16,7 @@ from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
 from tallyveil.explore.wording import NO_INTERVALS, guarantee_sentences, intervals_entry, left_out
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import refuse_output_inside
 from tallyveil.version import VERSION
 
 FORMAT = 1
@@ -67,11 +68,14 @@ def make_site(
         What was made. The same releases give the same bytes.
     Raises:
         StoreError: a folder holds no finished release of the main product, or one that was changed, or the site's
-            folder holds something else.
+            folder holds something else, or lies in a release.
         ConfigError: the release has no such table, or the second release has other areas or tables.
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
-    with replaced_site(site) as unfinished:
+    roots = [root] if compared is None else [root, compared]
+    for one in roots:
+        refuse_output_inside(site, one)
+    with replaced_site(site, roots) as unfinished:
         release = open_for_explorer(root, tables)
         other = None if compared is None else open_compared(release, compared)
         copy_pages(unfinished)

@@ -127,7 +127,13 @@ def parquet_tags(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read, or is no file, such as a pipe that nobody writes to.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no file", str(path))
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.explore.folder import replaced_site
+from tallyveil.explore.folder import replaced_site as held
+
+
+def replaced_site(site, inputs=()):
+    return held(site, inputs)
 
 
 def fill(folder, text="new"):
@@ -82,3 +86,46 @@ def test_the_folder_of_work(tmp_path, monkeypatch):
     with replaced_site(Path()) as folder:
         fill(folder)
     assert site_text(tmp_path / "site") == "new"
+
+
+def test_two_processes_do_not_write_one_site(tmp_path):
+    with replaced_site(tmp_path / "site") as folder:
+        fill(folder, "first")
+        with (
+            pytest.raises(StoreError, match="another process") as caught,
+            replaced_site(tmp_path / "site"),
+        ):
+            pass
+    assert caught.value.code == "folder-locked"
+    assert site_text(tmp_path / "site") == "first"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["site"]
+
+
+def test_what_a_killed_process_left_is_taken_over(tmp_path):
+    """It was killed between its two renames: the earlier site is beside, and no site is in its place."""
+    fill_site = tmp_path / ".site.tallyveil-earlier"
+    fill_site.mkdir()
+    fill(fill_site, "earlier")
+    (tmp_path / ".site.tallyveil-unfinished" / "data").mkdir(parents=True)
+    (tmp_path / ".site.tallyveil-lock").write_text("")
+    with pytest.raises(KeyError), replaced_site(tmp_path / "site"):
+        raise KeyError
+    assert site_text(tmp_path / "site") == "earlier"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["site"]
+
+
+def test_an_input_in_the_site_is_not_removed(tmp_path):
+    with replaced_site(tmp_path / "site") as folder:
+        fill(folder)
+        (folder / "data" / "release").mkdir()
+    inside = tmp_path / "site" / "data" / "release"
+    with pytest.raises(StoreError) as caught, replaced_site(tmp_path / "site", [inside]):
+        pass
+    assert caught.value.code == "input-in-output"
+    assert inside.exists()
+
+
+def test_a_failure_leaves_no_parents(tmp_path):
+    with pytest.raises(KeyError), replaced_site(tmp_path / "a" / "b" / "site"):
+        raise KeyError
+    assert not list(tmp_path.iterdir())

@@ -1,7 +1,8 @@
 """A site is served to this machine alone, with the types that browsers ask for."""
 
+import os
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -32,7 +33,9 @@ def test_types(address, file, kind):
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ["app/", "nothing.js", "../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd"])
+@pytest.mark.parametrize(
+    "path", ["app/", "nothing.js", "../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "%00"]
+)
 def test_nothing_else_is_given(address, path):
     with pytest.raises(HTTPError) as caught:
         urlopen(address + path)
@@ -42,3 +45,24 @@ def test_nothing_else_is_given(address, path):
 
 def test_only_this_machine(address):
     assert address.startswith("http://127.0.0.1:")
+
+
+def test_a_link_out_of_the_site_and_a_pipe_are_not_given(tmp_path, address):
+    (tmp_path.parent / "outside").write_text("outside")
+    (tmp_path / "link").symlink_to(tmp_path.parent / "outside")
+    (tmp_path / "folder").symlink_to(tmp_path.parent)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+    for path in ("link", "folder/outside", "pipe"):
+        with pytest.raises(HTTPError) as caught:
+            urlopen(address + path, timeout=5)
+        assert caught.value.code == 404
+        caught.value.close()
+
+
+def test_a_name_of_another_host_is_refused(address):
+    """A page from elsewhere could otherwise read the site under a name that it makes an address of this machine."""
+    with pytest.raises(HTTPError) as caught:
+        urlopen(Request(address, headers={"Host": "evil.example"}))
+    assert caught.value.code == 421
+    caught.value.close()

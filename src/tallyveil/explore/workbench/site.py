@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.config.load import load_plan
+from tallyveil.execution.topdown.before_spend import inputs_of
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
 from tallyveil.explore.pages import copy_pages
@@ -56,11 +57,12 @@ def make_workbench(
         What was made.
     Raises:
         ConfigError: a release file is not offered, or a query is not known.
-        StoreError: the folder holds something else, or cannot be written to.
+        StoreError: the folder holds something else or an input, or cannot be written to.
     """
     plan, content = _offered(release_file)
     other = None
-    with replaced_site(site) as unfinished:
+    inputs = [release_file, *inputs_of(plan), *([] if compared is None else [compared])]
+    with replaced_site(site, inputs) as unfinished:
         copy_pages(unfinished, INDEX)
         estimates = write_estimates(unfinished, plan, areas or Areas(), queries)
         if compared is not None:

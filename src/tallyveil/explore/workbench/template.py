@@ -67,7 +67,7 @@ def given_values(plan: ReleasePlan) -> dict[str, Fraction]:
 
 def _write_slots(document: Any, plan: ReleasePlan) -> None:
     strategy = plan.strategy
-    table, unit = document["strategy"], strategy.budget_unit
+    table, unit = _strategy_table(document), strategy.budget_unit
     has_preset = "preset" in table
     for key in ("preset", "rho", "epsilon", "delta", "geolevels", "queries"):
         table.pop(key, None)
@@ -84,6 +84,19 @@ def _write_slots(document: Any, plan: ReleasePlan) -> None:
     if unit == "rho":
         privacy.pop("epsilon", None)
     privacy[unit] = _slot("declared")
+
+
+def _strategy_table(document: Any) -> Table:
+    """The table of the strategy. If it is written inline, with dotted keys or in several places, it is written anew."""
+    found = document["strategy"]
+    if isinstance(found, Table) and not found.is_super_table():
+        return found
+    table = tomlkit.table()
+    for key, value in document.unwrap()["strategy"].items():
+        table.add(key, value)
+    document.remove("strategy")
+    document.add("strategy", table)
+    return table
 
 
 def _slot(name: str) -> str:

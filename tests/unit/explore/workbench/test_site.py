@@ -7,7 +7,7 @@ import pytest
 from tests.unit.explore.workbench.in_node import SMALL
 
 from tallyveil.config.load import load_plan
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.template import filled, given_values, release_template
 
@@ -83,3 +83,66 @@ def test_a_site_is_replaced_and_other_folders_are_not(tmp_path):
     page = (tmp_path / "site/index.html").read_text(encoding="utf-8")
     assert "app/workbench/main.js" in page
     assert "default-src 'none'" in page
+
+
+INLINE = """strategy = {rho = "1", geolevels = {A = "1/4", B = "3/4"}, queries = {"*" = {total = "1"}}}
+"""
+DOTTED = """strategy.rho = "1"
+strategy.geolevels.A = "1/4"
+strategy.geolevels.B = "3/4"
+strategy.queries."*".total = "1"
+"""
+APART = """
+[strategy.geolevels]
+A = "1/4"
+B = "3/4"
+[outputs]
+tables = ["total"]
+[strategy.queries."*"]
+total = "1"
+[strategy]
+rho = "1"
+"""
+REST = """[release]
+name = "x" # kept
+[records]
+path = "records.parquet"
+geocode = "b"
+[geography]
+path = "geography.parquet"
+geocode = "b"
+geolevels = ["A", "B"]
+prefix_lengths = [1, 2]
+[schema]
+name = "s"
+attributes = [{name = "sex", levels = ["f", "m"]}]
+[privacy]
+neighbours = "bounded"
+mechanism = "discrete_gaussian"
+rho = "1"
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [INLINE + REST, DOTTED + REST, REST + APART], ids=["inline", "dotted", "apart"]
+)
+def test_a_strategy_may_be_written_in_every_form_of_toml(tmp_path, text):
+    path = tmp_path / "x.toml"
+    path.write_text(text, encoding="utf-8")
+    plan = load_plan(path)
+    made = filled(release_template(path, plan), given_values(plan))
+    path.write_text(made, encoding="utf-8")
+    assert load_plan(path).to_mapping() == plan.to_mapping()
+    assert "# kept" in made
+
+
+def test_an_input_in_the_site_is_not_removed(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(REST + APART, encoding="utf-8")
+    make_workbench(path, tmp_path / "site")
+    inside = tmp_path / "site" / "data" / "x.toml"
+    inside.write_text(REST + APART, encoding="utf-8")
+    with pytest.raises(StoreError) as caught:
+        make_workbench(inside, tmp_path / "site")
+    assert caught.value.code == "input-in-output"
+    assert inside.exists()

@@ -48,20 +48,22 @@ export function rowsText(rows) {
 }
 
 /**
- * The set that a text tells.
+ * The set that a text tells. Rows must rise, as `rowsText` writes them: a short text could otherwise name billions.
  * @param {string} text
  * @param {number} n how many rows there are
  * @returns {Int32Array | null} null if the text tells none
  */
 export function parseRows(text, n) {
   const rows = [];
+  let before = -1;
   for (const part of text.split(",")) {
     const found = /^(\d+)(?:-(\d+))?$/.exec(part);
     if (!found) return null;
     const first = Number(found[1]);
     const last = Number(found[2] ?? found[1]);
-    if (last < first || last >= n) return null;
+    if (first <= before || last < first || last >= n) return null;
     for (let row = first; row <= last; row++) rows.push(row);
+    before = last;
   }
-  return union(Int32Array.from(rows), new Int32Array());
+  return Int32Array.from(rows);
 }

@@ -39,25 +39,33 @@ export function download(name, text, type = "text/csv;charset=utf-8") {
  * The rows of a CSV text. Fields may be quoted; a byte order mark is left out.
  * @param {string} text
  * @returns {string[][]}
+ * @throws {Error} a quotation mark stands inside a field, or is not closed: the rest would be lost
  */
 export function parseCsv(text) {
   /** @type {string[][]} */
   const rows = [];
   /** @type {string[]} */
   let row = [];
-  for (const [, separator, quoted, plain] of text.replace(/^\uFEFF/, "").matchAll(PARSED)) {
-    if (separator !== "" && separator !== ",") {
+  let read = 0;
+  const all = `\n${text.replace(/^\uFEFF/, "")}`; // so that a separator is before every field
+  for (const [whole, separator, quoted, plain] of all.matchAll(PARSED)) {
+    read += whole.length;
+    if (separator !== ",") {
       rows.push(row);
       row = [];
     }
     row.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
   }
   rows.push(row);
-  return rows.filter((fields) => fields.length > 1 || fields[0] !== "");
+  if (read < all.length) {
+    throw new Error(`The file is no CSV: in its row ${rows.length - 1}, a quotation mark is not closed, or stands inside a field. ` +
+      "Close it, or write the file again as CSV with commas.");
+  }
+  return rows.slice(1).filter((fields) => fields.length > 1 || fields[0] !== "");
 }
 
-/** A separator (nothing at the beginning, a comma, an end of line), then a quoted or a plain field. */
-const PARSED = /(^|,|\r\n|\n|\r)(?:"((?:[^"]|"")*)"|([^",\r\n]*))/g;
+/** A separator (a comma, an end of line), then a quoted or a plain field; each directly after the one before. */
+const PARSED = /(,|\r\n|\n|\r)(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n]*))/gy;
 
 /**
  * @param {Cell} value

@@ -40,15 +40,28 @@ export function themeSwitch() {
 
 /** @param {Theme} theme */
 function choose(theme) {
-  localStorage.setItem(KEY, theme);
+  storage()?.setItem(KEY, theme);
   apply(theme);
   document.dispatchEvent(new Event("themechange"));
 }
 
 /** @returns {Theme} */
 function remembered() {
-  const stored = localStorage.getItem(KEY);
+  const stored = storage()?.getItem(KEY);
   return CHOICES.find((choice) => choice === stored) ?? "system";
+}
+
+/**
+ * Where the choice is remembered; null if the browser's settings forbid it.
+ * @returns {Storage | null}
+ */
+function storage() {
+  try {
+    return localStorage;
+  } catch (error) {
+    if (error instanceof DOMException) return null;
+    throw error;
+  }
 }
 
 /** @param {Theme} theme */
