@@ -64,7 +64,7 @@ def _limits(values: NDArray[Any], areas: Integers, zero: bool) -> Iterator[float
         between = _between(values, areas, zero)
     whole = values.dtype.kind == "i"
     for wanted, high, low in between:
-        limit = wanted if whole and len(values) <= CLASSES else shortest(low, high, wanted, whole=whole)
+        limit = shortest(low, high, wanted, whole=whole)
         if limit is not None:
             yield limit
 

@@ -10,7 +10,7 @@ import { mapControls } from "./map-controls.js";
 import { kindForZoom } from "./map-kind.js";
 import { chooseTools } from "./map-tools.js";
 import { MapValues } from "./map-values.js";
-import { showLegend } from "./legend.js";
+import { cellsNote, showLegend } from "./legend.js";
 import { classTexts, mapTitle, measured, MEASURES, measuresOf } from "./measures.js";
 import { mapColours, sequential, sides } from "./palettes.js";
 import { answerTitle, tableTitle } from "./site.js";
@@ -48,7 +48,7 @@ export class MapPanel {
     const canvas = element("div", { class: "map-canvas" });
     const box = element("div", { class: "map-box" }, canvas, crosshair(), this.#tip);
     const details = element("details", { class: "map-table", ontoggle: () => this.#showTable() }, element("summary", {}, "The map as a table"), this.#table);
-    refill(place, this.#controls, box, this.#reading, this.#legend, details);
+    refill(place, this.#controls, box, this.#reading, this.#legend, cellsNote(site), details);
     place.hidden = false;
     this.#canvas = new MapCanvas(canvas, /** @type {NonNullable<typeof site.map>} */ (site.map), startOf(readState().map));
     this.#values = new MapValues(areas, this.#canvas);
