@@ -24,6 +24,6 @@ export function showLegend(place, title, colours, texts, empty) {
 export function cellsNote({ map, kinds, finest }) {
   if (map?.made_from !== "points") return null;
   const one = kindTitle(kinds[finest]).toLowerCase();
-  return element("p", { class: "map-note" }, `The lines on this map are not borders. The release has one point for each ${one}, and the map gives ` +
-    `each ${one} what is nearer to its point than to any other. Larger areas are drawn from these cells.`);
+  return element("p", { class: "map-note" }, `The lines on this map are not borders. The release has one point for each ${one}. The map gives a ` +
+    `${one} all that is nearer to its point than to any other point, and puts larger areas together from these cells.`);
 }
