@@ -60,7 +60,6 @@ export class MapPanel {
   /** Wait until the first areas are coloured. */
   async begin() {
     await this.#canvas.ready;
-    this.#canvas.showChosen(this.#areas.site.finest);
     await this.show(this.#view, false);
     const { map } = readState();
     if (!map && this.#view.area.kind.number > 0) this.#goTo();
@@ -132,7 +131,7 @@ export class MapPanel {
       writeState({ map: `${libre.getZoom().toFixed(2)}/${lat.toFixed(5)}/${lng.toFixed(5)}` }, true);
       void this.#change();
     });
-    libre.on("mousemove", (event) => void this.#hover(event.point));
+    libre.on("mousemove", (event) => void (libre.isMoving() || this.#hover(event.point)));
     libre.on("mouseout", () => void this.#hover(null));
     libre.on("click", (event) => void this.#take(event.point));
     libre.getCanvas().setAttribute("aria-label", "Map. Arrow keys move it, plus and minus zoom, Enter opens the area in the middle.");
