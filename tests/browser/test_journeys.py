@@ -217,6 +217,28 @@ def test_the_map_shows_every_measure_and_says_it_in_a_table(visit):
     assert "of 48" in page.text(".map-table")
 
 
+def test_zero_has_a_class_of_its_own_where_it_is_common(visit):
+    page = visit("town")
+    page.open("table=detailed&kind=4")
+    legend = page.page.locator(".legend li").all_inner_texts()
+    assert legend[0].strip() == "0"
+    assert legend[1].strip().startswith("1")
+
+
+@pytest.mark.parametrize("made_from", ["polygons", "points"])
+def test_a_map_made_from_points_says_that_its_lines_are_no_borders(visit, made_from):
+    page = visit("town")
+
+    def answer(route):
+        site = route.fetch().json()
+        site["map"]["made_from"] = made_from
+        route.fulfill(json=site)
+
+    page.page.route("**/data/site.json", answer)
+    page.open()
+    assert ("The lines on this map are not borders." in page.text("#map-panel")) == (made_from == "points")
+
+
 def test_an_area_is_opened_from_the_map_with_the_keyboard(visit):
     page = visit("town")
     page.open("kind=1")

@@ -1,10 +1,6 @@
-"""Limits of the classes that a map colours its areas by: for every answer of a table, over all areas of a kind.
+"""The classes that a map colours its areas by: for every answer of a table, over all areas of a kind."""
 
-A class holds the values from its limit up to the next one. The limits cut the distinct values, in rising order, into
-parts of equal size, so that a value which many areas have takes one class and not several.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,16 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats
+from tallyveil.explore.limits import Frequencies, class_limits
 from tallyveil.explore.rows import COUNT, Block
 from tallyveil.storage.json_files import JsonObject
 
-CLASSES: Final = 7
 PUBLISHED: Final = "published"
 SHARE: Final = "share"
 ERROR: Final = "standard_error"
 RELATIVE: Final = "relative_standard_error"
-DIGITS: Final = 4
-"""Significant digits of the limits of shares and of relative standard errors, whose values are not decimal."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,22 +29,19 @@ class ClassLimits:
 
     size: int
     totals: NDArray[np.int64] | None
-    _found: dict[str, list[list[NDArray[Any]]]] = field(default_factory=dict)
+    _found: dict[str, list[list[Frequencies]]] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
         """Add the values of some areas."""
         for measure, values in self._measures(block).items():
-            self._found.setdefault(measure, []).append(_distinct(values))
+            self._found.setdefault(measure, []).append(_frequencies(values))
 
     def to_mapping(self) -> JsonObject:
-        """For each measure a list with an entry for each answer: the least and greatest value and the class limits."""
+        """For each measure a list with an entry for each answer: its classes."""
         return {
             "format": 1,
             "measures": {
-                measure: [
-                    _entry(np.unique(np.concatenate(own)), DIGITS if measure in (SHARE, RELATIVE) else None)
-                    for own in zip(*found, strict=True)
-                ]
+                measure: [class_limits(_together(own)) for own in zip(*found, strict=True)]
                 for measure, found in self._found.items()
             },
         }
@@ -73,21 +64,26 @@ def _ratio(above: NDArray[Any], below: NDArray[Any]) -> Floats:
     return found
 
 
-def _distinct(values: NDArray[Any]) -> list[NDArray[Any]]:
-    """The different values of each column, in rising order, without NaN."""
+def _frequencies(values: NDArray[Any]) -> list[Frequencies]:
+    """The different values of each column and how often they occur, without NaN."""
     ordered = np.sort(values.T, axis=1)  # NaN comes last
-    differs = np.ones(ordered.shape, dtype=np.bool_)
-    differs[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    begins = np.ones(ordered.shape, dtype=np.bool_)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    sizes = np.full(len(ordered), ordered.shape[1])
     if values.dtype.kind == "f":
-        differs &= ~np.isnan(ordered)
-    return [own[kept] for own, kept in zip(ordered, differs, strict=True)]
+        missing = np.isnan(ordered)
+        begins &= ~missing
+        sizes -= missing.sum(axis=1)
+    found = []
+    for own, first, size in zip(ordered, begins, sizes.tolist(), strict=True):
+        places = np.flatnonzero(first)
+        found.append(Frequencies(own[places], np.diff(places, append=size)))
+    return found
 
 
-def _entry(values: NDArray[Any], digits: int | None) -> JsonObject | None:
-    """Least and greatest value and class limits of one answer; None without values."""
-    n = len(values)
-    if not n:
-        return None
-    chosen = values[[part * n // CLASSES for part in range(1, CLASSES)]] if n > CLASSES else values[1:]
-    limits = [value if digits is None else float(f"{value:.{digits}g}") for value in chosen.tolist()]
-    return {"least": values[0].item(), "most": values[-1].item(), "limits": sorted(set(limits))}
+def _together(parts: Sequence[Frequencies]) -> Frequencies:
+    """The frequencies of all areas of several parts."""
+    values, places = np.unique(np.concatenate([part.values for part in parts]), return_inverse=True)
+    areas = np.zeros(len(values), dtype=np.int64)
+    np.add.at(areas, places, np.concatenate([part.areas for part in parts]))
+    return Frequencies(values, areas)

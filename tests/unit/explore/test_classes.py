@@ -1,4 +1,4 @@
-"""Class limits: parts of equal size of the distinct values, whatever the blocks they come in."""
+"""Classes of a map: every measure of a table, whatever the blocks that its values come in."""
 
 import numpy as np
 
@@ -13,17 +13,12 @@ def block(start, counts, errors=None):
     return Block(start, columns)
 
 
-def test_few_distinct_values_have_a_class_each():
-    limits = ClassLimits(1, None)
-    limits.add(block(0, [[5], [0], [0], [2]]))
-    assert limits.to_mapping()["measures"] == {"published": [{"least": 0, "most": 5, "limits": [2, 5]}]}
-
-
-def test_classes_hold_equally_many_distinct_values():
+def test_counts_are_collected_with_their_frequencies():
     limits = ClassLimits(1, None)
     limits.add(block(0, [[value] for value in range(70) for _ in range(1 + 100 * (value == 0))]))
+    limits.add(block(170, [[0]]))
     (entry,) = limits.to_mapping()["measures"]["published"]
-    assert entry == {"least": 0, "most": 69, "limits": [10, 20, 30, 40, 50, 60]}
+    assert entry == {"least": 0, "most": 69, "limits": [1, 10, 25, 35, 45, 60], "zero": True}
 
 
 def test_blocks_do_not_matter():
@@ -40,18 +35,12 @@ def test_shares_and_relative_errors_need_a_count_above_zero():
     limits = ClassLimits(1, np.array([10, 0, 4]))
     limits.add(block(0, [[5], [0], [1]], [[2.0], [3.0], [np.nan]]))
     found = limits.to_mapping()["measures"]
-    assert found["share"] == [{"least": 0.25, "most": 0.5, "limits": [0.5]}]
-    assert found["relative_standard_error"] == [{"least": 0.4, "most": 0.4, "limits": []}]
-    assert found["standard_error"] == [{"least": 2.0, "most": 3.0, "limits": [3.0]}]
+    assert found["share"] == [{"least": 0.25, "most": 0.5, "limits": [0.5], "zero": False}]
+    assert found["relative_standard_error"] == [{"least": 0.4, "most": 0.4, "limits": [], "zero": False}]
+    assert found["standard_error"] == [{"least": 2.0, "most": 3.0, "limits": [3.0], "zero": False}]
 
 
 def test_an_answer_without_values_has_no_classes():
     limits = ClassLimits(2, None)
     limits.add(block(0, [[1, 2]], [[np.nan, 1.0]]))
     assert limits.to_mapping()["measures"]["standard_error"][0] is None
-
-
-def test_limits_of_shares_are_short():
-    limits = ClassLimits(1, np.array([3, 3]))
-    limits.add(block(0, [[0], [1]]))
-    assert limits.to_mapping()["measures"]["share"][0]["limits"] == [0.3333]

@@ -52,8 +52,8 @@ export class MapCanvas {
   show(kind) {
     if (this.#shown === kind) return;
     this.#addLayers(kind);
-    if (this.#shown !== null) for (const layer of ["fill", "line", "hover"]) this.libre.setLayoutProperty(`${layer}-${this.#shown}`, "visibility", "none");
-    for (const layer of ["fill", "line", "hover"]) this.libre.setLayoutProperty(`${layer}-${kind}`, "visibility", "visible");
+    if (this.#shown !== null) for (const layer of ["fill", "line"]) this.libre.setLayoutProperty(`${layer}-${this.#shown}`, "visibility", "none");
+    for (const layer of ["fill", "line"]) this.libre.setLayoutProperty(`${layer}-${kind}`, "visibility", "visible");
     this.#shown = kind;
   }
 
@@ -72,8 +72,7 @@ export class MapCanvas {
     const matched = colours.flatMap((colour, place) => [place, colour]);
     this.libre.setPaintProperty(`fill-${this.#shown}`, "fill-color",
       /** @type {any} */ (["match", ["coalesce", ["feature-state", "class"], -1], ...matched, empty]));
-    this.libre.setPaintProperty(`line-${this.#shown}`, "line-color", line);
-    this.libre.setPaintProperty(`hover-${this.#shown}`, "line-color", strong);
+    this.libre.setPaintProperty(`line-${this.#shown}`, "line-color", underPointer(strong, line));
     if (this.libre.getLayer("current")) this.libre.setPaintProperty("current", "line-color", strong);
     if (this.libre.getLayer("chosen")) this.libre.setPaintProperty("chosen", "line-color", chosen);
   }
@@ -126,11 +125,16 @@ export class MapCanvas {
   }
 
   /**
-   * Show which finest areas are chosen; their state says so.
+   * Show which finest areas are chosen; their state says so. Without chosen areas, nothing is drawn for them.
    * @param {number} finest
+   * @param {boolean} any whether areas are chosen
    */
-  showChosen(finest) {
-    if (this.libre.getLayer("chosen") || !this.tiles(finest)) return;
+  showChosen(finest, any) {
+    if (this.libre.getLayer("chosen")) {
+      this.libre.setLayoutProperty("chosen", "visibility", any ? "visible" : "none");
+      return;
+    }
+    if (!any || !this.tiles(finest)) return;
     this.#addSource(finest);
     this.libre.addLayer({
       id: "chosen", type: "line", source: `kind-${finest}`, "source-layer": LAYER,
@@ -166,15 +170,27 @@ export class MapCanvas {
     if (this.libre.getLayer(`fill-${kind}`)) return;
     this.#addSource(kind);
     const { empty, line, strong } = mapColours(isDark());
-    const below = this.libre.getLayer("chosen") ? "chosen" : this.libre.getLayer("current") ? "current" : undefined;
+    const below = ["chosen", "current"].find((layer) => this.libre.getLayer(layer));
     const own = { source: `kind-${kind}`, "source-layer": LAYER };
-    this.libre.addLayer({ id: `fill-${kind}`, type: "fill", ...own, paint: { "fill-color": empty } }, below);
+    // Each layer draws every corner of the tiles again, which is slow without a graphics card: so there are two, and no edges of fills.
+    this.libre.addLayer({ id: `fill-${kind}`, type: "fill", ...own, paint: { "fill-color": empty, "fill-antialias": false } }, below);
     this.libre.addLayer({
-      id: `line-${kind}`, type: "line", ...own, paint: { "line-color": line, "line-width": ["interpolate", ["linear"], ["zoom"], 8, 0.3, 14, 1] },
-    }, below);
-    this.libre.addLayer({
-      id: `hover-${kind}`, type: "line", ...own,
-      paint: { "line-color": strong, "line-width": ["case", ["boolean", ["feature-state", "hover"], false], 2, 0] },
+      id: `line-${kind}`, type: "line", ...own,
+      paint: {
+        "line-color": underPointer(strong, line),
+        "line-width": ["interpolate", ["linear"], ["zoom"], 8, underPointer(2, 0.3), 14, underPointer(2.5, 1)],
+      },
     }, below);
   }
+}
+
+/**
+ * A value for the area under the pointer, and one for the others.
+ * @template {string | number} Value
+ * @param {Value} own
+ * @param {Value} others
+ * @returns {any} an expression of MapLibre
+ */
+function underPointer(own, others) {
+  return ["case", ["boolean", ["feature-state", "hover"], false], own, others];
 }

@@ -10,7 +10,7 @@ import { mapControls } from "./map-controls.js";
 import { kindForZoom } from "./map-kind.js";
 import { chooseTools } from "./map-tools.js";
 import { MapValues } from "./map-values.js";
-import { showLegend } from "./legend.js";
+import { cellsNote, showLegend } from "./legend.js";
 import { classTexts, mapTitle, measured, MEASURES, measuresOf } from "./measures.js";
 import { mapColours, sequential, sides } from "./palettes.js";
 import { answerTitle, tableTitle } from "./site.js";
@@ -48,7 +48,7 @@ export class MapPanel {
     const canvas = element("div", { class: "map-canvas" });
     const box = element("div", { class: "map-box" }, canvas, crosshair(), this.#tip);
     const details = element("details", { class: "map-table", ontoggle: () => this.#showTable() }, element("summary", {}, "The map as a table"), this.#table);
-    refill(place, this.#controls, box, this.#reading, this.#legend, details);
+    refill(place, this.#controls, box, this.#reading, this.#legend, cellsNote(site), details);
     place.hidden = false;
     this.#canvas = new MapCanvas(canvas, /** @type {NonNullable<typeof site.map>} */ (site.map), startOf(readState().map));
     this.#values = new MapValues(areas, this.#canvas);
@@ -60,7 +60,6 @@ export class MapPanel {
   /** Wait until the first areas are coloured. */
   async begin() {
     await this.#canvas.ready;
-    this.#canvas.showChosen(this.#areas.site.finest);
     await this.show(this.#view, false);
     const { map } = readState();
     if (!map && this.#view.area.kind.number > 0) this.#goTo();
@@ -132,7 +131,7 @@ export class MapPanel {
       writeState({ map: `${libre.getZoom().toFixed(2)}/${lat.toFixed(5)}/${lng.toFixed(5)}` }, true);
       void this.#change();
     });
-    libre.on("mousemove", (event) => void this.#hover(event.point));
+    libre.on("mousemove", (event) => void (libre.isMoving() || this.#hover(event.point)));
     libre.on("mouseout", () => void this.#hover(null));
     libre.on("click", (event) => void this.#take(event.point));
     libre.getCanvas().setAttribute("aria-label", "Map. Arrow keys move it, plus and minus zoom, Enter opens the area in the middle.");

@@ -50,6 +50,7 @@ export function chooseTools(areas, canvas, box, chosen) {
 
   function mark() {
     if (!canvas.tiles(finest)) return;
+    canvas.showChosen(finest, chosen.rows.length > 0);
     for (const row of marked) canvas.setState(finest, row, { chosen: false });
     for (const row of chosen.rows) canvas.setState(finest, row, { chosen: true });
     marked = chosen.rows;

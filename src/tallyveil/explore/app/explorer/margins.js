@@ -68,8 +68,9 @@ export class Margins {
     const { chunk: size } = site.kinds[site.finest];
     /** @type {(number | null)[]} */
     const sums = names.map(() => 0);
-    for (const [chunk, places] of byChunk(rows, size)) {
-      const columns = await this.#areas.columns(site.finest, chunk, table.number, names);
+    const parts = await Promise.all([...byChunk(rows, size)].map(async ([chunk, places]) =>
+      /** @type {const} */ ([places, await this.#areas.columns(site.finest, chunk, table.number, names)])));
+    for (const [places, columns] of parts) { // in order, so that the same district has the same sum to the last digit
       columns.forEach((column, which) => {
         for (const place of places) sums[which] = plus(sums[which], finite(column?.[place]));
       });

@@ -7,7 +7,7 @@ import { kindTitle } from "./site.js";
 /** @typedef {import("./site.js").Site} Site */
 /** @typedef {import("./site.js").Table} Table */
 /** @typedef {"published" | "share" | "standard_error" | "relative_standard_error" | "outside"} Measure */
-/** @typedef {{least: number, most: number, limits: number[]}} Limits a class goes from its limit up to the next */
+/** @typedef {{least: number, most: number, limits: number[], zero?: boolean}} Limits a class goes from its limit up to the next; `zero`: the first class is zero alone */
 
 /** @type {Record<Measure, {title: string, text: (value: number | null) => string}>} */
 export const MEASURES = {
@@ -90,12 +90,13 @@ export function classOf({ limits }, value) {
  * @param {Measure} measure
  * @returns {string[]}
  */
-export function classTexts({ least, most, limits }, measure) {
+export function classTexts({ least, most, limits, zero }, measure) {
   const { text } = MEASURES[measure];
   if (measure === "outside") return OUTSIDE;
   const whole = measure === "published";
   const starts = [least, ...limits];
   return starts.map((start, place) => {
+    if (zero && place === 0) return text(0);
     const last = place + 1 === starts.length;
     const end = last ? most : whole ? limits[place] - 1 : limits[place];
     if (start === end) return text(start);
