@@ -20,6 +20,7 @@ from tallyveil.explore.workbench.estimates import Areas
 from tallyveil.plans.guarantee import guarantee_of
 
 NATIONAL = Path(__file__).parents[2] / "examples" / "redistricting" / "national.toml"
+PUERTO_RICO = NATIONAL.with_name("puerto_rico.toml")
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
@@ -129,6 +130,33 @@ def test_two_plans_stand_side_by_side(bench):
     assert page.locator("#accuracy .moved.better").count()
     assert "cheaper" in page.inner_text("#accuracy")
     assert page.locator("#frontier circle").count() == 2
+
+
+def test_plans_with_other_geolevels(bench):
+    page = bench(PUERTO_RICO.read_text(encoding="utf-8"), other=NATIONAL.read_text(encoding="utf-8"))
+    page.click("#levels summary")
+    rows = [row.split("\t") for row in page.locator("#levels tbody tr").all_inner_texts()]
+    assert [row[0] for row in rows] == ["US", "State", "County", "Tract", "Block_Group", "Block"]
+    assert (rows[0][1], rows[0][3]) == ("–", "–")  # only the second plan has it
+    assert rows[2][3].startswith("−")
+
+
+def test_plans_with_other_noise(bench):
+    page = bench(LAPLACE, other=SMALL)
+    assert "not the same measure" in page.inner_text("#cost")
+    assert "(now" not in page.inner_text("#cost")
+    assert "other.toml" in page.inner_text("#levels")  # both plans have the same name
+
+
+def test_an_area_shows_both_plans(bench, tmp_path):
+    geography(tmp_path, [3, 2, 4])
+    page = bench(SMALL, areas=True, other=SMALL.replace('"9/10"', '"9/40"').replace('"small"', '"cheaper"'))
+    assert page.locator("#area thead th").all_inner_texts() == ["answer", "now", "cheaper", "change"]
+    page.select_option("#area-kind", label="Block")
+    settled(page)
+    now, was, change = page.locator("#area tbody td").all_inner_texts()[:3]
+    assert float(was) == pytest.approx(2 * float(now), rel=0.01)
+    assert change == "−50 %"
 
 
 def test_one_area(bench, tmp_path):

@@ -63,6 +63,10 @@ const tasks = {
     }
     return found;
   },
+  children: async ({ spine, levels, children }) => {
+    const { childrenOf } = await load("baseline");
+    return childrenOf(spine, levels, children);
+  },
   person: async ({ plan }) => {
     const { meaningOf } = await load("privacy");
     return meaningOf(await questionOf(await moved({ plan, moves: [] })));

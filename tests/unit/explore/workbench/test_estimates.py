@@ -126,6 +126,21 @@ def test_a_regular_spine_is_that_of_a_regular_geography(tmp_path, text, children
     compare(tmp_path, content, found, wanted)
 
 
+@pytest.mark.parametrize(
+    ("levels", "own", "wanted"),
+    [
+        (["State", "County", "Block"], [3, 30], [7, 30]),  # County is followed by Tract and Block: 5 x 6
+        (["County", "Block"], [9], [30]),
+        (["State", "District", "Block"], [4, 8], [4, 8]),  # nothing is known of districts
+        (["County", "State"], [4], [4]),  # the other way round
+    ],
+)
+def test_numbers_of_children_follow_from_another_spine(levels, own, wanted):
+    spine = {"levels": levels, "children": own}
+    above = {"levels": ["US", "State", "County", "Tract", "Block"], "children": [50, 7, 5, 6]}
+    assert ask_node("children", spine=spine, **above) == wanted
+
+
 def test_a_template_is_filled_without_rounding(tmp_path):
     _, content = workbench(tmp_path, SMALL)
     slots = {piece["slot"] for piece in content["template"] if not isinstance(piece, str)}

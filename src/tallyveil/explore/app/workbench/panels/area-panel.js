@@ -83,11 +83,10 @@ export class AreaPanel {
 
   /**
    * @param {Record<number, Float64Array>} now  standard deviations of every answer, by number of the query
-   * @param {Record<number, Float64Array> | null} before
-   * @param {string} beforeName
+   * @param {{ name: string, area: Map<string, Float64Array> | null } | null} before  null if there is nothing to compare with
    */
-  show(now, before, beforeName) {
-    this.last = { now, before, beforeName };
+  show(now, before) {
+    this.last = { now, before: before?.area ?? null, beforeName: before?.name ?? "" };
     this.showRows();
   }
 
@@ -99,13 +98,25 @@ export class AreaPanel {
       refill(this.rows, element("p", { class: "quiet" }, "There are no estimates of this query."));
       return;
     }
+    const was = before?.get(name), compared = was?.length === values.length ? was : null;
+    const headings = ["now", ...(compared ? [shown(beforeName), "change"] : [])];
     const caption = `Standard deviation of the estimates of ${shown(name)} in ${this.title}`;
     refill(this.rows, element("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": caption },
       element("table", {}, element("caption", {}, caption),
-        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "answer"), element("th", { scope: "col", class: "number" }, "now"),
-          element("th", { scope: "col", class: "number" }, `from ${shown(beforeName)}`))),
+        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "answer"),
+          ...headings.map((text) => element("th", { scope: "col", class: "number" }, text)))),
         element("tbody", {}, ...labels.map((label, i) => element("tr", {}, element("th", { scope: "row" }, shown(label)),
-          element("td", { class: "number" }, deviation(values[i])),
-          element("td", { class: "number" }, before?.[table] ? change(before[table][i], values[i]) || "same" : "–")))))));
+          ...numbers(values[i], compared?.[i]).map((text) => element("td", { class: "number" }, text))))))),
+    before && !compared ? element("p", { class: "quiet" }, `There are no estimates of this query in ${shown(beforeName)}.`) : null);
   }
+}
+
+/**
+ * @param {number} now
+ * @param {number | undefined} before
+ */
+function numbers(now, before) {
+  if (before === undefined) return [deviation(now)];
+  const own = deviation(now), was = deviation(before);
+  return [own, was, change(before, now) || (own === was ? "same" : "–")];
 }
