@@ -109,7 +109,7 @@ def test_a_number_field_and_a_target(bench):
     settled(page)
     assert field.input_value() == "12.500"
     page.fill("#target", "10")
-    page.click("text=Set")
+    page.get_by_role("button", name="Set", exact=True).click()
     page.wait_for_timeout(500)
     settled(page)
     shown = float(page.inner_text("#epsilon-bounded").removeprefix("epsilon ≤ "))
@@ -167,6 +167,76 @@ def test_one_area(bench, tmp_path):
     settled(page)
     assert "County 01001" in page.inner_text("#area caption")
     assert re.fullmatch(r"\d+\.\d\d", page.locator("#area tbody td").first.inner_text())
+
+
+def test_a_link_carries_the_position_and_back_goes_back(bench):
+    page = bench(NATIONAL.read_text(encoding="utf-8"))
+    assert "#" not in page.url
+    first = page.inner_text("#epsilon-bounded")
+    page.fill("#budget-exact", "7/3")
+    page.press("#budget-exact", "Enter")
+    settled(page)
+    second = page.inner_text("#epsilon-bounded")
+    page.get_by_label("State", exact=True).first.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    page.locator("button.count").nth(20).click()
+    settled(page)
+    shown, table, link = saved(page), page.inner_text("#accuracy table"), page.url
+    assert "total=7/3" in link
+    page.goto("about:blank")
+    page.goto(link)
+    settled(page)
+    assert (saved(page), page.inner_text("#accuracy table"), page.url) == (shown, table, link)
+    assert page.inner_text("#address-note") == ""
+    page.go_back()
+    page.go_back()
+    settled(page)
+    page.go_back()
+    page.wait_for_timeout(400)
+    settled(page)
+    assert page.inner_text("#epsilon-bounded") == second
+    page.go_back()
+    page.wait_for_timeout(400)
+    settled(page)
+    assert page.inner_text("#epsilon-bounded") == first
+
+
+def test_garbage_in_the_address_is_ignored_with_a_sentence(bench):
+    page = bench(NATIONAL.read_text(encoding="utf-8"))
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address + "#total=7/3&geolevels=1/2&area=x&%3Cimg%3E=1")
+    settled(page)
+    assert "geolevels, <img>, area. They were ignored" in page.inner_text("#address-note")
+    assert page.input_value("#budget-exact") == "7/3"
+    page.click("a:has-text('Download')")
+    assert page.url == address + "#total=7/3"
+    page.click("#reset")
+    settled(page)
+    assert page.inner_text("#address-note") == ""
+
+
+def test_a_locked_share_stays_and_a_group_is_reset(bench):
+    page = bench(NATIONAL.read_text(encoding="utf-8"))
+    lock = page.get_by_label("Keep the share of County of the budget while others move")
+    lock.focus()
+    page.keyboard.press("Space")
+    county = page.get_by_label("Share of County of the budget, in per cent")
+    before = county.input_value()
+    assert lock.get_attribute("aria-pressed") == "true"
+    assert county.is_disabled()
+    page.get_by_label("State", exact=True).first.focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowLeft")
+    settled(page)
+    assert county.input_value() == before
+    tract = page.get_by_label("Share of Tract of the budget, in per cent")
+    assert float(tract.input_value()) > 17
+    page.get_by_label("Reset the shares of geolevels").click()
+    settled(page)
+    assert tract.input_value() == "16.760"
+    assert county.is_enabled()
 
 
 def test_laplace_noise(bench):

@@ -13,6 +13,7 @@ async function moved({ plan, moves }) {
   const state = new PlanState(plan);
   for (const move of moves) {
     if (move.total) state.total = parsed(move.total);
+    else if (move.lock !== undefined) (move.level === null ? state.geolevels : state.queries[move.level]).toggleLock(move.lock);
     else (move.level === null ? state.geolevels : state.queries[move.level]).move(move.place, move.steps);
   }
   return state;
@@ -66,6 +67,21 @@ const tasks = {
   children: async ({ spine, levels, children }) => {
     const { childrenOf } = await load("baseline");
     return childrenOf(spine, levels, children);
+  },
+  links: async ({ plan, moves, links }) => {
+    const { partsOf, takeParts } = await load("address");
+    const state = await moved({ plan, moves }), first = { children: [3, 4], chosen: { kind: "estimate", statistic: "median", geolevel: "County", query: "total" } };
+    const fresh = async () => ({ state: await moved({ plan, moves: [] }), children: [3, 4], chosen: { ...first.chosen }, level: 0 });
+    const known = { kinds: ["estimate", "noise"], geolevels: ["State", "County", "Block"], queries: ["total", "sex*age"] };
+    const own = partsOf({ state, children: [3, 9], chosen: { ...first.chosen, kind: "noise", query: "sex*age" }, level: 1 }, first);
+    const sent = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null));
+    const taken = await fresh(), problems = takeParts(sent, taken, known);
+    const others = [];
+    for (const link of links) {
+      const position = await fresh();
+      others.push({ problems: takeParts(link, position, known), untouched: Object.values(partsOf(position, first)).every((one) => one === null) });
+    }
+    return { sent, problems, again: partsOf(taken, first), own, others };
   },
   person: async ({ plan }) => {
     const { meaningOf } = await load("privacy");

@@ -16,7 +16,10 @@ import { estimateErrors, noiseErrors, questionOf, variancesOf } from "./plan-fig
 import { spinePart } from "./panels/spine-part.js";
 import { PlanState } from "./state.js";
 import { atMost } from "./text.js";
+import { partsOf, takeParts } from "./address.js";
 import { byId, refill } from "../parts/elements.js";
+import { onState, readState, writeState } from "../parts/link-state.js";
+import { shown } from "../parts/shown.js";
 
 /** @typedef {import("./state.js").GivenPlan} GivenPlan */
 /** @typedef {import("./estimates.js").Summary} Summary */
@@ -37,6 +40,9 @@ export class Bench {
     this.spine = content.plan.spine ?? null;
     this.children = [...(this.spine?.children ?? [])];
     this.version = 0;
+    this.notes = 0;
+    this.isLoaded = false; // the address is not written before all of it could be read
+    this.isTaken = false; // whether the next address takes the place of one that was read
     this.privacy = new Asks(new Worker(new URL("./privacy-worker.js", import.meta.url), { type: "module" }));
     /** @type {Asks | null} */
     this.covariances = this.spine
@@ -50,9 +56,10 @@ export class Bench {
     /** @type {import("./baseline.js").Costs | null} */
     this.costs = null;
     /** @type {Chosen} */
-    this.chosen = { kind: this.spine ? "estimate" : "noise", statistic: "median", ...this.firstCount() };
+    this.firstChosen = { kind: this.spine ? "estimate" : "noise", statistic: "median", ...this.firstCount() };
+    this.chosen = this.firstChosen;
     this.controls = new Controls(byId("controls"), this.state, {
-      changed: () => this.changed(), forEpsilon: (epsilon) => this.forEpsilon(epsilon), levelChosen: () => this.controls && this.showNow(),
+      changed: () => this.changed(), forEpsilon: (epsilon) => this.forEpsilon(epsilon), levelChosen: () => this.levelChosen(),
     });
   }
 
@@ -64,28 +71,94 @@ export class Bench {
 
   /** Load the covariances and show everything. */
   async begin() {
+    this.takeAddress();
     this.showNow();
     if (this.covariances) {
       const given = variancesOf(new PlanState(this.content.plan).noise());
       const tables = await this.covariances.ask("load", { name: "plan", address: new URL("data/district.json", document.baseURI).href, given });
       this.tables = tables.map((/** @type {{ name: string }} */ one) => one.name);
       await this.before.load(this.covariances, this.tables);
-      if (this.spine) this.areaPanel = new AreaPanel(byId("area"), this.spine, this.tables, () => this.changed());
-      this.spineElement = this.spine && spinePart(this.spine, this.children, () => this.changed());
+      if (this.spine) this.areaPanel = new AreaPanel(byId("area"), this.spine, this.tables, () => this.changed(), () => this.noteAddress());
+      this.takeAddress();
     }
+    this.isLoaded = true;
+    onState((parts) => this.addressChanged(parts));
     await this.changed();
     this.chooseUncertain();
+  }
+
+  /** Show the queries of another geolevel. */
+  levelChosen() {
+    if (!this.controls) return; // it is being made
+    this.showNow();
+    this.noteAddress();
+  }
+
+  /** The parts of the address of what is shown. */
+  get parts() {
+    const first = { children: this.spine?.children ?? [], chosen: this.firstChosen }, { state, children, chosen } = this;
+    return { ...partsOf({ state, children, chosen, level: this.controls.level }, first), area: this.areaPanel?.part ?? null };
+  }
+
+  /** Show what the address says, and say what it has that this plan does not have. */
+  takeAddress() {
+    const { area = null, ...parts } = readState(), { state, content, spine } = this;
+    state.takeGiven();
+    const children = [...(spine?.children ?? [])], position = { state, children, chosen: { ...this.firstChosen }, level: 0 };
+    const { geolevels } = content.plan, queries = geolevels.flatMap((level) => level.queries.map((query) => query.name));
+    const problems = takeParts(parts, position, {
+      kinds: spine ? ["estimate", "noise"] : ["noise"], queries: [...queries, ...this.tables],
+      geolevels: [...geolevels.map((level) => level.name), ...(spine?.levels ?? [])],
+    });
+    if (area !== null && !this.areaPanel || this.areaPanel?.take(area) === false) problems.push("area");
+    this.children = children;
+    if (JSON.stringify(position.chosen) !== JSON.stringify(this.chosen)) this.chosen = position.chosen;
+    this.spineElement = spine && spinePart(spine, children, () => this.changed());
+    this.controls.choose(position.level);
+    this.isTaken = true;
+    refill(byId("address-note"), problems.length
+      ? `The address has parts that this page does not understand or this plan does not have: ${problems.map(shown).join(", ")}. They were ignored.` : "");
+  }
+
+  /** @param {Record<string, string>} parts */
+  addressChanged(parts) {
+    if (this.isAddressed(parts)) return;
+    this.takeAddress();
+    this.changed();
+  }
+
+  /**
+   * Whether an address is that of what is shown.
+   * @param {Record<string, string>} parts
+   */
+  isAddressed(parts) {
+    const own = Object.entries(this.parts).filter(([, value]) => value !== null);
+    return own.length === Object.keys(parts).length && own.every(([name, value]) => parts[name] === value);
+  }
+
+  /** Write what is shown into the address, once nothing has changed for a while. So one drag is one step back. */
+  async noteAddress() {
+    const note = ++this.notes;
+    if (!this.isLoaded) return;
+    await quiet(QUIET);
+    if (note !== this.notes) return;
+    const before = readState(), isReplaced = this.isTaken;
+    this.isTaken = false;
+    if (this.isAddressed(before)) return;
+    const unknown = Object.fromEntries(Object.keys(before).map((name) => [name, null]));
+    writeState({ ...unknown, ...this.parts }, isReplaced);
+    if (!isReplaced) refill(byId("address-note"));
   }
 
   /** Choose another count at first if the one that is chosen is published exactly. */
   chooseUncertain() {
     const now = this.errorsNow(), { geolevel, query } = this.chosen;
-    if ((now.get(placeOf(geolevel, query)) ?? 0) >= LEAST) return;
+    if (this.chosen !== this.firstChosen || (now.get(placeOf(geolevel, query)) ?? 0) >= LEAST) return;
     const uncertain = [...now].filter(([, value]) => value >= LEAST && Number.isFinite(value));
     const found = uncertain.find(([place]) => place === placeOf(place.split("\n")[0], query)) ?? uncertain[0];
     if (!found) return;
     const [level, name] = found[0].split("\n");
-    this.chosen = { ...this.chosen, geolevel: level, query: name };
+    this.firstChosen = this.chosen = { ...this.chosen, geolevel: level, query: name };
     this.changed();
   }
 
@@ -96,7 +169,7 @@ export class Bench {
     await new Promise((resolve) => setTimeout(resolve, 0));
     if (version !== this.version) return;
     document.body.dataset.settled = "false";
-    await Promise.all([this.showCosts(version), this.showEstimates(version)]);
+    await Promise.all([this.showCosts(version), this.showEstimates(version), this.noteAddress()]);
     if (version !== this.version) return;
     await this.showCurve(version);
     if (version === this.version) document.body.dataset.settled = "true";
