@@ -97,7 +97,10 @@ def _other_estimates(
     children of geolevels with the same names from the first one.
     """
     if plan.schema != first.schema:
-        return {"spine": None, "why": "The second plan has another schema, so its estimates are not compared."}
+        return {
+            "spine": None,
+            "why": "The second plan has another schema, so its estimates are not compared.",
+        }
     if areas.hierarchies is not None and plan.geolevels != first.geolevels:
         return {
             "spine": None,

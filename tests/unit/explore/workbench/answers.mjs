@@ -91,6 +91,24 @@ const tasks = {
     const { budgetFor } = await load("privacy");
     return budgetFor(await questionOf(await moved({ plan, moves: [] })), epsilon);
   },
+  sequence: async ({ site, plan, moves, area }) => {
+    const { Estimates } = await load("estimates");
+    const { variancesOf } = await load("plan-figures");
+    const given = variancesOf((await moved({ plan, moves: [] })).noise()), kept = new Estimates(await tree(site), given);
+    const wanted = { ...area, members: Int32Array.from(area.members) }, found = [];
+    for (let n = 0; n <= moves.length; n++) {
+      const noise = variancesOf((await moved({ plan, moves: moves.slice(0, n) })).noise());
+      const fresh = new Estimates(await tree(site), given);
+      const [one, other] = [kept, fresh].map((each) => each.compute(noise, [], plan.spine.shown, wanted));
+      found.push([one, other].map(({ summaries, chosen }) => [...summaries.flatMap(({ smallest, median, largest }) => [smallest, median, largest]),
+        ...Object.values(chosen).flatMap((values) => [...values])]));
+    }
+    return found;
+  },
+  ranks: async ({ values, numbers, ranks }) => {
+    const { weightedValue } = await load("statistics");
+    return ranks.map((rank) => weightedValue(Float64Array.from(values), Float64Array.from(numbers), rank));
+  },
   estimates: async ({ site, plan, moves, children, area }) => {
     const { Estimates } = await load("estimates");
     const { variancesOf } = await load("plan-figures");

@@ -111,6 +111,47 @@ def test_one_geounit(tmp_path):
     assert found["chosen"]["0"] == pytest.approx(wanted.deviations[row], rel=1e-9)
 
 
+@pytest.mark.parametrize("text", [SMALL, UNKNOWN], ids=["every cell", "totals of blocks"])
+def test_what_is_kept_between_moves_changes_no_number(tmp_path, text):
+    n = geography(tmp_path, [3, 5, 5, 1])
+    (tmp_path / "release.toml").write_text(text, encoding="utf-8")
+    made = read_hierarchies(load_plan(tmp_path / "release.toml"))
+    _, content = workbench(tmp_path, text, areas=Areas(made))
+    moves = [
+        {"total": "1/2"},
+        {"level": None, "place": 0, "steps": 60_000},
+        {"level": 1, "place": 0, "steps": 9_000},  # blocks keep their noise
+        {"total": "1/7"},
+        {"level": None, "place": 2, "steps": 70_000},
+        {"total": "20"},  # the variance of a discrete Gaussian is not quite its parameter
+    ]
+    members = list(range(1, n, 2))
+    found = ask_node(
+        "sequence",
+        site=str(tmp_path / "site"),
+        plan=content,
+        moves=moves,
+        area={"level": 0, "members": members},
+    )
+    previous = None
+    for kept, fresh in found:
+        wanted = np.array(fresh, dtype=float)
+        assert np.array(kept, dtype=float) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+        assert previous is None or (previous != wanted).any()
+        previous = wanted
+
+
+def test_a_weighted_rank_is_that_of_the_list_written_out():
+    rng = np.random.default_rng(7)
+    for size in (1, 2, 3, 10, 50):
+        values, numbers = rng.integers(0, 12, size).astype(float), rng.integers(1, 5, size)
+        long = np.sort(np.repeat(values, numbers))
+        found = ask_node(
+            "ranks", values=values.tolist(), numbers=numbers.tolist(), ranks=list(range(len(long)))
+        )
+        assert found == long.tolist()
+
+
 @pytest.mark.parametrize("children", [[4, 7], [1, 3], [3, 1]])
 @pytest.mark.parametrize("text", [SMALL, UNKNOWN], ids=["every cell", "totals of blocks"])
 def test_a_regular_spine_is_that_of_a_regular_geography(tmp_path, text, children):

@@ -215,7 +215,12 @@ export class Bench {
     }
     await quiet(QUIET);
     if (version !== this.version) return;
-    if (this.late.size || area) this.found = await this.compute("plan", noise, spine.shown, area);
+    if (this.late.size || area) {
+      const late = spine.shown.filter((level) => !inner.includes(level)), found = await this.compute("plan", noise, late, area);
+      if (version !== this.version) return;
+      const kept = (this.found?.summaries ?? []).filter((one) => !late.includes(one.level));
+      this.found = { summaries: [...kept, ...found.summaries], chosen: found.chosen };
+    }
     await this.before.compute(this.covariances, this.children, area);
     if (version !== this.version) return;
     this.late = new Set();

@@ -29,7 +29,7 @@ async function begin() {
   document.title = `${shown(content.plan.name)} – workbench`;
   refill(byId("title"), `Workbench of ${shown(content.plan.name)}`);
   const compared = content.other ? `, compared with ${shown(content.other.name)}` : "";
-  refill(byId("file"), `${shown(content.file)}${compared}. No data was opened.`);
+  refill(byId("file"), `${shown(content.file)}${compared}. No record was opened.`);
   refill(byId("foot"), `Made by ${shown(content.made_by)}. Everything is computed in this page; nothing is sent anywhere.`);
   await new Bench(content).begin();
 }

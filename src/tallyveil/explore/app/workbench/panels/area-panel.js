@@ -46,6 +46,7 @@ export class AreaPanel {
     refill(place, element("h2", { id: "area-title" }, "One area"),
       element("div", { class: "row" }, element("label", { class: "field" }, "Kind", this.list), this.codePlace,
         element("label", { class: "field" }, "Query", this.query)), this.rows);
+    this.list.value = String(Math.min(1, this.kinds.length - 1)); // counts of the root are often exact
     this.showCodes();
     this.first = this.link;
   }

@@ -39,7 +39,7 @@ export class Controls {
       this.budget.row, this.declared, ...(state.isGaussian ? [this.targetRow()] : []),
       element("div", { class: "row between" }, element("h3", {}, "Geolevels"), this.levels.reset), this.levels.element,
       element("div", { class: "row between" }, element("h3", { id: "queries-title" }, "Queries"),
-        element("label", { class: "field" }, "of the geolevel", this.levelList), this.resetPlace),
+        element("label", { class: "field" }, "at", this.levelList), this.resetPlace),
       this.queryPlace,
       element("div", { class: "row" },
         element("button", { type: "button", id: "reset", onclick: () => { state.reset(); this.acts.changed(); } }, "Back to the file"),

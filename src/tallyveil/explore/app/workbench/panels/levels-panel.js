@@ -7,7 +7,7 @@ import { change, deviation } from "../text.js";
 
 /** @typedef {{ geolevel: string, now: number | undefined, before: number | undefined }} Row */
 
-const WIDTH = 460, LEFT = 112, RIGHT = 26, TOP = 8, ROW = 34, BOTTOM = 44, SHORT = 16;
+const WIDTH = 460, LEFT = 112, RIGHT = 26, TOP = 8, ROW = 34, BOTTOM = 44, SHORT = 13;
 
 /**
  * @param {string} what  the query, in words
