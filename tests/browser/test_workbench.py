@@ -20,6 +20,7 @@ from tallyveil.explore.workbench.estimates import Areas
 from tallyveil.plans.guarantee import guarantee_of
 
 NATIONAL = Path(__file__).parents[2] / "examples" / "redistricting" / "national.toml"
+PUERTO_RICO = NATIONAL.with_name("puerto_rico.toml")
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
@@ -108,7 +109,7 @@ def test_a_number_field_and_a_target(bench):
     settled(page)
     assert field.input_value() == "12.500"
     page.fill("#target", "10")
-    page.click("text=Set")
+    page.get_by_role("button", name="Set", exact=True).click()
     page.wait_for_timeout(500)
     settled(page)
     shown = float(page.inner_text("#epsilon-bounded").removeprefix("epsilon ≤ "))
@@ -131,6 +132,33 @@ def test_two_plans_stand_side_by_side(bench):
     assert page.locator("#frontier circle").count() == 2
 
 
+def test_plans_with_other_geolevels(bench):
+    page = bench(PUERTO_RICO.read_text(encoding="utf-8"), other=NATIONAL.read_text(encoding="utf-8"))
+    page.click("#levels summary")
+    rows = [row.split("\t") for row in page.locator("#levels tbody tr").all_inner_texts()]
+    assert [row[0] for row in rows] == ["US", "State", "County", "Tract", "Block_Group", "Block"]
+    assert (rows[0][1], rows[0][3]) == ("–", "–")  # only the second plan has it
+    assert rows[2][3].startswith("−")
+
+
+def test_plans_with_other_noise(bench):
+    page = bench(LAPLACE, other=SMALL)
+    assert "not the same measure" in page.inner_text("#cost")
+    assert "(now" not in page.inner_text("#cost")
+    assert "other.toml" in page.inner_text("#levels")  # both plans have the same name
+
+
+def test_an_area_shows_both_plans(bench, tmp_path):
+    geography(tmp_path, [3, 2, 4])
+    page = bench(SMALL, areas=True, other=SMALL.replace('"9/10"', '"9/40"').replace('"small"', '"cheaper"'))
+    assert page.locator("#area thead th").all_inner_texts() == ["answer", "now", "cheaper", "change"]
+    page.select_option("#area-kind", label="Block")
+    settled(page)
+    now, was, change = page.locator("#area tbody td").all_inner_texts()[:3]
+    assert float(was) == pytest.approx(2 * float(now), rel=0.01)
+    assert change == "−50 %"
+
+
 def test_one_area(bench, tmp_path):
     geography(tmp_path, [3, 2, 4])
     page = bench(SMALL, areas=True)
@@ -139,6 +167,76 @@ def test_one_area(bench, tmp_path):
     settled(page)
     assert "County 01001" in page.inner_text("#area caption")
     assert re.fullmatch(r"\d+\.\d\d", page.locator("#area tbody td").first.inner_text())
+
+
+def test_a_link_carries_the_position_and_back_goes_back(bench):
+    page = bench(NATIONAL.read_text(encoding="utf-8"))
+    assert "#" not in page.url
+    first = page.inner_text("#epsilon-bounded")
+    page.fill("#budget-exact", "7/3")
+    page.press("#budget-exact", "Enter")
+    settled(page)
+    second = page.inner_text("#epsilon-bounded")
+    page.get_by_label("State", exact=True).first.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    page.locator("button.count").nth(20).click()
+    settled(page)
+    shown, table, link = saved(page), page.inner_text("#accuracy table"), page.url
+    assert "total=7/3" in link
+    page.goto("about:blank")
+    page.goto(link)
+    settled(page)
+    assert (saved(page), page.inner_text("#accuracy table"), page.url) == (shown, table, link)
+    assert page.inner_text("#address-note") == ""
+    page.go_back()
+    page.go_back()
+    settled(page)
+    page.go_back()
+    page.wait_for_timeout(400)
+    settled(page)
+    assert page.inner_text("#epsilon-bounded") == second
+    page.go_back()
+    page.wait_for_timeout(400)
+    settled(page)
+    assert page.inner_text("#epsilon-bounded") == first
+
+
+def test_garbage_in_the_address_is_ignored_with_a_sentence(bench):
+    page = bench(NATIONAL.read_text(encoding="utf-8"))
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address + "#total=7/3&geolevels=1/2&area=x&%3Cimg%3E=1")
+    settled(page)
+    assert "geolevels, <img>, area. They were ignored" in page.inner_text("#address-note")
+    assert page.input_value("#budget-exact") == "7/3"
+    page.click("a:has-text('Download')")
+    assert page.url == address + "#total=7/3"
+    page.click("#reset")
+    settled(page)
+    assert page.inner_text("#address-note") == ""
+
+
+def test_a_locked_share_stays_and_a_group_is_reset(bench):
+    page = bench(NATIONAL.read_text(encoding="utf-8"))
+    lock = page.get_by_label("Keep the share of County of the budget while others move")
+    lock.focus()
+    page.keyboard.press("Space")
+    county = page.get_by_label("Share of County of the budget, in per cent")
+    before = county.input_value()
+    assert lock.get_attribute("aria-pressed") == "true"
+    assert county.is_disabled()
+    page.get_by_label("State", exact=True).first.focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowLeft")
+    settled(page)
+    assert county.input_value() == before
+    tract = page.get_by_label("Share of Tract of the budget, in per cent")
+    assert float(tract.input_value()) > 17
+    page.get_by_label("Reset the shares of geolevels").click()
+    settled(page)
+    assert tract.input_value() == "16.760"
+    assert county.is_enabled()
 
 
 def test_laplace_noise(bench):

@@ -77,6 +77,7 @@ def make_workbench(
                 "file": release_file.name,
                 "plan": {**content, **estimates},
                 "other": other,
+                "other_file": None if compared is None else compared.name,
             },
         )
     return Workbench(site, estimates["why"])
@@ -92,10 +93,20 @@ def _offered(release_file: Path) -> tuple[ReleasePlan, JsonObject]:
 def _other_estimates(
     folder: Path, plan: ReleasePlan, first: ReleasePlan, areas: Areas, queries: Sequence[str] | None
 ) -> JsonObject:
-    """Write the covariances of the second plan on the spine of the first, if geolevels and schema are the same."""
-    if (plan.geolevels, plan.schema) != (first.geolevels, first.schema):
+    """Write the covariances of the second plan on the spine of the first.
+
+    A geography has the geolevels of the first plan. A regular spine can have any: the page takes the numbers of
+    children of geolevels with the same names from the first one.
+    """
+    if plan.schema != first.schema:
         return {
             "spine": None,
-            "why": "The second plan has other geolevels or another schema, so its estimates are not compared.",
+            "why": "The second plan has another schema, so its estimates are not compared.",
+        }
+    if areas.hierarchies is not None and plan.geolevels != first.geolevels:
+        return {
+            "spine": None,
+            "why": "The second plan has other geolevels than the geography of the first, so its estimates are not "
+            "compared. Without --read-geography they are compared on a regular spine.",
         }
     return write_estimates(folder, plan, areas, queries)

@@ -13,6 +13,7 @@ async function moved({ plan, moves }) {
   const state = new PlanState(plan);
   for (const move of moves) {
     if (move.total) state.total = parsed(move.total);
+    else if (move.lock !== undefined) (move.level === null ? state.geolevels : state.queries[move.level]).toggleLock(move.lock);
     else (move.level === null ? state.geolevels : state.queries[move.level]).move(move.place, move.steps);
   }
   return state;
@@ -63,6 +64,25 @@ const tasks = {
     }
     return found;
   },
+  children: async ({ spine, levels, children }) => {
+    const { childrenOf } = await load("baseline");
+    return childrenOf(spine, levels, children);
+  },
+  links: async ({ plan, moves, links }) => {
+    const { partsOf, takeParts } = await load("address");
+    const state = await moved({ plan, moves }), first = { children: [3, 4], chosen: { kind: "estimate", statistic: "median", geolevel: "County", query: "total" } };
+    const fresh = async () => ({ state: await moved({ plan, moves: [] }), children: [3, 4], chosen: { ...first.chosen }, level: 0 });
+    const known = { kinds: ["estimate", "noise"], geolevels: ["State", "County", "Block"], queries: ["total", "sex*age"] };
+    const own = partsOf({ state, children: [3, 9], chosen: { ...first.chosen, kind: "noise", query: "sex*age" }, level: 1 }, first);
+    const sent = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null));
+    const taken = await fresh(), problems = takeParts(sent, taken, known);
+    const others = [];
+    for (const link of links) {
+      const position = await fresh();
+      others.push({ problems: takeParts(link, position, known), untouched: Object.values(partsOf(position, first)).every((one) => one === null) });
+    }
+    return { sent, problems, again: partsOf(taken, first), own, others };
+  },
   person: async ({ plan }) => {
     const { meaningOf } = await load("privacy");
     return meaningOf(await questionOf(await moved({ plan, moves: [] })));
@@ -70,6 +90,24 @@ const tasks = {
   budget: async ({ plan, epsilon }) => {
     const { budgetFor } = await load("privacy");
     return budgetFor(await questionOf(await moved({ plan, moves: [] })), epsilon);
+  },
+  sequence: async ({ site, plan, moves, area }) => {
+    const { Estimates } = await load("estimates");
+    const { variancesOf } = await load("plan-figures");
+    const given = variancesOf((await moved({ plan, moves: [] })).noise()), kept = new Estimates(await tree(site), given);
+    const wanted = { ...area, members: Int32Array.from(area.members) }, found = [];
+    for (let n = 0; n <= moves.length; n++) {
+      const noise = variancesOf((await moved({ plan, moves: moves.slice(0, n) })).noise());
+      const fresh = new Estimates(await tree(site), given);
+      const [one, other] = [kept, fresh].map((each) => each.compute(noise, [], plan.spine.shown, wanted));
+      found.push([one, other].map(({ summaries, chosen }) => [...summaries.flatMap(({ smallest, median, largest }) => [smallest, median, largest]),
+        ...Object.values(chosen).flatMap((values) => [...values])]));
+    }
+    return found;
+  },
+  ranks: async ({ values, numbers, ranks }) => {
+    const { weightedValue } = await load("statistics");
+    return ranks.map((rank) => weightedValue(Float64Array.from(values), Float64Array.from(numbers), rank));
   },
   estimates: async ({ site, plan, moves, children, area }) => {
     const { Estimates } = await load("estimates");

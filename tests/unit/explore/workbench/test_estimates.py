@@ -111,6 +111,47 @@ def test_one_geounit(tmp_path):
     assert found["chosen"]["0"] == pytest.approx(wanted.deviations[row], rel=1e-9)
 
 
+@pytest.mark.parametrize("text", [SMALL, UNKNOWN], ids=["every cell", "totals of blocks"])
+def test_what_is_kept_between_moves_changes_no_number(tmp_path, text):
+    n = geography(tmp_path, [3, 5, 5, 1])
+    (tmp_path / "release.toml").write_text(text, encoding="utf-8")
+    made = read_hierarchies(load_plan(tmp_path / "release.toml"))
+    _, content = workbench(tmp_path, text, areas=Areas(made))
+    moves = [
+        {"total": "1/2"},
+        {"level": None, "place": 0, "steps": 60_000},
+        {"level": 1, "place": 0, "steps": 9_000},  # blocks keep their noise
+        {"total": "1/7"},
+        {"level": None, "place": 2, "steps": 70_000},
+        {"total": "20"},  # the variance of a discrete Gaussian is not quite its parameter
+    ]
+    members = list(range(1, n, 2))
+    found = ask_node(
+        "sequence",
+        site=str(tmp_path / "site"),
+        plan=content,
+        moves=moves,
+        area={"level": 0, "members": members},
+    )
+    previous = None
+    for kept, fresh in found:
+        wanted = np.array(fresh, dtype=float)
+        assert np.array(kept, dtype=float) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+        assert previous is None or (previous != wanted).any()
+        previous = wanted
+
+
+def test_a_weighted_rank_is_that_of_the_list_written_out():
+    rng = np.random.default_rng(7)
+    for size in (1, 2, 3, 10, 50):
+        values, numbers = rng.integers(0, 12, size).astype(float), rng.integers(1, 5, size)
+        long = np.sort(np.repeat(values, numbers))
+        found = ask_node(
+            "ranks", values=values.tolist(), numbers=numbers.tolist(), ranks=list(range(len(long)))
+        )
+        assert found == long.tolist()
+
+
 @pytest.mark.parametrize("children", [[4, 7], [1, 3], [3, 1]])
 @pytest.mark.parametrize("text", [SMALL, UNKNOWN], ids=["every cell", "totals of blocks"])
 def test_a_regular_spine_is_that_of_a_regular_geography(tmp_path, text, children):
@@ -124,6 +165,21 @@ def test_a_regular_spine_is_that_of_a_regular_geography(tmp_path, text, children
         "estimates", site=str(tmp_path / "site"), plan=content, moves=moves, children=children, area=None
     )
     compare(tmp_path, content, found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("levels", "own", "wanted"),
+    [
+        (["State", "County", "Block"], [3, 30], [7, 30]),  # County is followed by Tract and Block: 5 x 6
+        (["County", "Block"], [9], [30]),
+        (["State", "District", "Block"], [4, 8], [4, 8]),  # nothing is known of districts
+        (["County", "State"], [4], [4]),  # the other way round
+    ],
+)
+def test_numbers_of_children_follow_from_another_spine(levels, own, wanted):
+    spine = {"levels": levels, "children": own}
+    above = {"levels": ["US", "State", "County", "Tract", "Block"], "children": [50, 7, 5, 6]}
+    assert ask_node("children", spine=spine, **above) == wanted
 
 
 def test_a_template_is_filled_without_rounding(tmp_path):

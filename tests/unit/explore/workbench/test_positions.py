@@ -82,6 +82,65 @@ def test_shares_sum_to_one_and_stay_above_zero(tmp_path):
             assert min(shares) >= Fraction(1, STEPS)
 
 
+def test_locked_shares_stay_as_they_are(tmp_path):
+    _, content = planned(tmp_path, (EXAMPLES / "redistricting/national.toml").read_text(encoding="utf-8"))
+    rng = np.random.default_rng(9)
+    given = [Fraction(one["share"]) for one in content["geolevels"]]
+    for _ in range(8):
+        places = rng.permutation(len(given)).tolist()
+        locked, place = places[:3], places[3]
+        steps = int(rng.integers(1, 10**5))
+        moves = [{"level": None, "lock": one} for one in locked]
+        moves += [{"level": None, "place": one, "steps": steps} for one in (place, locked[0])]
+        (found,) = ask_node("positions", plan=content, positions=[moves])
+        shares = [Fraction(int(n), int(d)) for n, d in found["shares"][0]]
+        assert [shares[one] for one in locked] == [given[one] for one in locked]
+        assert sum(shares) == 1
+        assert min(shares) >= min(*given, Fraction(1, STEPS))
+        most = 1 - sum(shares[one] for one in locked)
+        assert abs(shares[place] - min(Fraction(steps, STEPS), most)) < Fraction(4, STEPS)
+
+
+def test_a_share_whose_others_are_all_locked_stays(tmp_path):
+    _, content = planned(tmp_path, SMALL)
+    moves = [{"level": None, "lock": 0}, {"level": None, "lock": 1}, {"level": None, "place": 2, "steps": 9}]
+    (found,) = ask_node("positions", plan=content, positions=[moves])
+    assert found["shares"][0] == [["1", "4"], ["1", "4"], ["1", "2"]]
+
+
+def test_an_address_carries_the_exact_position(tmp_path):
+    _, content = planned(tmp_path, SMALL)
+    rng = np.random.default_rng(10)
+    bad = [
+        {"total": "x"},
+        {"total": "0"},
+        {"total": "1" * 300},
+        {"geolevels": "1/2,1/2"},
+        {"geolevels": "1/3,1/3,1/2"},
+        {"geolevels": "0,1/2,1/2"},
+        {"geolevels": "1/10000000,4999999/10000000,1/2"},
+        {"queries.7": "1"},
+        {"children": "3"},
+        {"children": "3,-4"},
+        {"children": "3,1e9"},
+        {"count": "Moon/total"},
+        {"count": "%E0%A4%A/total"},
+        {"level": "Moon"},
+        {"error": "none"},
+        {"over": "mean"},
+        {"__proto__": "1"},
+        {"constructor": "1"},
+        {"cost-title": ""},
+    ]
+    moves = [{"level": None, "lock": 1}, *random_moves(content, rng, n=6)]
+    found = ask_node("links", plan=content, moves=moves, links=bad)
+    assert found["problems"] == []
+    assert found["again"] == found["own"]
+    assert {"total", "geolevels", "children", "error", "count", "level"} <= set(found["sent"])
+    for link, other in zip(bad, found["others"], strict=True):
+        assert other == {"problems": list(link), "untouched": True}
+
+
 def test_a_larger_budget_is_declared(tmp_path):
     _, content = planned(tmp_path, SMALL)
     (found,) = ask_node("positions", plan=content, positions=[[{"total": "3/2"}]])

@@ -73,7 +73,24 @@ def test_two_plans(tmp_path):
         "1/2",
         "second",
     )
+    assert content["other_file"] == "two.toml"
     assert (tmp_path / "site/data/other/data/district.json").exists()
+
+
+def test_plans_with_other_geolevels_are_compared_on_a_regular_spine(tmp_path):
+    files = [EXAMPLES / "redistricting" / f"{name}.toml" for name in ("national", "puerto_rico")]
+    make_workbench(files[0], tmp_path / "site", compared=files[1])
+    content = json.loads((tmp_path / "site/data/site.json").read_text(encoding="utf-8"))
+    assert content["plan"]["spine"]["levels"][1:] == content["other"]["spine"]["levels"]
+
+
+def test_plans_with_other_schemas_are_not_compared_and_the_page_says_why(tmp_path):
+    (tmp_path / "one.toml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "two.toml").write_text(SMALL.replace('"65+"', '"65-79", "80+"'), encoding="utf-8")
+    make_workbench(tmp_path / "one.toml", tmp_path / "site", compared=tmp_path / "two.toml")
+    content = json.loads((tmp_path / "site/data/site.json").read_text(encoding="utf-8"))
+    assert content["other"]["spine"] is None
+    assert "another schema" in content["other"]["why"]
 
 
 def test_a_site_is_replaced_and_other_folders_are_not(tmp_path):

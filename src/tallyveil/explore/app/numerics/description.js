@@ -71,6 +71,8 @@ export class Description {
     }
     this.parts = parts;
     this.buffer = buffer;
+    /** @type {Float64Array[]} */
+    this.grams = [];
   }
 
   /**
@@ -174,7 +176,8 @@ export class Description {
   questions(table) {
     const { fit, gram_of: gramOf, name, why } = this.parts.tables[table];
     if (fit === null || gramOf === null) throw new Error(`the table ${name} has no variances of districts: ${why}`);
-    return { grams: this.floats(this.parts.fits[fit].grams), gramOf: this.array(gramOf) };
+    this.grams[fit] ??= this.floats(this.parts.fits[fit].grams);
+    return { grams: this.grams[fit], gramOf: this.array(gramOf) };
   }
 }
 

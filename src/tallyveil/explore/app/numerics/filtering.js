@@ -75,10 +75,10 @@ export class Filter {
    * @param {Level} own
    * @param {Int32Array} offsets
    * @param {Filtered} below
+   * @param {import("./grouping.js").Rows} [rows] Those of the same level under other precisions.
    * @returns {Filtered}
    */
-  inner(own, offsets, below) {
-    const rows = grouped(offsets, below.rowOf, own.precisionOf);
+  inner(own, offsets, below, rows = grouped(offsets, below.rowOf, own.precisionOf)) {
     const level = empty(this.packing, offsets, rows.rowOf, rows.first, rows.first.length, true);
     const tally = new Tally(below.known.length);
     const informations = this.informations(own);

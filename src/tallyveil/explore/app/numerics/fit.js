@@ -9,6 +9,7 @@ import { Directions, NONE } from "./directions.js";
 import { Filter } from "./filtering.js";
 import { RegionSweep } from "./regions.js";
 import { Smoother } from "./smoothing.js";
+import { SparseGrams } from "./sparse_grams.js";
 import { LevelRules } from "./unknown.js";
 
 /** @typedef {import("./packing.js").Packing} Packing */
@@ -48,33 +49,45 @@ import { LevelRules } from "./unknown.js";
  * @property {Finest} finest
  */
 
-/** A variance below this fraction of the sum of its terms' sizes is a rounding error of 0. */
-const ROUNDING = 1e-13;
-/** A question with more than this fraction of its weight in unknown directions has no estimate. */
-const UNKNOWN_SHARE = 1e-7;
+/**
+ * What one model can take from another that differs only in precisions.
+ * @typedef {object} Alike
+ * @property {Model} model
+ * @property {Directions} directions
+ * @property {Map<Float64Array, SparseGrams>} grams
+ * @property {Filtered[]} levels
+ * @property {Int32Array[]} finestOffsets
+ */
 
 /** The covariances of one model. */
 export class FitCovariance {
   /**
    * Makes the pass up the tree.
    * @param {Model} model
-   * @param {Directions} [directions] Those of a model that differs only in precisions.
+   * @param {Alike} [like] One of a model that differs only in precisions. What does not depend on these is
+   *   taken from it, and so are all levels below the lowest one whose precisions differ.
    */
-  constructor(model, directions) {
+  constructor(model, like) {
     this.model = model;
     this.packing = model.packing;
-    this.directions = directions ?? new Directions(model.packing);
+    this.directions = like?.directions ?? new Directions(model.packing);
+    /** @type {Map<Float64Array, SparseGrams>} */
+    this.grams = like?.grams ?? new Map();
     const filter = new Filter(this.packing, this.directions);
     const last = model.levels.length - 1;
+    let isSame = isEqual(model.levels[last], like?.model.levels[last]);
     /** @type {Filtered[]} */
     this.levels = [];
-    this.levels[last] = filter.finest(model.levels[last], model.finest);
+    this.levels[last] = like && isSame ? like.levels[last] : filter.finest(model.levels[last], model.finest);
     for (let level = last - 1; level >= 0; level--) {
-      this.levels[level] = filter.inner(model.levels[level], model.offsets[level], this.levels[level + 1]);
+      const own = model.levels[level];
+      isSame &&= isEqual(own, like?.model.levels[level]);
+      this.levels[level] = like && isSame ? like.levels[level]
+        : filter.inner(own, model.offsets[level], this.levels[level + 1], like?.levels[level]);
     }
     this.rules = this.levels.slice(0, -1).map((own, i) => new LevelRules(filter, own, this.levels[i + 1]));
     this.someUnknown = this.levels.some((level) => level.unknown.some((one) => one !== NONE));
-    this.finestOffsets = finestOffsets(model.offsets, this.levels[last].rowOf.length);
+    this.finestOffsets = like?.finestOffsets ?? finestOffsets(model.offsets, this.levels[last].rowOf.length);
     this.sweep = new RegionSweep(this.packing, this.sweepLevels());
     this.unknownSweep = this.someUnknown ? new RegionSweep(this.packing, this.unknownLevels()) : null;
     this.smoother = new Smoother(this.packing, this.levels, this.rules, this.directions.projectors);
@@ -86,7 +99,7 @@ export class FitCovariance {
    */
   withPrecisions(precisions) {
     const levels = this.model.levels.map((level, i) => ({ ...level, precisions: precisions[i] }));
-    return new FitCovariance({ ...this.model, levels }, this.directions);
+    return new FitCovariance({ ...this.model, levels }, this);
   }
 
   /** @returns {SweepLevel[]} For the covariance of a region. */
@@ -161,36 +174,29 @@ export class FitCovariance {
    * @returns {Float64Array}
    */
   variances(blocks, questions) {
-    const { entries } = this.packing;
-    const n = questions.grams.length / entries;
-    const found = new Float64Array(n);
-    for (let k = 0; k < n; k++) {
-      found[k] = positive(entries, questions.grams, k * entries, blocks.covariance);
-      if (!blocks.unknown) continue;
-      const whole = dot(entries, questions.grams, k * entries, this.directions.eye);
-      if (dot(entries, questions.grams, k * entries, blocks.unknown) > UNKNOWN_SHARE * whole) found[k] = Infinity;
-    }
+    const found = this.gramsOf(questions).variances(blocks);
     return Float64Array.from(questions.gramOf, (row) => found[row]);
+  }
+
+  /**
+   * The Gram blocks of some questions, without their zeros.
+   * @param {Questions} questions
+   * @returns {SparseGrams}
+   */
+  gramsOf({ grams }) {
+    const made = this.grams.get(grams) ?? new SparseGrams(grams, this.packing);
+    this.grams.set(grams, made);
+    return made;
   }
 }
 
-/** @type {(n: number, a: Float64Array, aAt: number, b: Float64Array) => number} */
-function dot(n, a, aAt, b) {
-  let sum = 0;
-  for (let i = 0; i < n; i++) sum += a[aAt + i] * b[i];
-  return sum;
-}
-
 /**
- * A product that cannot be negative: a variance. It is exactly 0 if only rounding errors of its terms are left.
- * @type {(n: number, a: Float64Array, aAt: number, b: Float64Array) => number}
+ * Whether two levels have the same precisions.
+ * @param {Level} one
+ * @param {Level | undefined} other
  */
-function positive(n, a, aAt, b) {
-  const sum = dot(n, a, aAt, b);
-  if (sum > 1) return sum;
-  let size = 0;
-  for (let i = 0; i < n; i++) size += Math.abs(a[aAt + i] * b[i]);
-  return sum > ROUNDING * size ? sum : 0;
+function isEqual(one, other) {
+  return other !== undefined && one.precisions.every((value, i) => value === other.precisions[i]);
 }
 
 /**

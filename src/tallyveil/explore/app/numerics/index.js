@@ -7,6 +7,7 @@
  *
  * The modules, from the bottom: `packing`, `inverse` and `spectral` compute with block-diagonal matrices; `directions`
  * decides what is known exactly and what is not known at all; `grouping` finds geounits that share their blocks;
+ * `sparse_grams` turns covariances into variances of answers;
  * `filtering` goes up the tree, `smoothing` down, `regions` over a district, with `unknown` for unmeasured directions;
  * `fit` is one model, `description` reads it, and `tree_covariance` has all models of a release. `normal_law`, `pchip`,
  * `feldman_cousins` and `interval` make intervals. `worker` and `worker_client` do all this in a thread of its own.

@@ -163,7 +163,9 @@ export function product(packing, first, ...others) {
  * @returns {Float64Array}
  */
 export function minus(first, ...others) {
-  return first.map((value, i) => others.reduce((left, other) => left - other[i], value));
+  const out = first.slice();
+  for (const other of others) for (let i = 0; i < out.length; i++) out[i] -= other[i];
+  return out;
 }
 
 /**

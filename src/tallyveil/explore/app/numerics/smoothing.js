@@ -63,6 +63,7 @@ export class Smoother {
     this.levels = levels;
     this.rules = rules;
     this.projectors = projectors;
+    this.work = packing.zeros();
     const root = { rowOf: Int32Array.of(0), filtered: Int32Array.of(0), parent: Int32Array.of(NONE) };
     /** @type {Smoothed[]} */
     this.smoothed = [root];
@@ -123,7 +124,7 @@ export class Smoother {
     for (let row = 0; row < filtered.length; row++) {
       if (!above || parent[row] !== held) above = this.above(level - 1, parent[row], parents[parent[row]]);
       held = parent[row];
-      act(row, this.child(above, this.filtered(level, filtered[row]), this.unknown(level, filtered[row])));
+      act(row, this.child(above, level, filtered[row]));
     }
   }
 
@@ -142,16 +143,18 @@ export class Smoother {
   /**
    * The blocks of a child.
    * @param {Above} above
-   * @param {Float64Array} filtered P of the child.
-   * @param {Float64Array | null} unknown U of the child.
+   * @param {number} level Level of the child. @param {number} row Row of P of the child.
    * @returns {Blocks}
    */
-  child(above, filtered, unknown) {
+  child(above, level, row) {
+    const unknown = this.unknown(level, row), filtered = this.filtered(level, row);
     if (!unknown || !above.rules) {
-      const out = filtered.slice();
-      addProduct(this.packing, product(this.packing, filtered, above.drop), 0, filtered, 0, 1, out, 0);
-      symmetrise(this.packing, out, 0);
-      return { covariance: out, unknown: null };
+      const { covariance } = this.levels[level], at = row * this.packing.entries;
+      this.work.fill(0);
+      addProduct(this.packing, covariance, at, above.drop, 0, 1, this.work, 0);
+      addProduct(this.packing, this.work, 0, covariance, at, 1, filtered, 0);
+      symmetrise(this.packing, filtered, 0);
+      return { covariance: filtered, unknown: null };
     }
     return {
       covariance: this.childWithUnknown(above, above.rules, filtered, unknown),

@@ -3,24 +3,29 @@
 import { AreaPanel } from "./panels/area-panel.js";
 import { placeOf, showAccuracy } from "./panels/accuracy-panel.js";
 import { Asks } from "./asks.js";
+import { Baseline } from "./baseline.js";
 import { Controls } from "./panels/controls.js";
 import { showCost } from "./panels/cost-panel.js";
 import { showDownload } from "./panels/download-panel.js";
 import { fraction } from "./fractions.js";
 import { FACTORS, showFrontier } from "./panels/frontier-panel.js";
+import { showLevels } from "./panels/levels-panel.js";
 import { showNoise } from "./panels/noise-panel.js";
 import { showPerson } from "./panels/person-panel.js";
 import { estimateErrors, noiseErrors, questionOf, variancesOf } from "./plan-figures.js";
 import { spinePart } from "./panels/spine-part.js";
 import { PlanState } from "./state.js";
 import { atMost } from "./text.js";
+import { partsOf, takeParts } from "./address.js";
 import { byId, refill } from "../parts/elements.js";
+import { onState, readState, writeState } from "../parts/link-state.js";
+import { shown } from "../parts/shown.js";
 
 /** @typedef {import("./state.js").GivenPlan} GivenPlan */
 /** @typedef {import("./estimates.js").Summary} Summary */
 /** @typedef {import("./panels/accuracy-panel.js").Chosen} Chosen */
 /** @typedef {{ summaries: Summary[], chosen: Record<number, Float64Array> }} Found */
-/** @typedef {{ file: string, plan: GivenPlan, other: GivenPlan | null }} Content */
+/** @typedef {{ file: string, plan: GivenPlan, other: GivenPlan | null, other_file: string | null }} Content */
 
 const LEAST = 1e-6; // an error below this is none: the count is published exactly
 const QUIET = 250; // milliseconds without a change after which slow numbers are computed
@@ -30,13 +35,14 @@ export class Bench {
   constructor(content) {
     this.content = content;
     this.state = new PlanState(content.plan);
-    this.beforeState = new PlanState(content.other ?? content.plan);
-    this.beforeName = content.other ? content.other.name : "the file";
-    this.beforeNoise = this.beforeState.noise();
+    this.before = new Baseline(content.plan, content.other, content.other_file);
     this.noise = this.state.noise();
     this.spine = content.plan.spine ?? null;
     this.children = [...(this.spine?.children ?? [])];
     this.version = 0;
+    this.notes = 0;
+    this.isLoaded = false; // the address is not written before all of it could be read
+    this.isTaken = false; // whether the next address takes the place of one that was read
     this.privacy = new Asks(new Worker(new URL("./privacy-worker.js", import.meta.url), { type: "module" }));
     /** @type {Asks | null} */
     this.covariances = this.spine
@@ -45,21 +51,15 @@ export class Bench {
     this.tables = [];
     /** @type {Found | null} */
     this.found = null;
-    /** @type {Found | null} */
-    this.before = null;
     /** @type {Set<string>} */
     this.late = new Set();
-    this.beforeKey = "";
-    /** @type {Record<import("./privacy.js").Relation, import("./privacy.js").Cost> | null} */
-    this.beforeCosts = null;
-    /** @type {Record<import("./privacy.js").Relation, import("./privacy.js").Cost> | null} */
+    /** @type {import("./baseline.js").Costs | null} */
     this.costs = null;
-    /** @type {string[]} */
-    this.otherTables = [];
     /** @type {Chosen} */
-    this.chosen = { kind: this.spine ? "estimate" : "noise", statistic: "median", ...this.firstCount() };
+    this.firstChosen = { kind: this.spine ? "estimate" : "noise", statistic: "median", ...this.firstCount() };
+    this.chosen = this.firstChosen;
     this.controls = new Controls(byId("controls"), this.state, {
-      changed: () => this.changed(), forEpsilon: (epsilon) => this.forEpsilon(epsilon), levelChosen: () => this.controls && this.showNow(),
+      changed: () => this.changed(), forEpsilon: (epsilon) => this.forEpsilon(epsilon), levelChosen: () => this.levelChosen(),
     });
   }
 
@@ -71,32 +71,94 @@ export class Bench {
 
   /** Load the covariances and show everything. */
   async begin() {
+    this.takeAddress();
     this.showNow();
     if (this.covariances) {
       const given = variancesOf(new PlanState(this.content.plan).noise());
       const tables = await this.covariances.ask("load", { name: "plan", address: new URL("data/district.json", document.baseURI).href, given });
       this.tables = tables.map((/** @type {{ name: string }} */ one) => one.name);
-      if (this.content.other?.spine) {
-        const address = new URL("data/other/data/district.json", document.baseURI).href;
-        const others = await this.covariances.ask("load", { name: "other", address, given: variancesOf(this.beforeNoise) });
-        this.otherTables = others.map((/** @type {{ name: string }} */ one) => one.name);
-      }
-      if (this.spine) this.areaPanel = new AreaPanel(byId("area"), this.spine, this.tables, () => this.changed());
-      this.spineElement = this.spine && spinePart(this.spine, this.children, () => this.changed());
+      await this.before.load(this.covariances, this.tables);
+      if (this.spine) this.areaPanel = new AreaPanel(byId("area"), this.spine, this.tables, () => this.changed(), () => this.noteAddress());
+      this.takeAddress();
     }
+    this.isLoaded = true;
+    onState((parts) => this.addressChanged(parts));
     await this.changed();
     this.chooseUncertain();
   }
 
+  /** Show the queries of another geolevel. */
+  levelChosen() {
+    if (!this.controls) return; // it is being made
+    this.showNow();
+    this.noteAddress();
+  }
+
+  /** The parts of the address of what is shown. */
+  get parts() {
+    const first = { children: this.spine?.children ?? [], chosen: this.firstChosen }, { state, children, chosen } = this;
+    return { ...partsOf({ state, children, chosen, level: this.controls.level }, first), area: this.areaPanel?.part ?? null };
+  }
+
+  /** Show what the address says, and say what it has that this plan does not have. */
+  takeAddress() {
+    const { area = null, ...parts } = readState(), { state, content, spine } = this;
+    state.takeGiven();
+    const children = [...(spine?.children ?? [])], position = { state, children, chosen: { ...this.firstChosen }, level: 0 };
+    const { geolevels } = content.plan, queries = geolevels.flatMap((level) => level.queries.map((query) => query.name));
+    const problems = takeParts(parts, position, {
+      kinds: spine ? ["estimate", "noise"] : ["noise"], queries: [...queries, ...this.tables],
+      geolevels: [...geolevels.map((level) => level.name), ...(spine?.levels ?? [])],
+    });
+    if (area !== null && !this.areaPanel || this.areaPanel?.take(area) === false) problems.push("area");
+    this.children = children;
+    if (JSON.stringify(position.chosen) !== JSON.stringify(this.chosen)) this.chosen = position.chosen;
+    this.spineElement = spine && spinePart(spine, children, () => this.changed());
+    this.controls.choose(position.level);
+    this.isTaken = true;
+    refill(byId("address-note"), problems.length
+      ? `The address has parts that this page does not understand or this plan does not have: ${problems.map(shown).join(", ")}. They were ignored.` : "");
+  }
+
+  /** @param {Record<string, string>} parts */
+  addressChanged(parts) {
+    if (this.isAddressed(parts)) return;
+    this.takeAddress();
+    this.changed();
+  }
+
+  /**
+   * Whether an address is that of what is shown.
+   * @param {Record<string, string>} parts
+   */
+  isAddressed(parts) {
+    const own = Object.entries(this.parts).filter(([, value]) => value !== null);
+    return own.length === Object.keys(parts).length && own.every(([name, value]) => parts[name] === value);
+  }
+
+  /** Write what is shown into the address, once nothing has changed for a while. So one drag is one step back. */
+  async noteAddress() {
+    const note = ++this.notes;
+    if (!this.isLoaded) return;
+    await quiet(QUIET);
+    if (note !== this.notes) return;
+    const before = readState(), isReplaced = this.isTaken;
+    this.isTaken = false;
+    if (this.isAddressed(before)) return;
+    const unknown = Object.fromEntries(Object.keys(before).map((name) => [name, null]));
+    writeState({ ...unknown, ...this.parts }, isReplaced);
+    if (!isReplaced) refill(byId("address-note"));
+  }
+
   /** Choose another count at first if the one that is chosen is published exactly. */
   chooseUncertain() {
-    const { now } = this.errors(), { geolevel, query } = this.chosen;
-    if ((now.get(placeOf(geolevel, query)) ?? 0) >= LEAST) return;
+    const now = this.errorsNow(), { geolevel, query } = this.chosen;
+    if (this.chosen !== this.firstChosen || (now.get(placeOf(geolevel, query)) ?? 0) >= LEAST) return;
     const uncertain = [...now].filter(([, value]) => value >= LEAST && Number.isFinite(value));
     const found = uncertain.find(([place]) => place === placeOf(place.split("\n")[0], query)) ?? uncertain[0];
     if (!found) return;
     const [level, name] = found[0].split("\n");
-    this.chosen = { ...this.chosen, geolevel: level, query: name };
+    this.firstChosen = this.chosen = { ...this.chosen, geolevel: level, query: name };
     this.changed();
   }
 
@@ -107,7 +169,7 @@ export class Bench {
     await new Promise((resolve) => setTimeout(resolve, 0));
     if (version !== this.version) return;
     document.body.dataset.settled = "false";
-    await Promise.all([this.showCosts(version), this.showEstimates(version)]);
+    await Promise.all([this.showCosts(version), this.showEstimates(version), this.noteAddress()]);
     if (version !== this.version) return;
     await this.showCurve(version);
     if (version === this.version) document.body.dataset.settled = "true";
@@ -117,7 +179,7 @@ export class Bench {
   showNow() {
     const noise = this.noise = this.state.noise();
     this.controls.show(noise);
-    showNoise(this.state, noise, noiseErrors(this.beforeNoise), this.beforeName, placeOf);
+    showNoise(this.state, noise, noiseErrors(this.before.noise), this.before.name, placeOf);
     showDownload(this.state, this.content.file);
     this.showErrors();
   }
@@ -126,13 +188,10 @@ export class Bench {
   async showCosts(version) {
     const question = questionOf(this.state, this.noise);
     const costs = await this.privacy.ask("cost", { question });
-    this.beforeCosts ??= await this.privacy.ask("cost", { question: questionOf(this.beforeState, this.beforeNoise) });
+    await this.before.computeCosts(this.privacy);
     if (version !== this.version) return;
     this.costs = costs;
-    showCost(this.state, costs, {
-      name: this.beforeName, costs: this.state.isGiven && !this.content.other ? null : this.beforeCosts,
-      delta: this.beforeState.given.delta, neighbours: this.beforeState.given.neighbours,
-    });
+    showCost(this.state, costs, this.isCompared ? this.before : null);
     await quiet(QUIET);
     if (version !== this.version) return;
     refill(byId("announcer"), `epsilon at most ${atMost(costs[this.state.given.neighbours].epsilon)}`);
@@ -156,16 +215,17 @@ export class Bench {
     }
     await quiet(QUIET);
     if (version !== this.version) return;
-    if (this.late.size || area) this.found = await this.compute("plan", noise, spine.shown, area);
-    const key = JSON.stringify([this.children, area]);
-    if (this.beforeKey !== key) {
-      this.before = await this.computeBefore(area);
-      this.beforeKey = key;
+    if (this.late.size || area) {
+      const late = spine.shown.filter((level) => !inner.includes(level)), found = await this.compute("plan", noise, late, area);
+      if (version !== this.version) return;
+      const kept = (this.found?.summaries ?? []).filter((one) => !late.includes(one.level));
+      this.found = { summaries: [...kept, ...found.summaries], chosen: found.chosen };
     }
+    await this.before.compute(this.covariances, this.children, area);
     if (version !== this.version) return;
     this.late = new Set();
     this.showErrors();
-    if (area && this.found) this.areaPanel?.show(this.found.chosen, this.content.other ? null : this.before?.chosen ?? null, this.beforeName);
+    if (area && this.found) this.areaPanel?.show(this.found.chosen, this.isCompared ? this.before : null);
   }
 
   /**
@@ -179,48 +239,49 @@ export class Bench {
     return this.covariances?.ask("compute", { name, noise, children: this.children, levels, area });
   }
 
-  /**
-   * The estimates of the plan that is compared with; null if it has none.
-   * @param {import("./estimates.js").Area | null} area
-   */
-  async computeBefore(area) {
-    const { other } = this.content, noise = variancesOf(this.beforeNoise);
-    if (!other) return this.compute("plan", noise, this.spine?.shown ?? [], area);
-    if (!other.spine || other.spine.levels.length !== this.spine?.levels.length) return null;
-    return this.compute("other", noise, other.spine.shown, null);
+  /** Whether there is anything to compare the plan with: another plan, or the file that it differs from. */
+  get isCompared() {
+    return this.before.isOther || !this.state.isGiven;
   }
 
-  /** Standard deviations of what is chosen, now and before. */
-  errors() {
+  /** Standard deviations of what is chosen. */
+  errorsNow() {
     const { kind, statistic } = this.chosen;
-    if (kind === "noise") return { now: noiseErrors(this.noise), before: noiseErrors(this.beforeNoise) };
-    const levels = this.spine?.levels ?? [], other = this.content.other;
-    const beforeLevels = other?.spine?.levels ?? levels, beforeTables = other ? this.otherTables : this.tables;
-    return {
-      now: estimateErrors(this.found?.summaries ?? [], statistic, levels, this.tables),
-      before: this.before && estimateErrors(this.before.summaries, statistic, beforeLevels, beforeTables),
-    };
+    if (kind === "noise") return noiseErrors(this.noise);
+    return estimateErrors(this.found?.summaries ?? [], statistic, this.spine?.levels ?? [], this.tables);
   }
 
   showErrors() {
-    const { given } = this.state, { spine, chosen } = this, { now, before } = this.errors();
+    const { given } = this.state, { spine, chosen } = this, now = this.errorsNow();
+    const before = this.isCompared ? this.before.errors(chosen) : null, isEstimate = chosen.kind === "estimate";
     const measured = [...new Set(given.geolevels.flatMap((level) => level.queries.map((query) => query.name)))];
-    const geolevels = chosen.kind === "estimate" && spine ? spine.shown.map((level) => spine.levels[level])
+    const geolevels = isEstimate && spine ? spine.shown.map((level) => spine.levels[level])
       : given.geolevels.map((level) => level.name);
-    const isSame = this.state.isGiven && !this.content.other;
     showAccuracy({
-      geolevels, queries: chosen.kind === "estimate" ? this.tables : measured, now, before: isSame ? null : before,
-      beforeName: this.beforeName, chosen, hasEstimates: spine !== null, why: given.why ?? null, units: given.unit.many,
-      spine: this.spineElement ?? null, late: chosen.kind === "estimate" ? this.late : new Set(),
+      geolevels, queries: isEstimate ? this.tables : measured, now, before,
+      beforeName: this.before.name, chosen, hasEstimates: spine !== null, why: given.why ?? null,
+      whyBefore: this.before.isOther && isEstimate ? this.before.given.why ?? null : null, units: given.unit.many,
+      spine: this.spineElement ?? null, late: isEstimate ? this.late : new Set(),
     }, (changes) => {
       this.chosen = { ...this.chosen, ...changes };
       this.changed();
     });
+    const others = this.isCompared ? this.before.given.geolevels.map((level) => level.name) : [];
+    const rows = merged(geolevels, others).map((geolevel) => {
+      const place = placeOf(geolevel, chosen.query);
+      return { geolevel, now: now.get(place), before: before?.get(place) };
+    });
+    showLevels(`${chosen.query} (${this.chosenKind})`, rows, before && this.before.name, given.unit.many);
+  }
+
+  /** What the errors are errors of, in words. */
+  get chosenKind() {
+    return this.chosen.kind === "estimate" ? `estimate, ${this.chosen.statistic}` : "one noisy answer";
   }
 
   /** @param {number} version */
   async showCurve(version) {
-    const { geolevel, query, kind, statistic } = this.chosen, place = placeOf(geolevel, query);
+    const { geolevel, query } = this.chosen, place = placeOf(geolevel, query);
     const question = questionOf(this.state, this.noise);
     const epsilons = await this.privacy.ask("curve", { question, factors: FACTORS });
     const points = [];
@@ -229,15 +290,15 @@ export class Bench {
       points.push({ epsilon: epsilons[i], error: await this.errorAt(factor, place) });
     }
     if (version !== this.version || !this.costs) return;
-    const { now, before } = this.errors(), relation = this.state.given.neighbours, own = now.get(place), was = before?.get(place);
+    const relation = this.state.given.neighbours, own = this.errorsNow().get(place);
+    const was = this.isCompared ? this.before.errors(this.chosen)?.get(place) : undefined;
     /** @type {import("./panels/frontier-panel.js").Named[]} */
     const named = [];
-    if (was !== undefined && this.beforeCosts && !(this.state.isGiven && !this.content.other)) {
-      named.push({ name: this.beforeName, kind: "before", epsilon: this.beforeCosts[relation].epsilon, error: was });
+    if (was !== undefined && this.before.costs) {
+      named.push({ name: this.before.name, kind: "before", epsilon: this.before.costs[relation].epsilon, error: was });
     }
     if (own !== undefined) named.push({ name: "now", kind: "now", epsilon: this.costs[relation].epsilon, error: own });
-    const of = kind === "estimate" ? `${query} at ${geolevel} (estimate, ${statistic})` : `${query} at ${geolevel} (one noisy answer)`;
-    showFrontier(of, own !== undefined && own < LEAST ? [] : points, named, this.state.given.unit.many);
+    showFrontier(`${query} at ${geolevel} (${this.chosenKind})`, own !== undefined && own < LEAST ? [] : points, named, this.state.given.unit.many);
   }
 
   /**
@@ -266,6 +327,21 @@ export class Bench {
     this.changed();
     return true;
   }
+}
+
+/**
+ * The geolevels of two plans, in an order that suits both: one that only the second has stands before the next common one.
+ * @param {string[]} own
+ * @param {string[]} others
+ */
+function merged(own, others) {
+  const found = [...own];
+  for (const [i, name] of others.entries()) {
+    if (own.includes(name)) continue;
+    const next = others.slice(i + 1).find((one) => own.includes(one));
+    found.splice(next === undefined ? found.length : found.indexOf(next), 0, name);
+  }
+  return found;
 }
 
 /** @param {number} milliseconds */

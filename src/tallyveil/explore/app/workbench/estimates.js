@@ -16,10 +16,10 @@
  */
 
 import { TreeCovariance } from "../numerics/index.js";
-import { SparseGrams } from "./sparse-grams.js";
+import { scaled, statistics } from "./statistics.js";
 
 /** @typedef {import("../numerics/fit.js").FitCovariance} FitCovariance */
-/** @typedef {import("../numerics/smoothing.js").Blocks} Blocks */
+/** @typedef {import("../numerics/sparse_grams.js").SparseGrams} SparseGrams */
 /** @typedef {{ geolevel: string, query: string, variance: number }} Variance */
 /** @typedef {{ level: number } & ({ row: number } | { members: Int32Array }) } Area */
 
@@ -42,6 +42,21 @@ import { SparseGrams } from "./sparse-grams.js";
  * @property {ArrayLike<number> | null} rowOf  row of each geounit; null if there is one row
  */
 
+/**
+ * A model under the noise that was asked about last, and what is known of it.
+ * @typedef {object} Kept
+ * @property {string} children  of the regular spine
+ * @property {Float64Array[]} precisions
+ * @property {FitCovariance} fit
+ * @property {LevelResult[]} levels  by number of the geolevel; those that were not wanted are missing
+ * @property {Map<string, Statistics>} statistics  by numbers of geolevel and query
+ */
+
+/** @typedef {import("./statistics.js").Statistics} Statistics */
+
+/** Two noises are the same but for one factor if their precisions are in the same ratio to this relative difference. */
+const ALIKE = 1e-13;
+
 export class Estimates {
   /**
    * @param {TreeCovariance} tree
@@ -51,10 +66,8 @@ export class Estimates {
     this.tree = tree;
     this.given = byPlace(given);
     this.tables = tree.tables;
-    /** @type {Map<number, { key: string, fit: FitCovariance }>} */
+    /** @type {Map<number, Kept>} */
     this.kept = new Map();
-    /** @type {SparseGrams[]} */
-    this.grams = [];
     this.byFit = new Map(this.tables.map((table) => [tree.parts.tables[table].fit, table]));
   }
 
@@ -81,23 +94,17 @@ export class Estimates {
     /** @type {Record<number, Float64Array>} */
     const chosen = {};
     for (const [fit, table] of this.byFit) {
-      const regular = children.length > 0 ? counts(children) : null;
-      const made = this.fitUnder(table, this.precisions(table, now, regular));
-      const own = this.tables.filter((one) => this.tree.parts.tables[one].fit === fit);
-      const grams = this.gramsOf(table, made);
-      const results = regular ? regularLevels(made, regular, grams)
-        : levels.map((level) => geographyLevel(made, level, grams));
-      const wanted = regular ? levels.map((level) => results[level]) : results;
-      for (const one of own) {
-        const gramOf = this.tree.questionsOf(one).gramOf;
-        wanted.forEach((result, i) => summaries.push({ level: levels[i], table: one, ...summary(result, gramOf) }));
+      const { kept, factor } = this.modelUnder(table, now, children), root = Math.sqrt(factor);
+      for (const one of this.tables.filter((each) => this.tree.parts.tables[each].fit === fit)) {
+        const questions = this.tree.questionsOf(one);
+        for (const level of levels) summaries.push({ level, table: one, ...scaled(this.statisticsOf(kept, level, one), root) });
         if (area && "row" in area) {
-          const result = wanted[levels.indexOf(area.level)], row = result.rowOf ? result.rowOf[area.row] : 0;
-          chosen[one] = Float64Array.from(gramOf, (gram) => Math.sqrt(result.variances[row][gram]));
+          const { rowOf, variances } = this.levelOf(kept, area.level, one), row = rowOf ? rowOf[area.row] : 0;
+          chosen[one] = Float64Array.from(questions.gramOf, (gram) => root * Math.sqrt(variances[row][gram]));
         }
         if (area && "members" in area) {
-          const blocks = made.regionBlocks({ geounits: area.members, weights: new Float64Array(area.members.length).fill(1) });
-          chosen[one] = made.variances(blocks, this.tree.questionsOf(one)).map(Math.sqrt);
+          const blocks = kept.fit.regionBlocks({ geounits: area.members, weights: new Float64Array(area.members.length).fill(1) });
+          chosen[one] = kept.fit.variances(blocks, questions).map((value) => root * Math.sqrt(value));
         }
       }
     }
@@ -106,29 +113,46 @@ export class Estimates {
   }
 
   /**
-   * The model of a table under other precisions. The last one is kept: several questions are asked about each plan.
+   * The model of a table under other noise. The last one is kept: several questions are asked about each plan. If all
+   * noise has changed by one factor, so have all variances, and the last model still serves.
    * @param {number} table
-   * @param {Float64Array[]} precisions
-   * @returns {FitCovariance}
+   * @param {Map<string, number>} now
+   * @param {number[]} children
+   * @returns {{ kept: Kept, factor: number }} the model, and the factor of its variances
    */
-  fitUnder(table, precisions) {
-    const key = precisions.map((level) => level.join()).join(";"), kept = this.kept.get(table);
-    if (kept?.key === key) return kept.fit;
-    const fit = this.tree.fitOf(table).withPrecisions(precisions);
-    this.kept.set(table, { key, fit });
-    return fit;
+  modelUnder(table, now, children) {
+    const precisions = this.precisions(table, now, children.length ? counts(children) : null), before = this.kept.get(table);
+    const factor = before && before.children === children.join() ? ratio(before.precisions, precisions) : null;
+    if (before && factor !== null) return { kept: before, factor };
+    const fit = (before?.fit ?? this.tree.fitOf(table)).withPrecisions(precisions);
+    const kept = { children: children.join(), precisions, fit, levels: [], statistics: new Map() };
+    this.kept.set(table, kept);
+    return { kept, factor: 1 };
   }
 
   /**
-   * The Gram blocks of a model's answers.
-   * @param {number} table
-   * @param {FitCovariance} fit
-   * @returns {SparseGrams}
+   * @param {Kept} kept
+   * @param {number} level
+   * @param {number} table  of the model
+   * @returns {LevelResult}
    */
-  gramsOf(table, fit) {
-    const number = this.tree.parts.tables[table].fit ?? 0;
-    this.grams[number] ??= new SparseGrams(this.tree.questionsOf(table).grams, fit);
-    return this.grams[number];
+  levelOf(kept, level, table) {
+    const grams = kept.fit.gramsOf(this.tree.questionsOf(table));
+    if (kept.children && !kept.levels.length) kept.levels = regularLevels(kept.fit, counts(kept.children.split(",").map(Number)), grams);
+    kept.levels[level] ??= geographyLevel(kept.fit, level, grams);
+    return kept.levels[level];
+  }
+
+  /**
+   * @param {Kept} kept
+   * @param {number} level
+   * @param {number} table
+   * @returns {Statistics}
+   */
+  statisticsOf(kept, level, table) {
+    const key = `${level},${table}`, found = kept.statistics.get(key) ?? statistics(this.levelOf(kept, level, table), this.tree.questionsOf(table).gramOf);
+    kept.statistics.set(key, found);
+    return found;
   }
 
   /**
@@ -203,26 +227,19 @@ function regularLevels(fit, geounits, grams) {
 }
 
 /**
- * Smallest, median and largest standard deviation of all answers of all geounits.
- * @param {LevelResult} result
- * @param {ArrayLike<number>} gramOf
+ * The factor from the variances of one noise to those of another, or null if there is no such factor.
+ * @param {Float64Array[]} before  precisions
+ * @param {Float64Array[]} now
  */
-function summary({ weights, variances }, gramOf) {
-  /** @type {Map<number, number>} */
-  const answers = new Map();
-  for (let i = 0; i < gramOf.length; i++) answers.set(gramOf[i], (answers.get(gramOf[i]) ?? 0) + 1);
-  const n = variances.length * answers.size, values = new Float64Array(n), numbers = new Float64Array(n);
-  let place = 0, geounits = 0;
-  variances.forEach((row, i) => {
-    geounits += weights[i];
-    for (const [gram, count] of answers) {
-      values[place] = row[gram];
-      numbers[place++] = weights[i] * count;
+function ratio(before, now) {
+  /** @type {number | null} */
+  let factor = null;
+  for (const [i, level] of before.entries()) {
+    for (const [k, value] of level.entries()) {
+      if (value === 0 && now[i][k] === 0) continue;
+      factor ??= value / now[i][k];
+      if (!(Math.abs(value - factor * now[i][k]) <= ALIKE * value)) return null;
     }
-  });
-  const order = Uint32Array.from(values.keys()).sort((a, b) => values[a] - values[b]);
-  let left = Math.floor((geounits * gramOf.length) / 2), at = 0;
-  while (left >= numbers[order[at]]) left -= numbers[order[at++]];
-  const [smallest, median, largest] = [order[0], order[at], order[n - 1]].map((i) => Math.sqrt(values[i]));
-  return { n: geounits, smallest, median, largest };
+  }
+  return factor;
 }

@@ -66,6 +66,12 @@ export const over = (a, b) => fraction(a.n * b.d, a.d * b.n);
 export const plus = (a, b) => fraction(a.n * b.d + b.n * a.d, a.d * b.d);
 
 /**
+ * @param {Fraction} a
+ * @param {Fraction} b
+ */
+export const minus = (a, b) => fraction(a.n * b.d - b.n * a.d, a.d * b.d);
+
+/**
  * Negative, zero or positive as a is below, at or above b.
  * @param {Fraction} a
  * @param {Fraction} b

@@ -4,9 +4,12 @@
  * A moved share is a whole number of steps of 1/100,000. The others keep their ratios as far as whole numbers of steps
  * allow, and each keeps at least one step, because a share above 0 says that something is measured. Until a share is
  * moved, all shares are the fractions of the release file.
+ *
+ * A locked share stays exactly as it is. If the locked shares leave no whole number of steps, the largest of the shares
+ * that give way has the rest, so that the sum is exactly 1.
  */
 
-import { fraction, toNumber } from "./fractions.js";
+import { compare, fraction, minus, plus, toNumber } from "./fractions.js";
 
 /** @typedef {import("./fractions.js").Fraction} Fraction */
 
@@ -23,12 +26,42 @@ export class Shares {
     this.given = given;
     this.exact = given;
     this.wishes = given.map(toNumber);
+    /** @type {Set<number>} places of the shares that stay as they are while others move */
+    this.locked = new Set();
   }
 
-  /** Go back to the shares of the file. */
-  reset() {
+  /** Go back to the shares of the file. Locks stay. */
+  takeGiven() {
     this.exact = this.given;
     this.wishes = this.given.map(toNumber);
+  }
+
+  /** Go back to the shares of the file, without locks. */
+  reset() {
+    this.takeGiven();
+    this.locked.clear();
+  }
+
+  /**
+   * Take other shares.
+   * @param {Fraction[]} shares
+   * @returns {boolean} whether they are shares of this group: one for each name, none too small, with the sum 1
+   */
+  take(shares) {
+    const least = [...this.given, fraction(1n, BigInt(STEPS))].reduce((one, other) => (compare(other, one) < 0 ? other : one));
+    if (shares.length !== this.names.length || shares.some((share) => compare(share, least) < 0)) return false;
+    if (compare(sumOf(shares), fraction(1n)) !== 0) return false;
+    this.exact = shares.every((share, i) => compare(share, this.given[i]) === 0) ? this.given : shares;
+    this.wishes = shares.map(toNumber);
+    return true;
+  }
+
+  /**
+   * Keep a share as it is while others move, or let it move again.
+   * @param {number} place
+   */
+  toggleLock(place) {
+    if (!this.locked.delete(place)) this.locked.add(place);
   }
 
   /** Whether the shares are those of the file. */
@@ -36,9 +69,27 @@ export class Shares {
     return this.exact === this.given;
   }
 
-  /** Least and greatest number of steps of one share. */
-  get limits() {
-    return { least: 1, most: STEPS - (this.names.length - 1) };
+  /**
+   * Places of the shares that give way when a share moves.
+   * @param {number} place
+   */
+  giving(place) {
+    return this.names.map((_, i) => i).filter((i) => i !== place && !this.locked.has(i));
+  }
+
+  /** What the locked shares leave. */
+  get free() {
+    return minus(fraction(1n), sumOf([...this.locked].map((i) => this.exact[i])));
+  }
+
+  /**
+   * Greatest number of steps of a share; 0 if it cannot move.
+   * @param {number} place
+   */
+  most(place) {
+    const giving = this.giving(place);
+    if (this.locked.has(place) || !giving.length) return 0;
+    return Math.max(0, wholeSteps(this.free) - giving.length);
   }
 
   /**
@@ -55,15 +106,37 @@ export class Shares {
    * @param {number} steps
    */
   move(place, steps) {
-    if (this.names.length === 1) return;
-    const { least, most } = this.limits;
-    const own = Math.min(most, Math.max(least, Math.round(steps)));
-    const others = this.wishes.reduce((sum, wish, i) => (i === place ? sum : sum + wish), 0);
-    this.wishes = this.wishes.map((wish, i) => (i === place ? own / STEPS : (wish / others) * (1 - own / STEPS)));
-    const rest = divided(this.wishes.filter((_, i) => i !== place), STEPS - own);
-    const whole = [...rest.slice(0, place), own, ...rest.slice(place)];
-    this.exact = whole.map((n) => fraction(BigInt(n), BigInt(STEPS)));
+    const most = this.most(place), giving = this.giving(place), { free } = this;
+    if (most === 0) return;
+    const own = Math.min(most, Math.max(1, Math.round(steps)));
+    const others = giving.reduce((sum, i) => sum + this.wishes[i], 0), left = toNumber(free) - own / STEPS;
+    this.wishes = this.wishes.map((wish, i) => (i === place ? own / STEPS : giving.includes(i) ? (wish / others) * left : wish));
+    const parts = divided(giving.map((i) => this.wishes[i]), wholeSteps(free) - own);
+    const exact = [...this.exact];
+    exact[place] = inSteps(own);
+    giving.forEach((i, k) => { exact[i] = inSteps(parts[k]); });
+    const largest = giving[parts.indexOf(Math.max(...parts))];
+    exact[largest] = plus(exact[largest], minus(free, inSteps(wholeSteps(free))));
+    this.exact = exact;
   }
+}
+
+/** @param {number} n  whole number of steps */
+function inSteps(n) {
+  return fraction(BigInt(n), BigInt(STEPS));
+}
+
+/**
+ * The largest whole number of steps in a share.
+ * @param {Fraction} share
+ */
+function wholeSteps({ n, d }) {
+  return Number((n * BigInt(STEPS)) / d);
+}
+
+/** @param {Fraction[]} shares */
+function sumOf(shares) {
+  return shares.reduce(plus, fraction(0n));
 }
 
 /**

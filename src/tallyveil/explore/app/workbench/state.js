@@ -89,7 +89,13 @@ export class PlanState {
     return compare(this.total, this.declared) > 0;
   }
 
-  /** Go back to the file. */
+  /** Go back to the numbers of the file. Locks stay. */
+  takeGiven() {
+    this.total = this.givenTotal;
+    for (const one of [this.geolevels, ...this.queries]) one.takeGiven();
+  }
+
+  /** Go back to the file, without locks. */
   reset() {
     this.total = this.givenTotal;
     for (const one of [this.geolevels, ...this.queries]) one.reset();
@@ -141,6 +147,14 @@ export function margin(noise, mechanism) {
  */
 export function budgetOf(noise) {
   return noise.reduce((sum, one) => plus(sum, one.budget), fraction(0n));
+}
+
+/**
+ * Whether a budget can be computed with: from a millionth to a million.
+ * @param {Fraction} value
+ */
+export function isBudget(value) {
+  return compare(value, fraction(1n, 1_000_000n)) >= 0 && compare(value, fraction(1_000_000n)) <= 0;
 }
 
 /** @param {string} text */

@@ -19,6 +19,7 @@ import { change, deviation } from "../text.js";
  * @property {Chosen} chosen
  * @property {boolean} hasEstimates
  * @property {string | null} why  why there are no estimates
+ * @property {string | null} whyBefore  why there are none of the plan that is compared with
  * @property {string} units
  * @property {Node | null} spine  what is said of the spine
  * @property {Set<string>} late  geolevels whose numbers are still being computed
@@ -56,6 +57,7 @@ export function showAccuracy(what, choose) {
       chosen.kind === "estimate" ? element("label", { class: "field" }, "Over all geounits and answers, the", statistics) : null),
     chosen.kind === "estimate" ? what.spine : null,
     what.why && chosen.kind === "noise" ? element("p", { class: "quiet" }, `Estimates are not offered: ${what.why}`) : null,
+    what.whyBefore ? element("p", { class: "quiet" }, `Estimates of ${shown(what.beforeName)} are not offered: ${what.whyBefore}`) : null,
     matrix(what, choose),
     element("p", { class: "quiet" }, sentence(what)));
   if (focused) /** @type {HTMLElement | null} */ (place.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();

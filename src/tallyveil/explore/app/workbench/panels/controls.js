@@ -1,9 +1,10 @@
 /** The sliders of budget and shares. Each has a field for the same number. */
 
-import { element, refill } from "../../parts/elements.js";
+import { element, refill, svgElement } from "../../parts/elements.js";
 import { shown } from "../../parts/shown.js";
-import { compare, fraction, over, parsed, toNumber, toText } from "../fractions.js";
+import { over, parsed, toNumber, toText } from "../fractions.js";
 import { STEPS } from "../shares.js";
+import { isBudget } from "../state.js";
 import { deviation } from "../text.js";
 
 /** @typedef {import("../state.js").PlanState} PlanState */
@@ -18,7 +19,7 @@ export class Controls {
   /**
    * @param {Element} place
    * @param {PlanState} state
-   * @param {{ changed: () => void, forEpsilon: (epsilon: number) => Promise<boolean>, levelChosen: (level: number) => void }} acts
+   * @param {{ changed: () => void, forEpsilon: (epsilon: number) => Promise<boolean>, levelChosen: () => void }} acts
    */
   constructor(place, state, acts) {
     this.place = place;
@@ -28,21 +29,22 @@ export class Controls {
     const { given } = state, unit = state.isGaussian ? "rho" : "epsilon";
     this.budget = this.budgetRow(unit);
     this.declared = element("p", { class: "quiet" });
-    this.levels = new ShareRows(state.geolevels, "of the budget", () => this.acts.changed());
+    this.levels = new ShareRows(state.geolevels, "of the budget", "geolevels", () => this.acts.changed());
     this.queryPlace = element("div");
+    this.resetPlace = element("span");
     this.levelList = element("select", { id: "level", onchange: () => this.choose(Number(this.levelList.value)) },
       ...given.geolevels.map((level, i) => element("option", { value: i }, shown(level.name))));
     refill(place,
       element("h2", { id: "controls-title" }, "Budget and shares"),
       this.budget.row, this.declared, ...(state.isGaussian ? [this.targetRow()] : []),
-      element("h3", {}, "Geolevels"), this.levels.element,
+      element("div", { class: "row between" }, element("h3", {}, "Geolevels"), this.levels.reset), this.levels.element,
       element("div", { class: "row between" }, element("h3", { id: "queries-title" }, "Queries"),
-        element("label", { class: "field" }, "of the geolevel", this.levelList)),
+        element("label", { class: "field" }, "at", this.levelList), this.resetPlace),
       this.queryPlace,
       element("div", { class: "row" },
         element("button", { type: "button", id: "reset", onclick: () => { state.reset(); this.acts.changed(); } }, "Back to the file"),
         element("a", { class: "button", href: "#download-title" }, "Download …")),
-      element("p", { class: "quiet" }, "When a share moves, the others of its group keep their ratios. Shares are exact; they move in steps of 0.001 %."));
+      element("p", { class: "quiet" }, "When a share moves, the others of its group keep their ratios, and locked ones stay as they are. Shares are exact; they move in steps of 0.001 %."));
     this.choose(0);
   }
 
@@ -50,10 +52,11 @@ export class Controls {
   choose(level) {
     this.level = level;
     this.levelList.value = String(level);
-    this.queries = new ShareRows(this.state.queries[level], `at ${shown(this.state.given.geolevels[level].name)}`,
-      () => this.acts.changed());
+    const { name } = this.state.given.geolevels[level];
+    this.queries = new ShareRows(this.state.queries[level], `at ${shown(name)}`, `queries at ${shown(name)}`, () => this.acts.changed());
     refill(this.queryPlace, this.queries.element);
-    this.acts.levelChosen(level);
+    refill(this.resetPlace, this.queries.reset);
+    this.acts.levelChosen();
   }
 
   /**
@@ -88,12 +91,14 @@ export class Controls {
         this.acts.changed();
       },
     });
+    const reset = resetButton(`Reset the total ${unit}`, () => { state.total = state.givenTotal; this.acts.changed(); });
     const row = element("div", { class: "slider budget" },
-      element("label", { for: "budget" }, `Total ${unit}`), range, field);
+      element("label", { for: "budget" }, `Total ${unit}`), range, field, reset);
     const show = () => {
       const ratio = toNumber(over(state.total, state.givenTotal));
       range.value = String(Math.round(BUDGET_STEPS * Math.log10(ratio)));
       range.setAttribute("aria-valuetext", `${unit} ${toNumber(state.total).toPrecision(4)}`);
+      reset.disabled = ratio === 1;
       if (document.activeElement !== field) field.value = toText(state.total);
     };
     return { row, show };
@@ -119,10 +124,12 @@ class ShareRows {
   /**
    * @param {Shares} shares
    * @param {string} of  what they are shares of, for readers of screens
+   * @param {string} group  what the group is called, for readers of screens
    * @param {() => void} changed
    */
-  constructor(shares, of, changed) {
+  constructor(shares, of, group, changed) {
     this.shares = shares;
+    this.reset = resetButton(`Reset the shares of ${group}`, () => { shares.reset(); changed(); });
     this.rows = shares.names.map((name, i) => shareRow(shares, name, i, of, changed));
     this.element = element("div", { class: "sliders" }, ...this.rows.map((row) => row.element));
   }
@@ -130,10 +137,27 @@ class ShareRows {
   /** @param {string[]} [beside]  a text beside each */
   show(beside) {
     this.rows.forEach((row, i) => row.show(this.shares.steps(i), beside?.[i] ?? ""));
+    this.reset.disabled = this.shares.isGiven && this.shares.locked.size === 0;
   }
 }
 
 let numbered = 0;
+
+/**
+ * @param {string} label
+ * @param {() => void} act
+ */
+function resetButton(label, act) {
+  return element("button", { type: "button", class: "small", "aria-label": label, onclick: act }, "Reset");
+}
+
+/** A padlock; its shackle is closed if the button is pressed. */
+function lockPicture() {
+  return svgElement("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" },
+    svgElement("path", { class: "shackle open", d: "M5 7V4.5a3 3 0 0 1 5.6-1.5" }),
+    svgElement("path", { class: "shackle closed", d: "M5 7V4.5a3 3 0 0 1 6 0V7" }),
+    svgElement("rect", { x: 3, y: 7, width: 10, height: 7, rx: 1.5 }));
+}
 
 /**
  * @param {Shares} shares
@@ -145,11 +169,11 @@ let numbered = 0;
 function shareRow(shares, name, place, of, changed) {
   const id = `share-${++numbered}`, only = shares.names.length === 1;
   const range = element("input", {
-    type: "range", id, min: 0, max: POSITIONS, step: 1, disabled: only,
+    type: "range", id, min: 0, max: POSITIONS, step: 1,
     oninput: () => { shares.move(place, (Number(range.value) / POSITIONS) ** 2 * STEPS); changed(); },
   });
   const field = element("input", {
-    type: "number", min: 0.001, max: 100, step: 0.001, disabled: only, class: "percent",
+    type: "number", min: 0.001, max: 100, step: 0.001, class: "percent",
     "aria-label": `Share of ${shown(name)} ${of}, in per cent`,
     onchange: () => {
       if (field.value !== "" && Number(field.value) > 0) shares.move(place, Number(field.value) * (STEPS / 100));
@@ -157,12 +181,18 @@ function shareRow(shares, name, place, of, changed) {
     },
   });
   const aside = element("span", { class: "aside" });
+  const lock = element("button", {
+    type: "button", class: "lock", "aria-label": `Keep the share of ${shown(name)} ${of} while others move`,
+    title: "Keep this share while others move", onclick: () => { shares.toggleLock(place); changed(); },
+  }, lockPicture());
   const row = element("div", { class: "slider" }, element("label", { for: id }, shown(name)), range,
-    element("span", { class: "unit" }, field, "%"), aside);
+    element("span", { class: "unit" }, field, "%", only ? null : lock), aside);
   return {
     element: row,
     /** @param {number} steps @param {string} beside */
     show: (steps, beside) => {
+      range.disabled = field.disabled = shares.most(place) === 0;
+      lock.setAttribute("aria-pressed", String(shares.locked.has(place)));
       range.value = String(Math.round(POSITIONS * Math.sqrt(steps / STEPS)));
       const percent = (steps / (STEPS / 100)).toFixed(3);
       range.setAttribute("aria-valuetext", `${percent} % ${of}`);
@@ -181,14 +211,6 @@ function budgetAt(given, position) {
   if (position === 0) return given;
   const value = toNumber(given) * 10 ** (position / BUDGET_STEPS);
   return parsed(value.toPrecision(3)) ?? given;
-}
-
-/**
- * Whether a budget can be computed with: from a millionth to a million.
- * @param {import("../fractions.js").Fraction} value
- */
-export function isBudget(value) {
-  return compare(value, fraction(1n, 1_000_000n)) >= 0 && compare(value, fraction(1_000_000n)) <= 0;
 }
 
 /** @param {string} text */

@@ -14,7 +14,7 @@ const IN_WORDS = { bounded: "one record changes its value", unbounded: "one reco
 /**
  * @param {PlanState} state
  * @param {Record<Relation, Cost>} costs
- * @param {{ name: string, costs: Record<Relation, Cost> | null, delta: string, neighbours: Relation }} before
+ * @param {import("../baseline.js").Baseline | null} before  null if there is nothing to compare with
  */
 export function showCost(state, costs, before) {
   const place = byId("cost"), { given } = state;
@@ -30,28 +30,39 @@ export function showCost(state, costs, before) {
         element("p", { class: "quiet" }, `${IN_WORDS[relation]}${delta}`),
         cost.by === "exact" && cost.classical !== null
           ? element("p", { class: "quiet" }, `by rho alone (zCDP): ≤ ${atMost(cost.classical)}`) : null,
-        before.costs ? element("p", { class: "quiet" }, compared(before, relation, cost)) : null);
+        before?.costs ? element("p", { class: "quiet" }, compared(before, before.costs[relation], state, cost)) : null);
     })),
-    ...notes(state, costs).map((text) => element("p", { class: "quiet" }, text)));
+    ...notes(state, costs, before).map((text) => element("p", { class: "quiet" }, text)));
 }
 
 /**
- * @param {{ name: string, costs: Record<Relation, Cost> | null, delta: string }} before
- * @param {Relation} relation
- * @param {Cost} cost
+ * @param {import("../baseline.js").Baseline} before
+ * @param {Cost} was
+ * @param {PlanState} state
+ * @param {Cost} now
  */
-function compared(before, relation, cost) {
-  if (!before.costs) return "";
-  const was = before.costs[relation].epsilon, moved = change(was, cost.epsilon);
-  return `${shown(before.name)}: ≤ ${atMost(was)}${moved ? ` (now ${moved})` : ""}`;
+function compared(before, was, state, now) {
+  const alike = isSameKind(before.state, state), moved = alike ? change(was.epsilon, now.epsilon) : "";
+  const kind = alike ? "" : before.state.isGaussian ? ` at delta = ${decimal(before.given.delta)}` : " (pure)";
+  return `${shown(before.name)}: ≤ ${atMost(was.epsilon)}${kind}${moved ? ` (now ${moved})` : ""}`;
+}
+
+/**
+ * Whether the epsilons of two plans can be compared: both are pure, or both are for the same delta.
+ * @param {PlanState} one
+ * @param {PlanState} other
+ */
+function isSameKind(one, other) {
+  return one.isGaussian === other.isGaussian && (!one.isGaussian || one.delta === other.delta);
 }
 
 /**
  * @param {PlanState} state
  * @param {Record<Relation, Cost>} costs
+ * @param {import("../baseline.js").Baseline | null} before
  * @returns {string[]}
  */
-function notes(state, costs) {
+function notes(state, costs, before) {
   const found = [];
   const { bypasses, invariants } = state.given;
   if (bypasses) found.push("Geounits may be bypassed, and which ones is known once the geography is opened. So epsilon follows from rho alone.");
@@ -59,6 +70,12 @@ function notes(state, costs) {
     found.push("Some noise has a variance below 1/4. Here epsilon follows from rho alone; `tallyveil plan` gives a smaller one.");
   }
   if (!state.isGaussian) found.push("Pure differential privacy. `tallyveil plan` also shows the smaller epsilon at the file's delta.");
+  if (before && !isSameKind(before.state, state)) {
+    found.push(`${shown(before.name)} has another delta or another kind of noise. So the two epsilons are not the same measure of loss.`);
+  }
+  if (before?.isOther && before.given.neighbours !== state.given.neighbours) {
+    found.push(`${shown(before.name)} states its budget for ${before.given.neighbours} neighbours. Both plans are shown for both relations here.`);
+  }
   if (invariants.length) found.push(`Published exactly, and outside this guarantee: ${invariants.map(shown).join("; ")}.`);
   return found;
 }

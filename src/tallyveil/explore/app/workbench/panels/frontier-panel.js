@@ -32,6 +32,7 @@ export function showFrontier(what, points, named, units) {
   const marks = named.filter(isDrawn);
   const all = [...known, ...marks], range = (/** @type {number[]} */ values) => logTicks(Math.min(...values), Math.max(...values));
   const plain = (/** @type {number} */ value) => value >= 1000 ? value.toLocaleString("en") : String(value);
+  const most = Math.max(...marks.map(({ error }) => error));
   const details = element("details", { open }, element("summary", {}, "The same as a table"),
     element("table", {}, element("caption", { class: "unseen" }, `Error of ${shown(what)} by budget`),
       element("thead", {}, element("tr", {}, ...["budget", "epsilon ≤", `error (${units})`].map((text, i) =>
@@ -42,7 +43,7 @@ export function showFrontier(what, points, named, units) {
     curvePicture({ title: "epsilon", ticks: range(all.map((one) => one.epsilon)), log: true, text: plain },
       { title: `standard deviation, ${units}`, ticks: range(all.map((one) => one.error)), log: true, text: plain },
       [{ kind: "now", points: known.map(({ epsilon, error }) => [epsilon, error]) }],
-      marks.map(({ epsilon, error, name, kind }) => ({ kind, at: [epsilon, error], label: shown(name), above: kind === "now" }))),
+      marks.map(({ epsilon, error, name, kind }) => ({ kind, at: [epsilon, error], label: shown(name), above: error === most }))),
     details);
 }
 

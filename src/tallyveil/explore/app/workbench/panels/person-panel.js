@@ -26,7 +26,7 @@ export function showPerson(person, one) {
   refill(place, title,
     element("p", {}, "An attacker knows every other record, and that this one is A or B with equal chances. From the noisy answers alone they guess right in at most ",
       element("strong", { id: "guess" }, percentAtMost(right)), " of cases; without them, in 50 %."),
-    curvePicture(
+    element("div", { class: "beside" }, curvePicture(
       { title: "false alarms", ticks: TICKS, log: false, text: whole },
       { title: "power", ticks: TICKS, log: false, text: whole },
       [{ kind: "reference", points: [[0, 0], [1, 1]] },
@@ -35,5 +35,5 @@ export function showPerson(person, one) {
       element("caption", {}, "Largest power of a rule that says B, by its rate of false alarms; upper bounds"),
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "false alarms"), element("th", { scope: "col", class: "number" }, "power at most"))),
       element("tbody", {}, ...person.table.map(({ alarms, power }) => element("tr", {},
-        element("th", { scope: "row" }, `${alarms * 100} %`), element("td", { class: "number" }, percentAtMost(power))))))));
+        element("th", { scope: "row" }, `${alarms * 100} %`), element("td", { class: "number" }, percentAtMost(power)))))))));
 }
