@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.source_trees import trees
 
 REGISTER = Path(__file__).with_name("raises_after_spend.toml")
 PACKAGE = "tallyveil."
@@ -59,7 +60,6 @@ ROOTS = (
 the source does not show."""
 
 
-SOURCE = Path(__file__).parents[2] / "src"
 ON_MAKING = ("__init__", "__post_init__", "__enter__", "__exit__")
 
 
@@ -109,11 +109,10 @@ class CallGraph:
         if module in self.names:
             return
         names = self.names[module] = {}
-        path = SOURCE.joinpath(*module.split("."))
-        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        if not path.exists():  # a folder of data
+        where = "/".join(module.split(".")[1:])
+        tree = trees().get(f"{where}.py") or trees().get(f"{where}/__init__.py".removeprefix("/"))
+        if tree is None:  # a folder of data
             return
-        tree = ast.parse(path.read_text(encoding="utf-8"))
 
         def visit(node: ast.AST, prefix: str) -> None:
             for child in ast.iter_child_nodes(node):

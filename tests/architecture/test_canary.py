@@ -1,8 +1,10 @@
 """A count that stands out in the records, and the key of a run, must not be found anywhere a run writes in the open."""
 
+import io
 import json
 import logging
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import polars as pl
 import pytest
@@ -13,34 +15,54 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.runs import once
 
 CANARY = 7_654_321
+KEY = insecure_key("the key of this run")
 
 
-@pytest.fixture
-def canary_release(small_release):
+def write_canary_release(folder, write_inputs):
     """One cell holds a count that nothing else can produce; the total is no invariant."""
-    path = small_release.parent / "people.parquet"
+    release = write_inputs(folder)
+    path = folder / "people.parquet"
     frame = pl.read_parquet(path)
     counts = frame["count"].to_list()
     counts[2] = CANARY
     frame.with_columns(pl.Series("count", counts)).write_parquet(path)
-    text = small_release.read_text()
+    text = release.read_text()
     start, stop = text.index("[[invariants]]"), text.index("[[bounds]]")
-    small_release.write_text(text[:start] + text[stop:])
-    return small_release
+    release.write_text(text[:start] + text[stop:])
+    return release
 
 
-@pytest.mark.parametrize("flags", [[], ["--json"], ["--quiet"]])
-def test_a_true_count_reaches_no_message_log_or_manifest(
-    canary_release, tmp_path, monkeypatch, capsys, caplog, flags
-):
-    out = tmp_path / "out"
-    caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(sys, "argv", ["tallyveil", "run", str(canary_release), "--out", str(out), *flags])
-    with pytest.raises(SystemExit) as ended:
-        main()
+@pytest.fixture
+def canary_release(tmp_path, make_small_inputs):
+    return write_canary_release(tmp_path / "inputs", make_small_inputs)
+
+
+@pytest.fixture(scope="module", params=[(), ("--json",), ("--quiet",)], ids=" ".join)
+def ran(request, tmp_path_factory, make_small_inputs):
+    """Folder of a run whose key is KEY, and all that its command said and logged."""
+    folder = tmp_path_factory.mktemp("canary")
+    release, out = write_canary_release(folder / "inputs", make_small_inputs), folder / "out"
+    said, made = io.StringIO(), []
+    logged = logging.StreamHandler(said)
+    root = logging.getLogger()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+        patch.setattr(once, "new_run_key", lambda: made.append(KEY) or KEY)
+        patch.setattr(sys, "argv", ["tallyveil", "run", str(release), "--out", str(out), *request.param])
+        patch.setattr(root, "level", logging.DEBUG)
+        root.addHandler(logged)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            root.removeHandler(logged)
     assert not ended.value.code
-    said = capsys.readouterr()
-    open_text = said.out + said.err + caplog.text
+    assert made  # the run did use this key
+    assert said.getvalue()  # the log at least
+    return out, said.getvalue()
+
+
+def test_a_true_count_reaches_no_message_log_or_manifest(ran):
+    out, open_text = ran
     for path in ("manifest.json", "plan.json", "ledger.jsonl", "log.jsonl", "report.html"):
         open_text += (out / path).read_text()
     assert str(CANARY) not in open_text
@@ -50,22 +72,10 @@ def test_a_true_count_reaches_no_message_log_or_manifest(
     )  # it was there
 
 
-@pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_the_key_of_a_run_is_in_no_message_and_no_file_of_the_release(
-    canary_release, tmp_path, monkeypatch, capsys, caplog, flags
-):
-    key, out = insecure_key("the key of this run"), tmp_path / "out"
-    made = []
-    monkeypatch.setattr(once, "new_run_key", lambda: made.append(key) or key)
-    caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(sys, "argv", ["tallyveil", "run", str(canary_release), "--out", str(out), *flags])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    assert made  # the run did use this key
-    said = capsys.readouterr()
-    needles = keys_as_found(key)
-    assert not pattern(needles).search((said.out + said.err + caplog.text).encode())
+def test_the_key_of_a_run_is_in_no_message_and_no_file_of_the_release(ran):
+    out, said = ran
+    needles = keys_as_found(KEY)
+    assert not pattern(needles).search(said.encode())
     assert not files_with(needles, out)
 
 

@@ -7,21 +7,14 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
-import tallyveil
+from tests.source_trees import ROOT, nodes
 
-ROOT = Path(tallyveil.__file__).parent
 PROJECT = ROOT.parents[1]
 MODULES = sorted(info.name for info in pkgutil.walk_packages([str(ROOT)], "tallyveil."))
 SOURCES = sorted(ROOT.rglob("*.py"))
-
-
-@cache
-def trees() -> dict[str, ast.Module]:
-    """The syntax tree of every module, by its path in the package."""
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in SOURCES}
 
 
 def test_import_contracts():
@@ -68,8 +61,8 @@ def test_parameters_are_few():
     Arrays that belong together are one named tuple; options are keyword-only, those of commands too.
     """
     long = []
-    for where, tree in trees().items():
-        for node in ast.walk(tree):
+    for where, parts in nodes().items():
+        for node in parts:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 named = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
                 counted = named[1:] if named[:1] in (["self"], ["cls"]) else named
@@ -78,14 +71,15 @@ def test_parameters_are_few():
     assert not long
 
 
-def calls(tree: ast.AST) -> set[str]:
-    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+@cache
+def calls(where: str) -> frozenset[str]:
+    return frozenset(ast.unparse(node.func) for node in nodes()[where] if isinstance(node, ast.Call))
 
 
-def imported(tree: ast.AST) -> set[str]:
+def imported(parts: Iterable[ast.AST]) -> set[str]:
     """First parts of the names of all modules that a module imports."""
     names = set()
-    for node in ast.walk(tree):
+    for node in parts:
         if isinstance(node, ast.ImportFrom):
             names.add((node.module or "").split(".")[0])
         elif isinstance(node, ast.Import):
@@ -106,11 +100,11 @@ def refused_statement(node: ast.AST) -> bool:
 
 def test_nothing_refused_is_used():
     used = []
-    for where, tree in trees().items():
+    for where, parts in nodes().items():
         used += [
-            f"{where}: {name}" for name in calls(tree) & REFUSED_CALLS | imported(tree) & REFUSED_MODULES
+            f"{where}: {name}" for name in calls(where) & REFUSED_CALLS | imported(parts) & REFUSED_MODULES
         ]
-        used += [f"{where}: {ast.unparse(node)[:60]}" for node in ast.walk(tree) if refused_statement(node)]
+        used += [f"{where}: {ast.unparse(node)[:60]}" for node in parts if refused_statement(node)]
     assert not used
 
 
@@ -119,8 +113,8 @@ REFUSED_NAMES = re.compile(r"\b(util|utils|helper|helpers|manager|handler|dpq|co
 
 def test_names_are_the_fields():
     names = [path.stem for path in SOURCES]
-    for tree in trees().values():
-        names += [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    for parts in nodes().values():
+        names += [node.name for node in parts if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert not [name for name in names if REFUSED_NAMES.search(name.replace("_", " "))]
 
 
@@ -141,9 +135,9 @@ OF_SYSTEMS = {
 def test_one_module_asks_which_system_it_runs_on():
     """What differs between Linux, macOS and Windows is in `storage/system.py`."""
     asking = set()
-    for where, tree in trees().items():
-        names = imported(tree)
-        for node in ast.walk(tree):
+    for where, parts in nodes().items():
+        names = imported(parts)
+        for node in parts:
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("os", "sys"):
                 names.add("platform" if ast.unparse(node) == "os.name" else node.attr)
         if names & OF_SYSTEMS:
@@ -176,8 +170,8 @@ def test_every_error_code_has_its_section():
     text = (PROJECT / "docs" / "errors.md").read_text()
     explained = set(re.findall(r"^### `([a-z-]+)`", text, re.MULTILINE))
     carried = set()
-    for tree in trees().values():
-        for node in ast.walk(tree):
+    for parts in nodes().values():
+        for node in parts:
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
                 carried.add(node.value.value)
     from tallyveil import errors
@@ -195,11 +189,11 @@ RICH_WRITERS = {"Console", "print", "Text", "Markdown"}
 def test_one_module_writes_to_the_terminal():
     """Whatever is printed passes through the one sanitiser: `cli/terminal.py`."""
     writing = []
-    for where, tree in trees().items():
-        made = calls(tree)
+    for where, parts in nodes().items():
+        made = calls(where)
         rich = {
             alias.name
-            for node in ast.walk(tree)
+            for node in parts
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rich")
             for alias in node.names
         }
@@ -216,8 +210,8 @@ def test_only_the_named_door_declassifies():
 
 def test_public_files_are_said_to_be_protected():
     """A file for the public is not called private: its metadata say whether it is protected."""
-    for where, tree in trees().items():
-        for node in ast.walk(tree):
+    for where, parts in nodes().items():
+        for node in parts:
             if isinstance(node, ast.Dict):
                 keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
                 assert "private" not in keys, where

@@ -11,10 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.source_trees import ROOT, nodes
 
-import tallyveil
-
-ROOT = Path(tallyveil.__file__).parent
 WALL = "tallyveil.confidential"
 
 
@@ -30,7 +28,7 @@ PATHS = {module_of(path): path for path in ROOT.rglob("*.py")}
 def imported(module: str) -> frozenset[str]:
     """Modules of the package that a module names in its imports."""
     found = set()
-    for node in ast.walk(ast.parse(PATHS[module].read_text(encoding="utf-8"))):
+    for node in nodes()[PATHS[module].relative_to(ROOT).as_posix()]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

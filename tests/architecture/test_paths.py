@@ -4,17 +4,16 @@ import ast
 from pathlib import Path
 
 import pytest
-
-SOURCE = Path(__file__).parents[2] / "src" / "tallyveil"
+from tests import source_trees
 
 
 @pytest.fixture(scope="module")
 def nodes() -> list[tuple[Path, ast.AST]]:
     """Attributes and operations of every module: all that the tests below look at."""
     return [
-        (path.relative_to(SOURCE), node)
-        for path in sorted(SOURCE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        (Path(where), node)
+        for where, parts in source_trees.nodes().items()
+        for node in parts
         if isinstance(node, ast.Attribute | ast.BinOp)
     ]
 

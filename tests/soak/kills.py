@@ -106,7 +106,7 @@ SUBSPACE = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[b
 
 
 def write_inputs(root: Path, wanted: Collection[str]) -> None:
-    """The small inputs of every product; those of long products only where they are wanted."""
+    """The small inputs of every product; those that take seconds only where they are wanted."""
     for name, flags in DHC.items():
         if name in wanted or (name == "programme of the DHC" and "publish dhc" in wanted):
             write_country(
@@ -135,9 +135,12 @@ def write_inputs(root: Path, wanted: Collection[str]) -> None:
     module_of(STAYS / "make_stays.py").write_stays(root / "stays.csv", 500)
     import product_inputs  # not before the fork: it starts what reads and writes tables
 
-    product_inputs.published(root)
-    product_inputs.imported(root)
-    write_noisy_files(root / "noisy")
+    if "publish" in wanted:
+        product_inputs.published(root)
+    if "import" in wanted:
+        product_inputs.imported(root)
+    if "measurements import" in wanted:
+        write_noisy_files(root / "noisy")
     (root / "table").mkdir()
     (root / "table" / "table.toml").write_text(TABLE)
     rows = [f"{a},{b},{30 + 7 * i + 3 * j}" for i, a in enumerate("xyz") for j, b in enumerate("uvw")]

@@ -1,6 +1,7 @@
 """Draws at neighbouring addresses are unrelated."""
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +21,25 @@ def draws(
     return NoiseSource(key).dense(law, geolevel, query, range(first, first + N_ROWS), N_ANSWERS)
 
 
-BASE = draws()
+@cache
+def base() -> npt.NDArray[np.int64]:
+    return draws()
+
+
 NEIGHBOURS = {
-    "next geolevel": draws(geolevel=3),
-    "next query": draws(query=6),
-    "next geounit": draws(first=1),
-    "geounit with one high bit": draws(first=1 << 35),
-    "next answer": np.roll(BASE, 1, axis=1),
-    "next block": np.roll(BASE, 8, axis=1),
-    "key bound to another input": draws(key=derive_key(KEY, "measure", b"other")),
+    "next geolevel": lambda: draws(geolevel=3),
+    "next query": lambda: draws(query=6),
+    "next geounit": lambda: draws(first=1),
+    "geounit with one high bit": lambda: draws(first=1 << 35),
+    "next answer": lambda: np.roll(base(), 1, axis=1),
+    "next block": lambda: np.roll(base(), 8, axis=1),
+    "key bound to another input": lambda: draws(key=derive_key(KEY, "measure", b"other")),
 }
 
 
 @pytest.mark.parametrize("name", NEIGHBOURS)
 def test_neighbours_are_uncorrelated(name: str) -> None:
-    x, y = BASE.reshape(-1), NEIGHBOURS[name].reshape(-1)
+    x, y = base().reshape(-1), NEIGHBOURS[name]().reshape(-1)
     correlation = float(np.corrcoef(x, y)[0, 1])
     squares = float(np.corrcoef(x**2, y**2)[0, 1])
     bound = 5 / np.sqrt(x.size)
@@ -47,7 +52,7 @@ def test_neighbours_are_independent(name: str) -> None:
     # Sixteen classes of equal-ish size, plus the parity, against each other.
     edges = [-12, -9, -6, -3, 0, 3, 7]
     x, y = (
-        2 * np.digitize(values, edges) + values % 2 for values in (BASE.ravel(), NEIGHBOURS[name].ravel())
+        2 * np.digitize(values, edges) + values % 2 for values in (base().ravel(), NEIGHBOURS[name]().ravel())
     )
     table = np.bincount(16 * x + y, minlength=256).reshape(16, 16)
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
@@ -58,7 +63,7 @@ def test_neighbours_are_independent(name: str) -> None:
 def test_rows_and_columns_have_the_right_spread() -> None:
     variance = LAW.variance_float()
     for axis, n in ((0, N_ROWS), (1, N_ANSWERS)):
-        sums = BASE.sum(axis=axis)
+        sums = base().sum(axis=axis)
         statistic = float((sums.astype(float) ** 2).sum() / (n * variance))
         assert 1e-6 < chi2.sf(statistic, sums.size) < 1 - 1e-6
 
@@ -66,4 +71,4 @@ def test_rows_and_columns_have_the_right_spread() -> None:
 def test_these_tests_can_fail() -> None:
     # The same address under two laws shares its digits: what binding the key to the plan rules out.
     same = NoiseSource(KEY).dense(DiscreteLaplace(Fraction(6)), 2, 5, range(N_ROWS), N_ANSWERS)
-    assert np.corrcoef(BASE.ravel(), same.ravel())[0, 1] > 0.9
+    assert np.corrcoef(base().ravel(), same.ravel())[0, 1] > 0.9

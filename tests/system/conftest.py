@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.cluster_nodes import Nodes
 
 import tallyveil.storage.write as writing
 from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
@@ -47,6 +48,13 @@ def killed_at(monkeypatch) -> Callable[..., bool]:
         return False
 
     return act
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Nodes]:
+    """A Ray cluster of two nodes, for tests that end no node."""
+    with Nodes() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -67,9 +67,9 @@ def by_threads(site, **address):
     return dict(Threads(2).completed(chunks_of(site, **address), N))
 
 
-def test_two_nodes(joined, site, events, tmp_path):
+def test_two_nodes(nodes, joined, site, events, tmp_path):
     """The results of threads, through the loss of a worker process, errors and forgery; no trace of the secret."""
-    with Nodes() as nodes, joined(nodes) as executor:
+    with joined(nodes) as executor:
         assert dict(executor.completed(chunks_of(site, name="all"), N)) == by_threads(site, name="all")
         assert {event["pid"] for event in events} <= {one.pid for k in (0, 1) for one in nodes.processes(k)}
         require_no_trace(nodes, site, tmp_path)

@@ -83,11 +83,11 @@ def settings(folder: Path, provider: str, include: str = "") -> str:
     return str(path)
 
 
-def test_a_release_needs_no_other_algorithm(small_release, tmp_path):
-    for name, before in (("usual", ""), ("only", ONLY_WHAT_IS_NEEDED)):
-        words = ("run", small_release, "--out", tmp_path / name, "--insecure-test-key", "fips", "--quiet")
-        told = ran(before, *words)
-        assert told.returncode == 0, told.stderr
+def test_a_release_needs_no_other_algorithm(small_release, tmp_path, command):
+    words = ("run", small_release, "--insecure-test-key", "fips", "--quiet", "--out")
+    command(*words, tmp_path / "usual")
+    told = ran(ONLY_WHAT_IS_NEEDED, *words, tmp_path / "only")
+    assert told.returncode == 0, told.stderr
     assert files(tmp_path / "only") == files(tmp_path / "usual")
 
 
@@ -99,9 +99,18 @@ def test_other_algorithms_are_in_fact_refused():
         "algorithms.ChaCha20(b'', b'')",
         "modes.CTR(b'')",
     )
-    for call in calls:
-        told = ran(ONLY_WHAT_IS_NEEDED + call)
-        assert "unsupported" in told.stderr, call
+    tries = f"""
+for call in {calls}:
+    try:
+        eval(call)
+    except ValueError as refused:
+        print(call, refused)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", ONLY_WHAT_IS_NEEDED + tries], capture_output=True, text=True, check=True
+    )
+    refused = [f"{call} [digital envelope routines] unsupported" for call in calls]
+    assert told.stdout.splitlines() == refused
 
 
 @pytest.mark.parametrize(

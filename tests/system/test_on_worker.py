@@ -158,12 +158,12 @@ def test_a_programme_is_the_same_where_others_do_the_work(tmp_path):
         load_programme(tmp_path / "people" / "programme.toml", tmp_path / "R"), tmp_path / "R", settings
     )
     works = set()
-    for name, plan in plans.items():
+    for name in ("dhc-persons", "dhc-units"):  # work of other kinds is in the tests above
         elsewhere = Elsewhere()
-        there = run_release(plan, tmp_path / "there" / name, test_key=KEY, executors=elsewhere)
+        there = run_release(plans[name], tmp_path / "there" / name, test_key=KEY, executors=elsewhere)
         assert digests(there) == digests(made.releases[name])
         works |= set(elsewhere.works)
-    assert works == {"measure", "families", "pass", "lift", "microdata", "tables", "checks"}
+    assert works == {"measure", "pass", "lift", "microdata", "tables", "checks"}
     supported, elsewhere = replace(plans["dhc-persons"], measurements="support"), Elsewhere()
     here = run_release(supported, tmp_path / "support", test_key=KEY)
     there = run_release(supported, tmp_path / "there" / "support", test_key=KEY, executors=elsewhere)

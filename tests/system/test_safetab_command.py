@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.pages import require_readable
+from tests.samples import every
 
 import tallyveil.safetab.files as formats
 import tallyveil.storage.write as writing
@@ -194,16 +195,17 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
     assert kinds(tmp_path / "out") == ["declaration", "spend"]
 
 
-@pytest.mark.parametrize("before", [True, False])
-def test_killed_at_every_write(inputs: tuple[Path, Path], tmp_path, killed_at, before):
+@pytest.mark.parametrize(("before", "first"), every(2, [(True, 1), (True, 2), (False, 2), (False, 1)]))
+def test_killed_at_every_write(inputs: tuple[Path, Path], tmp_path, killed_at, before, first):
+    """At each second write."""
     from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
 
     key = insecure_key(KEY)
     expected = contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
-    number, killed, modules = 0, True, (writing, sys.modules["tallyveil.safetab.outputs"])
+    number, killed, modules = first - 2, True, (writing, sys.modules["tallyveil.safetab.outputs"])
     while killed:
-        number += 1
+        number += 2
         out = tmp_path / f"killed-{number}"
         killed = killed_at(
             number,

@@ -48,7 +48,7 @@ def test_the_target_is_met_and_a_hair_less_noise_misses_it():
     assert compose(less, neighbours=ADD_REMOVE).log_delta(2).lower > math.log(1e-9)
 
 
-@pytest.mark.parametrize("epsilon", ["17.14", "2.3", "0.7"])
+@pytest.mark.parametrize("epsilon", ["2.3", "0.7", pytest.param("17.14", marks=pytest.mark.soak)])
 def test_the_epsilon_of_the_result_is_not_above_the_target(epsilon):
     event = SequentialEvent((DiscreteGaussian("3.1415926535"), DiscreteGaussian("9.1347", multiplicity=3)))
     found = calibrate(event, epsilon=epsilon, delta="1e-10", neighbours=ADD_REMOVE)

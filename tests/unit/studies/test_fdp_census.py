@@ -1,6 +1,7 @@
 """The census study: its numbers beside the paper's, and beside values from exact arithmetic."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -15,7 +16,15 @@ from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian
 from tallyveil.studies.comparison import Verdict
 from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.fdp_census import allocation, appendix, epsilons, products, profiles, table_1
+from tallyveil.studies.fdp_census import (
+    allocation,
+    appendix,
+    catalogue,
+    epsilons,
+    products,
+    profiles,
+    table_1,
+)
 from tallyveil.studies.fdp_census.catalogue import EXHIBITS
 from tallyveil.studies.fdp_census.census_counts import FILES, LEVELS, counts_by
 from tallyveil.studies.fdp_census.education import noise_aware_slope, slope, slope_errors
@@ -88,6 +97,22 @@ def test_table_1_agrees_to_the_last_digit():
     assert len(findings.comparisons) == 32
     table = findings.tables["table-1"]
     assert (table["epsilon_at_our_variance"] <= table["epsilon"] * (1 + 1e-12)).all()
+
+
+def test_the_command_writes_table_1(command, tmp_path, monkeypatch):
+    (exhibit,) = [one for one in EXHIBITS if one.name == "table-1"]
+    assert exhibit.recompute is table_1.reduced_variances
+    shared = replace(exhibit, recompute=lambda _: table_1_findings())
+    monkeypatch.setattr(catalogue, "EXHIBITS", (shared,))
+    assert "54.19" in command("study", "fdp-census", "--table", "1", "--out", tmp_path)
+    table = pl.read_csv(tmp_path / "table-1.csv")
+    assert table["geolevel"].to_list()[0] == "US"
+    assert table["our_variance"][0] == pytest.approx(54.19395, abs=1e-4)
+    comparisons = pl.read_csv(tmp_path / "paper-and-ours.csv")
+    requirement = comparisons["quantity"].str.contains("is larger with the printed variance")
+    assert set(comparisons.filter(~requirement)["verdict"]) == {"agrees"}
+    assert comparisons.filter(requirement)["verdict"].to_list().count("bound violated") == 6
+    assert comparisons.height == 32
 
 
 def test_table_1_from_rounded_variances_is_the_known_one():

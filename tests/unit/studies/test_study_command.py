@@ -27,20 +27,6 @@ def study(monkeypatch, capsys):
     return run
 
 
-def test_table_1(study, tmp_path):
-    code, text = study("--table", "1", "--out", tmp_path)
-    assert code == 0
-    assert "54.19" in text
-    table = pl.read_csv(tmp_path / "table-1.csv")
-    assert table["geolevel"].to_list()[0] == "US"
-    assert table["our_variance"][0] == pytest.approx(54.19395, abs=1e-4)
-    comparisons = pl.read_csv(tmp_path / "paper-and-ours.csv")
-    requirement = comparisons["quantity"].str.contains("is larger with the printed variance")
-    assert set(comparisons.filter(~requirement)["verdict"]) == {"agrees"}
-    assert comparisons.filter(requirement)["verdict"].to_list().count("bound violated") == 6
-    assert comparisons.height == 32
-
-
 def test_a_figure_has_a_plot(study, tmp_path):
     code, _ = study("--figure", "11", "--out", tmp_path, "--plots", "png", "-q")
     assert code == 0
