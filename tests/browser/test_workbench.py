@@ -90,6 +90,7 @@ def test_a_moved_slider_changes_the_numbers_and_the_file(bench, tmp_path):
     settled(page)
     assert page.inner_text("#accuracy table") != before
     page.click("#noise summary")
+    page.locator("#noise tbody").wait_for()  # it is filled when it opens
     shown = page.locator("#noise tbody tr td:nth-child(6)").all_inner_texts()
     (tmp_path / "saved.toml").write_text(saved(page), encoding="utf-8")
     plan = load_plan(tmp_path / "saved.toml")

@@ -165,10 +165,10 @@ export class Bench {
   /** The plan has changed: show what follows by formula, then ask the workers. */
   async changed() {
     const version = ++this.version;
+    document.body.dataset.settled = "false";
     this.showNow();
     await new Promise((resolve) => setTimeout(resolve, 0));
     if (version !== this.version) return;
-    document.body.dataset.settled = "false";
     await Promise.all([this.showCosts(version), this.showEstimates(version), this.noteAddress()]);
     if (version !== this.version) return;
     await this.showCurve(version);
