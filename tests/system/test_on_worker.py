@@ -163,7 +163,7 @@ def test_a_programme_is_the_same_where_others_do_the_work(tmp_path):
         there = run_release(plans[name], tmp_path / "there" / name, test_key=KEY, executors=elsewhere)
         assert digests(there) == digests(made.releases[name])
         works |= set(elsewhere.works)
-    assert works == {"measure", "pass", "lift", "microdata", "tables", "checks"}
+    assert works == {"pass", "lift", "microdata", "tables", "checks"}
     supported, elsewhere = replace(plans["dhc-persons"], measurements="support"), Elsewhere()
     here = run_release(supported, tmp_path / "support", test_key=KEY)
     there = run_release(supported, tmp_path / "there" / "support", test_key=KEY, executors=elsewhere)
