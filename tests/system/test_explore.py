@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 from typer.testing import CliRunner
 
 import tallyveil
@@ -25,46 +26,11 @@ NAMES = {
     "name": ["Ö", HOSTILE, "Elm"],
 }
 BESIDE = {"e": "estimate", "s": "standard_error", "l": "lower", "u": "upper"}
-ENTITIES = """
-[spine]
-entities = "entities.parquet"
-families = ["place", "reserve"]
-"""
-STEPS = """
-[[spine.steps]]
-kind = "branch"
-family = "reserve"
-geolevel = "Region"
-name = "R"
-parts = "Region_Part"
-[[spine.steps]]
-kind = "group_by_distance"
-families = ["place", "reserve"]
-geolevel = "Town_Group"
-children = "Town"
-"""
-SHARES = """[strategy.geolevels]
-Region = "1/8"
-Region_Part = "1/8"
-Town_Group = "1/4"
-Town = "1/4"
-Block = "1/4"
-"""
 
 
 def write_entities(folder: Path) -> None:
-    blocks = pl.read_parquet(folder / "geography.parquet")["geocode"].to_list()
-    places = ["elm" if 4 <= k < 15 else "oak" if k % 6 == 1 else None for k in range(len(blocks))]
-    reserve = ["reserve" if 9 <= k < 20 else None for k in range(len(blocks))]
-    columns = {"geocode": blocks, "place": places, "reserve": reserve}
-    pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)).write_parquet(folder / "entities.parquet")
+    entities_of(folder).write_parquet(folder / "entities.parquet")
     pl.DataFrame(NAMES).write_csv(folder / "names.csv")
-
-
-def with_shares(text: str) -> str:
-    """The shares of a spine with steps in the place of those of the geography."""
-    start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
-    return text[:start] + SHARES + text[stop:]
 
 
 def release_of(path: Path, out: Path, form: str, key: bytes = bytes(32)) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
@@ -24,29 +25,6 @@ from tallyveil.storage.write import file_digest
 
 PLAIN = ["geocode", "age", "home", "count"]
 BESIDE = ["estimate", "standard_error", "lower", "upper"]
-SPINE = """
-[spine]
-entities = "entities.parquet"
-families = ["place", "reserve"]
-[[spine.steps]]
-kind = "branch"
-family = "reserve"
-geolevel = "Region"
-name = "R"
-parts = "Region_Part"
-[[spine.steps]]
-kind = "group_by_distance"
-families = ["place", "reserve"]
-geolevel = "Town_Group"
-children = "Town"
-"""
-SHARES = """[strategy.geolevels]
-Region = "1/8"
-Region_Part = "1/8"
-Town_Group = "1/4"
-Town = "1/4"
-Block = "1/4"
-"""
 
 
 @pytest.fixture
@@ -60,14 +38,9 @@ def run(small_release, tmp_path):
 def spine_release(small_release):
     """A release whose steps cut towns, with tables of places."""
     folder = small_release.parent
-    blocks = pl.read_parquet(folder / "geography.parquet")["geocode"].to_list()
-    places = ["elm" if 4 <= k < 15 else "oak" if k % 6 == 1 else None for k in range(len(blocks))]
-    reserve = ["reserve" if 9 <= k < 20 else None for k in range(len(blocks))]
-    columns = {"geocode": blocks, "place": places, "reserve": reserve}
-    pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)).write_parquet(folder / "entities.parquet")
-    text = small_release.read_text()
-    start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
-    small_release.write_text(text[:start] + SHARES + text[stop:] + 'entities = ["place"]\n' + SPINE)
+    entities_of(folder).write_parquet(folder / "entities.parquet")
+    text = with_shares(small_release.read_text())
+    small_release.write_text(text + 'entities = ["place"]\n' + ENTITIES + STEPS)
     return small_release
 
 

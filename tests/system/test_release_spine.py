@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.reserve_spine import entities_of
 
 import tallyveil.storage.write as writing
 from tallyveil.config.load import load_plan
@@ -57,13 +58,7 @@ class Killed(BaseException):
 
 def write_entities(folder: Path) -> None:
     """Places and a reserve that cross towns."""
-    blocks = pl.read_parquet(folder / "geography.parquet")["geocode"].to_list()
-    places = ["elm" if 4 <= k < 15 else "oak" if k % 6 == 1 else None for k in range(len(blocks))]
-    reserve = ["reserve" if 9 <= k < 20 else None for k in range(len(blocks))]
-    pl.DataFrame(
-        {"geocode": blocks, "place": places, "reserve": reserve},
-        schema={"geocode": pl.String, "place": pl.String, "reserve": pl.String},
-    ).reverse().write_parquet(folder / "entities.parquet")
+    entities_of(folder).reverse().write_parquet(folder / "entities.parquet")
 
 
 @pytest.fixture
