@@ -2,10 +2,11 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -73,15 +74,55 @@ def explore(
         f"{made.path} holds the site: {made.files:,} files, {made.size / 1e6:,.1f} MB, with tables of "
         f"{', '.join(made.tables)}.",
         *made.left_out,
-        "To look at it: `tallyveil explore` with --open, or a web server, such as `python -m http.server --directory "
-        f"'{made.path}'`. A browser does not load it from the disk.",
     ]
-    give(made.to_mapping(), lines[: None if not open_it else -1], quiet=quiet, as_json=as_json)
-    if open_it:
-        open_in_browser(made.path, quiet=quiet or as_json)
+    give_site(made, lines, Shown(quiet=quiet, as_json=as_json, opened=open_it))
 
 
-def open_in_browser(site: Path, *, quiet: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a site is shown once it is made.
+
+    Attributes:
+        quiet: Whether nothing is printed.
+        as_json: Whether the result is printed as JSON.
+        opened: Whether the site is served and opened in the browser.
+    """
+
+    quiet: bool
+    as_json: bool
+    opened: bool
+
+
+class MadeSite(Protocol):
+    """What a command has made: a folder that a browser can show."""
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data."""
+
+
+def give_site(made: MadeSite, lines: Sequence[str], shown: Shown) -> None:
+    """Print what was made, and open it or say how to look at it.
+
+    Args:
+        made: The site.
+        lines: What to tell readers of it.
+        shown: How it is shown.
+    """
+    how = (
+        "To look at it: give --open, or use a web server, such as `python -m http.server --directory "
+        f"'{made.path}'`. A browser does not load it from the disk."
+    )
+    told = lines if shown.opened else [*lines, how]
+    give(made.to_mapping(), told, quiet=shown.quiet, as_json=shown.as_json)
+    if shown.opened:
+        _open_in_browser(made.path, quiet=shown.quiet or shown.as_json)
+
+
+def _open_in_browser(site: Path, *, quiet: bool) -> None:
     """Serve a site and open it in the browser, until Ctrl-C.
 
     Args:

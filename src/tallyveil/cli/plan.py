@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.arguments import ENTITIES, FAMILIES, AsJson, Quiet
-from tallyveil.cli.explore import OpenIt
+from tallyveil.cli.explore import OpenIt, Shown
 from tallyveil.cli.names import names_if_any
 from tallyveil.cli.optimise import optimise
 from tallyveil.cli.programme import plan_programme
@@ -17,7 +17,7 @@ from tallyveil.cli.show.plan_advice import show_advice
 from tallyveil.cli.show.plan_entities import show_deviations
 from tallyveil.cli.sizes import Sizes, opened, predicted
 from tallyveil.cli.terminal import say
-from tallyveil.cli.workbench import Shown, WorkbenchWish, make_page
+from tallyveil.cli.workbench import WorkbenchWish, make_page
 
 if TYPE_CHECKING:
     from tallyveil.budget.allocation import Allocation

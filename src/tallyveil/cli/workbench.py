@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.cli.arguments import give
-from tallyveil.cli.explore import open_in_browser
+from tallyveil.cli.explore import Shown, give_site
 
 if TYPE_CHECKING:
     from tallyveil.explore.workbench.estimates import Areas
@@ -37,21 +36,6 @@ class WorkbenchWish:
     queries: list[str] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """How the result is shown.
-
-    Attributes:
-        quiet: Whether nothing is printed.
-        as_json: Whether the result is printed as JSON.
-        opened: Whether the page is served and opened in the browser.
-    """
-
-    quiet: bool
-    as_json: bool
-    opened: bool
-
-
 def make_page(plan: "ReleasePlan", wish: WorkbenchWish, shown: Shown) -> None:
     """Write the workbench.
 
@@ -68,14 +52,8 @@ def make_page(plan: "ReleasePlan", wish: WorkbenchWish, shown: Shown) -> None:
     lines = [
         f"{made.path} holds the workbench.",
         *([] if made.why is None else [f"It has no expected errors of estimates: {made.why}"]),
-        "To look at it: give --open, or use a web server, such as `python -m http.server --directory "
-        f"'{made.path}'`. A browser does not load it from the disk.",
     ]
-    give(
-        made.to_mapping(), lines[: None if not shown.opened else -1], quiet=shown.quiet, as_json=shown.as_json
-    )
-    if shown.opened:
-        open_in_browser(made.path, quiet=shown.quiet or shown.as_json)
+    give_site(made, lines, shown)
 
 
 def _areas(plan: "ReleasePlan", wish: WorkbenchWish) -> "Areas":
