@@ -60,13 +60,14 @@ def make_workbench(
         StoreError: the folder holds something else or an input, or cannot be written to.
     """
     plan, content = _offered(release_file)
-    other = None
-    inputs = [release_file, *inputs_of(plan), *([] if compared is None else [compared])]
+    inputs, other, second = [release_file, *inputs_of(plan)], None, None
+    if compared is not None:
+        second, other = _offered(compared)
+        inputs += [compared, *inputs_of(second)]
     with replaced_site(site, inputs) as unfinished:
         copy_pages(unfinished, INDEX)
         estimates = write_estimates(unfinished, plan, areas or Areas(), queries)
-        if compared is not None:
-            second, other = _offered(compared)
+        if second is not None and other is not None:
             other |= _other_estimates(unfinished / OTHER, second, plan, areas or Areas(), queries)
         write_json_data(
             unfinished,
