@@ -51,8 +51,7 @@ class OpenedRelease:
     @property
     def tags(self) -> dict[str, str]:
         """Metadata of the files of its site."""
-        protected = "true" if self.manifest.protected else "false: made with an insecure test key"
-        return {"run": self.manifest.run, "protected": protected}
+        return self.manifest.file_tags
 
     def has_intervals(self, query: str) -> bool:
         """Whether the release has intervals of a query, beside the counts of every kind that it has a table of."""

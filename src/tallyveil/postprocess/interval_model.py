@@ -74,8 +74,7 @@ class FinishedRelease:
     @property
     def tags(self) -> dict[str, str]:
         """Metadata of files that follow from the release."""
-        protected = "true" if self.manifest.protected else "false: made with an insecure test key"
-        return {"run": self.manifest.run, "protected": protected}
+        return self.manifest.file_tags
 
 
 def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:

@@ -60,6 +60,11 @@ class StageTime:
     peak_memory_mib: int
 
 
+def protection_tag(protected: bool) -> str:
+    """What the metadata of a file says of the protection of people, in files that follow from finished releases."""
+    return "true" if protected else "false: made with an insecure test key"
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What a finished release says of itself.
@@ -121,6 +126,11 @@ class Manifest:
     def peak_memory_mib(self) -> int:
         """The largest memory of any process that worked on the run; 0 where performance was taken out."""
         return max((stage.peak_memory_mib for stage in self.performance), default=0)
+
+    @property
+    def file_tags(self) -> dict[str, str]:
+        """Metadata of files that follow from the release."""
+        return {"run": self.run, "protected": protection_tag(self.protected)}
 
     @property
     def digests(self) -> dict[str, str]:

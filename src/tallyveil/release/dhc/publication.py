@@ -25,6 +25,7 @@ from tallyveil.release.pl94.publication import (
     README,
     TABLES_FOLDER,
     Publication,
+    tags_of,
 )
 from tallyveil.release.pl94.sources import Source, open_source, source_counts
 from tallyveil.release.pl94.tables import table_frames, write_rows
@@ -151,12 +152,7 @@ class _Job:
     @property
     def tags(self) -> dict[str, str]:
         """What every file says of itself."""
-        manifests = [source.manifest for source in self.sources.values()]
-        protected = all(manifest.protected for manifest in manifests)
-        return {
-            "runs": ", ".join(manifest.run for manifest in manifests),
-            "protected": "true" if protected else "false: made with an insecure test key",
-        }
+        return tags_of(list(self.sources.values()))
 
     def publish(self) -> Publication:
         """Write everything."""

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.manifest import listed_file
+from tallyveil.release.manifest import listed_file, protection_tag
 from tallyveil.release.pl94.areas import PublishedAreas, published_areas
 from tallyveil.release.pl94.checks import CHECKS, cell_totals, check_sums, check_table
 from tallyveil.release.pl94.costs import UNPROTECTED, joint_record, release_record
@@ -74,7 +74,7 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
 def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:
     areas = published_areas(sources)
     content = _statements(sources)
-    job = _Job(out, sources, areas, csv, _tags(sources))
+    job = _Job(out, sources, areas, csv, tags_of(sources))
     written = [*job.labels(), *job.tables()]
     write_text(out / README, readme_text(content, areas))
     files = [listed_file(out, path) for path in [README, *written]]
@@ -102,11 +102,12 @@ def _statements(sources: Sequence[Source]) -> JsonObject:
     }
 
 
-def _tags(sources: Sequence[Source]) -> dict[str, str]:
+def tags_of(sources: Sequence[Source]) -> dict[str, str]:
+    """What every file of a publication says of the releases behind it."""
     protected = all(source.manifest.protected for source in sources)
     return {
         "runs": ", ".join(source.manifest.run for source in sources),
-        "protected": "true" if protected else "false: made with an insecure test key",
+        "protected": protection_tag(protected),
     }
 
 
