@@ -70,7 +70,7 @@ def _limits(values: NDArray[Any], areas: Integers, zero: bool) -> Iterator[float
 
 
 def _between(values: NDArray[Any], areas: Integers, zero: bool) -> list[tuple[float, float, float]]:
-    """For every limit the value that it would best be, and its greatest and least choice; the least is excluded."""
+    """For every limit: its ideal value, the greatest value allowed, and the value that it must be above."""
     above = np.concatenate([[0], np.cumsum(areas)])  # areas below each value, and all
     first = int(zero)
     wanted = CLASSES - first

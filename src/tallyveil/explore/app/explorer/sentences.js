@@ -72,7 +72,7 @@ export function answerSentences(answer, unit, level) {
     return [...published, "The noisy measurements do not determine this count, so it has no unbiased estimate and no full interval."];
   }
   if (answer.error === 0) {
-    return [...published, `What is public tells this count exactly: it is ${count(answer.estimate)}, with a standard error of 0.`];
+    return [...published, `This count follows exactly from public information. It is ${count(answer.estimate)}, and its standard error is 0.`];
   }
   const estimate = `The unbiased estimate from the noisy measurements is ${decimal(answer.estimate)}`;
   const said = [...published, answer.error === null ? `${estimate}.` : `${estimate}, with a standard error of ${rounded(answer.error)}.`];
@@ -91,6 +91,6 @@ const OUTSIDE = { [-1]: "below", 1: "above" };
 export function outsideSentence(answer) {
   const where = side(answer);
   if (where === null || where === 0) return null;
-  return `The published count lies ${OUTSIDE[where]} its interval. This is an effect of published counts being whole and not negative, ` +
-    "and not a mistake. The interval belongs to the count before noise, and is not centred on the published count.";
+  return `The published count lies ${OUTSIDE[where]} its interval. This is not a mistake. It can happen because published counts are whole, are not negative and add up, ` +
+    "or because this is one of the few intervals that miss. The interval is for the count before noise, and not centred on the published count.";
 }

@@ -65,7 +65,7 @@ function isSameKind(one, other) {
 function notes(state, costs, before) {
   const found = [];
   const { bypasses, invariants } = state.given;
-  if (bypasses) found.push("Geounits may be bypassed, and which ones is known once the geography is opened. So epsilon follows from rho alone.");
+  if (bypasses) found.push("Geounits may be bypassed. This page does not know which ones, so it computes epsilon from rho alone.");
   else if (state.isGaussian && RELATIONS.some((relation) => costs[relation].by === "zcdp")) {
     found.push("Some noise has a variance below 1/4. Here epsilon follows from rho alone; `tallyveil plan` gives a smaller one.");
   }
