@@ -119,23 +119,22 @@ def give_site(made: MadeSite, lines: Sequence[str], shown: Shown) -> None:
     told = lines if shown.opened else [*lines, how]
     give(made.to_mapping(), told, quiet=shown.quiet, as_json=shown.as_json)
     if shown.opened:
-        _open_in_browser(made.path, quiet=shown.quiet or shown.as_json)
+        _open_in_browser(made.path, aside=shown.quiet or shown.as_json)
 
 
-def _open_in_browser(site: Path, *, quiet: bool) -> None:
+def _open_in_browser(site: Path, *, aside: bool) -> None:
     """Serve a site and open it in the browser, until Ctrl-C.
 
     Args:
         site: Folder of the site.
-        quiet: Whether nothing is printed.
+        aside: Whether its address is printed on standard error, because standard output is for something else.
     """
     import webbrowser
 
     from tallyveil.explore.serving import served
 
     with served(site) as address, _interruptions() as interrupted:
-        if not quiet:
-            say(f"Open {address} in a browser of this machine. Ctrl-C ends it.")
+        say(f"Open {address} in a browser of this machine. Ctrl-C ends it.", err=aside)
         webbrowser.open(address)
         while not interrupted.wait(SECONDS_BETWEEN_LOOKS):
             pass

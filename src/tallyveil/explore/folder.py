@@ -94,8 +94,13 @@ def _refuse_other(site: Path) -> None:
     try:
         found = {entry.name for entry in site.iterdir()} if site.is_dir() else set()
         is_file = site.exists() and not site.is_dir()
+        is_mounted = site.is_mount()
     except OSError as error:
         raise store_error(site, error) from error
+    if is_mounted:
+        raise StoreError(
+            f"{site} is a mount point, which cannot be replaced. Name a folder in it.", code="not-a-site"
+        )
     is_site = (site / SITE_FILE).is_file()
     if not is_file and (not found or (is_site and found <= TOP)):
         return
@@ -103,7 +108,6 @@ def _refuse_other(site: Path) -> None:
     what = "is a file" if is_file else f"holds {', '.join(others[:3])}{', ...' * (len(others) > 3)}"
     raise StoreError(
         f"{site} {what}, which no explorer wrote. The folder of a site is replaced as a whole, so it must be new, "
-        "empty, or hold an earlier site and nothing else. Choose another folder with --out, or move the "
-        "other files away.",
+        "empty, or hold an earlier site and nothing else. Choose another folder, or move the other files away.",
         code="not-a-site",
     )

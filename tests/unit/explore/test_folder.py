@@ -79,6 +79,14 @@ def test_a_file_is_refused(tmp_path):
         pass
 
 
+def test_a_mount_point_is_refused_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "site")
+    with pytest.raises(StoreError, match="is a mount point") as caught, replaced_site(tmp_path / "site"):
+        pytest.fail("the work began")
+    assert caught.value.code == "not-a-site"
+
+
 def test_the_folder_of_work(tmp_path, monkeypatch):
     """A path without a name of its own, such as `.`, is a folder like any other."""
     (tmp_path / "site").mkdir()

@@ -21,20 +21,27 @@ _LIMITS: Final = np.array([-180.0, -90.0, 180.0, 90.0])
 def with_geometry(spine: Spine, stored: StoredShapes) -> Geometry:
     """The shapes of a file in the order of a spine's finest geounits, in longitude and latitude.
 
-    A finest geounit may lack a shape. The extra `maps` must be there.
+    A finest geounit may lack a shape, but not all of them. The extra `maps` must be there.
 
     Args:
         spine: The spine that is measured.
         stored: Content of the file.
     Raises:
-        GeographyError: a geocode is missing, twice or unknown (`geometry-geocodes`), or a shape is empty, invalid, of
-            another type than the others, or outside the world (`geometry-shape`).
+        GeographyError: a geocode is missing, twice or unknown (`geometry-geocodes`), or no geounit has
+            a shape, or a shape is empty, invalid, of another type than the others, or outside the world
+            (`geometry-shape`).
         ConfigError: the coordinate reference system is not stated, or cannot be turned into longitude and latitude.
     """
     _require_geocodes(spine, stored)
     import shapely
 
     named = stored.wkb.is_not_null()
+    if not named.any():
+        raise GeographyError(
+            f"the geometry file {stored.path} has no shape: it has {len(named):,} rows, and none of them has one. "
+            "Wanted: the shapes of the finest geounits. Write the file again, or leave [geography] geometry out.",
+            code="geometry-shape",
+        )
     codes = stored.geocodes.filter(named)
     held = np.array(stored.wkb.filter(named).to_list(), dtype=object)
     shapes = shapely.force_2d(shapely.from_wkb(held, on_invalid="ignore"))

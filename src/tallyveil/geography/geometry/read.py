@@ -32,6 +32,10 @@ _BEGINNINGS: Final = {
 }
 """For each ending that GDAL reads, its name of the format and the first bytes of such a file."""
 _LONGEST_BEGINNING: Final = 64
+_SHAPEFILE_LENGTH: Final = slice(24, 28)
+"""Where a .shp states its length, in words of two bytes."""
+_SHORTEST_SHAPEFILE: Final = 100
+"""Bytes of the header of a .shp."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,8 +139,8 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
         present = list(info["fields"])
         if geocode not in present:
             raise ConfigError(
-                f"the geometry file {path} lacks the column '{geocode}' of geocodes. It has: "
-                f"{', '.join(present[:40])}. Name the right one as [geography] geometry_geocode.",
+                f"the geometry file {path} lacks the column '{geocode}' of geocodes. "
+                f"{_columns(present)} Name the right one as [geography] geometry_geocode.",
                 code="column-missing",
             )
         meta, _, shapes, fields = pyogrio.raw.read(path.absolute(), columns=[geocode], force_2d=True)
@@ -149,12 +153,18 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
         GeometryError,
         UnicodeDecodeError,
     ) as error:
-        raise _unreadable(path, type(error).__name__) from None
+        raise _unreadable(path, f"ended with {type(error).__name__}") from None
     if shapes is None:
         _refuse(path, "is a table without shapes", "wanted polygons or points")
     codes = pl.Series(geocode, fields[0]) if fields[0].dtype != np.object_ else _text(fields[0])
     require_text(pl.LazyFrame({geocode: codes}), geocode, path, WHAT)
     return StoredShapes(path, codes, pl.Series(list(shapes), dtype=pl.Binary), meta["crs"])
+
+
+def _columns(names: list[str]) -> str:
+    if not names:
+        return "It has no column. A GeoJSON has columns if it has features, a shapefile if its part .dbf is beside it."
+    return f"It has: {', '.join(names[:40])}."
 
 
 def _text(values: Any) -> pl.Series:
@@ -172,16 +182,26 @@ def _require_beginning(path: Path) -> str:
             code="input-missing",
         )
     try:
-        _refuse_large(path, input_size(path, WHAT))
+        size = input_size(path, WHAT)
+        _refuse_large(path, size)
         with open_input(path, WHAT) as stream:
             begin = stream.read(_LONGEST_BEGINNING)
     except OSError as error:
-        raise _unreadable(path, type(error).__name__) from None
+        raise _unreadable(path, f"ended with {type(error).__name__}") from None
     driver, wanted = _BEGINNINGS[path.suffix.lower()]
     found = begin.removeprefix(b"\xef\xbb\xbf").lstrip() if driver == "GeoJSON" else begin
     if not found.startswith(wanted):
         _refuse(path, f"does not begin as a file of the format {driver} does", "rename it, or convert it")
+    if driver == "ESRI Shapefile":
+        _require_whole(path, begin, size)
     return driver
+
+
+def _require_whole(path: Path, begin: bytes, size: int) -> None:
+    """Refuse a .shp that is shorter than it says: GDAL would read what is lacking as rows without a shape."""
+    stated = 2 * int.from_bytes(begin[_SHAPEFILE_LENGTH], "big")
+    if size < max(stated, _SHORTEST_SHAPEFILE):
+        raise _unreadable(path, f"found {size:,} bytes, where its header states {stated:,}")
 
 
 def _refuse_large(path: Path, size: int) -> None:
@@ -199,7 +219,7 @@ def _refuse(path: Path, what: str, wanted: str) -> NoReturn:
 
 def _unreadable(path: Path, why: str) -> StoreError:
     return StoreError(
-        f"reading the geometry file {shown_path(path)} failed with {why}. Check that the file is complete, and that a "
+        f"reading the geometry file {shown_path(path)} {why}. Check that the file is complete, and that a "
         "shapefile has its parts .shx, .dbf and .prj beside it.",
         code="input-unreadable",
     )

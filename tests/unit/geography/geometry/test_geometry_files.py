@@ -102,6 +102,16 @@ def test_a_row_without_a_shape_is_a_missing_shape(tmp_path, spine):
     assert read_back(spine, parquet(tmp_path / "a.parquet", shapes=[*SQUARES[:3], None])).n_missing == 1
 
 
+@pytest.mark.parametrize("codes", [CODES, ()])
+def test_a_file_without_any_shape_is_refused(tmp_path, spine, codes):
+    path = parquet(
+        tmp_path / "a.parquet", codes=pl.Series(codes, dtype=pl.String), shapes=[None] * len(codes)
+    )
+    with pytest.raises(GeographyError, match=f"has no shape: it has {len(codes)} rows") as refused:
+        read_back(spine, path)
+    assert refused.value.code == "geometry-shape"
+
+
 def test_height_is_left_out(tmp_path, spine):
     found = read_back(spine, parquet(tmp_path / "a.parquet", shapes=shapely.force_3d(SQUARES, 7.0)))
     assert not shapely.has_z(shapely.from_wkb(found.wkb.to_list())).any()
@@ -229,6 +239,25 @@ def test_a_missing_and_a_cut_file_are_refused(tmp_path, name):
     with pytest.raises(StoreError) as refused:
         read_shapes(path, "geocode")
     assert refused.value.code == "input-unreadable"
+
+
+def test_every_cut_of_a_shapefile_is_refused(tmp_path):
+    """GDAL reads what is missing at the end of a .shp as rows without a shape."""
+    path = by_gdal(tmp_path / "a.shp", "ESRI Shapefile")
+    whole = path.read_bytes()
+    for size in range(4, len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(StoreError, match="where its header states") as refused:
+            read_shapes(path, "geocode")
+        assert refused.value.code == "input-unreadable"
+
+
+def test_a_file_without_columns_says_so(tmp_path):
+    path = tmp_path / "a.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": []}))
+    with pytest.raises(ConfigError, match=r"It has no column\. A GeoJSON has columns if") as refused:
+        read_shapes(path, "geocode")
+    assert refused.value.code == "column-missing"
 
 
 def test_several_layers_are_refused(tmp_path):
