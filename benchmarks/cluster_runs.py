@@ -23,7 +23,7 @@ from tallyveil.measurements.store import n_parts
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import sources_of_groups
 from tallyveil.plans.stated import stated_plan
-from tallyveil.postprocess.chunks import cut
+from tallyveil.postprocess.families.chunks import cut
 from tallyveil.release.geography import read_geography
 from tallyveil.release.histograms import read_histogram
 from tallyveil.runs.folder_state import PLAN

@@ -35,7 +35,7 @@ from tallyveil.intervals import (
 )
 from tallyveil.intervals.fit import chunks_of, finest_coefficients
 from tallyveil.plans.guarantee import guarantee_of
-from tallyveil.postprocess.interval_model import open_release, published_invariants, release_model
+from tallyveil.postprocess.intervals.model import open_release, published_invariants, release_model
 from tallyveil.release.histograms import read_histogram
 
 QUERIES = ("total", "votingage", "hispanic*cenrace", "detailed")

@@ -26,7 +26,7 @@ from tallyveil.intervals import (
     stream_answers,
     tree_covariance,
 )
-from tallyveil.postprocess.interval_model import (
+from tallyveil.postprocess.intervals.model import (
     measured_rows,
     open_release,
     plan_model,

@@ -19,9 +19,9 @@ from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.families import FamilyBuilder
-from tallyveil.postprocess.level import estimate_level
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.families.level import estimate_level
+from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.universe.counts import PublicCounts
 

@@ -49,8 +49,8 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.families import FamilyBuilder
-from tallyveil.postprocess.interval_model import open_release, published_invariants, release_model
+from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.intervals.model import open_release, published_invariants, release_model
 from tallyveil.release.histograms import read_histogram
 
 QUERIES = ("total", "voting_age", "race_ethnicity", "detailed")

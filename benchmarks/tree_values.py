@@ -50,11 +50,11 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess import tree_values
-from tallyveil.postprocess.families import FamilyBuilder
-from tallyveil.postprocess.implied_bounds import with_implied_bounds
-from tallyveil.postprocess.level import estimate_level
-from tallyveil.postprocess.tree_values import prepared_sweep
+from tallyveil.postprocess.constraints.implied import with_implied_bounds
+from tallyveil.postprocess.families import tree_values
+from tallyveil.postprocess.families.level import estimate_level
+from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.tree_values import prepared_sweep
 from tallyveil.release.histograms import read_histogram
 from tallyveil.runs.observer import SilentObserver
 

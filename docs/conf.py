@@ -46,11 +46,11 @@ RETURNED = (
     "tallyveil.face.programme.Programme",
     "tallyveil.face.stated.StatedGuarantee",
     "tallyveil.plans.resources.Resources",
-    "tallyveil.postprocess.derived.Derived",
-    "tallyveil.postprocess.derived.Equality",
-    "tallyveil.postprocess.district.District",
-    "tallyveil.postprocess.district.DistrictAnswer",
-    "tallyveil.postprocess.quantities.Quantities",
+    "tallyveil.postprocess.derived.results.Derived",
+    "tallyveil.postprocess.derived.results.Equality",
+    "tallyveil.postprocess.derived.district.District",
+    "tallyveil.postprocess.derived.district.DistrictAnswer",
+    "tallyveil.postprocess.derived.quantities.Quantities",
 )
 """Classes that no public module lists, whose objects public functions return."""
 

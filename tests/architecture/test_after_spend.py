@@ -24,7 +24,7 @@ ROOTS = (
     "execution.topdown.run:_Release.release",
     "execution.topdown.run:_Release.check",
     "execution.topdown.run:_Release.performance",
-    "postprocess.intervals:PlannedIntervals.do",
+    "postprocess.intervals.job:PlannedIntervals.do",
     "execution.safetab.run:_Tabulation.release",
     "execution.safetab.run:_Tabulation.check",
     "execution.safetab.groups:_Tabulation.release",

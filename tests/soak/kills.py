@@ -51,10 +51,10 @@ from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
-from tallyveil.postprocess.export_measurements import export_measurements
-from tallyveil.postprocess.import_measurements import import_measurements
+from tallyveil.postprocess.exchange.exported import export_measurements
+from tallyveil.postprocess.exchange.imported import import_measurements
+from tallyveil.postprocess.exchange.opened import open_published
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.postprocess.published_measurements import open_published
 from tallyveil.release.dhc.publication import publish_dhc
 from tallyveil.release.pl94.publication import publish_pl94
 from tallyveil.runs.folder import RunFolder

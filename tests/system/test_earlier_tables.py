@@ -12,8 +12,8 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.evaluate import evaluate_release
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.postprocess.district import district_answers
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.derived.district import district_answers
+from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.release.columns import enum_column
 from tallyveil.release.csv_tables import publish_csv
 from tallyveil.release.manifest import listed_file

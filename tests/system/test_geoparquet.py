@@ -12,7 +12,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.geography.geometry.geoparquet import POINTS, POLYGONS, geo_metadata
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.release import geoparquet
 from tallyveil.release.geoparquet import publish_geoparquet
 

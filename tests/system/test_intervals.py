@@ -19,9 +19,9 @@ from tallyveil.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.postprocess.district import district_answers
-from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.derived.district import district_answers
+from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
 from tallyveil.report import write_report
 
 COLUMNS = ["geocode", "age", "home", "count", "estimate", "standard_error", "lower", "upper"]

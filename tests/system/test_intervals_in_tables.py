@@ -15,9 +15,9 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, ConstraintError, GeographyError, SolverError, StoreError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.postprocess.district import district_answers
-from tallyveil.postprocess.expected_deviations import expected_deviations
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.derived.district import district_answers
+from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
+from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.report import write_report
 from tallyveil.storage.claims import Claim, is_unfinished
@@ -353,7 +353,7 @@ def test_planned_intervals_are_made_under_the_lock_of_the_run(edit, tmp_path, mo
             raise StoreError("the disk is full", code="no-space")
         return make_intervals(root, **given)
 
-    monkeypatch.setattr("tallyveil.postprocess.intervals.make_intervals", looked_at)
+    monkeypatch.setattr("tallyveil.postprocess.intervals.job.make_intervals", looked_at)
     with pytest.raises(StoreError, match="disk is full"):
         run_release(plan, out, test_key=bytes(32), workers=1)
     assert not (out / "private").exists()
@@ -377,7 +377,7 @@ def test_planned_intervals_that_were_killed_are_finished_by_the_run(edit, tmp_pa
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("tallyveil.postprocess.intervals.exchange_tables", killed)
+        patch.setattr("tallyveil.postprocess.intervals.job.exchange_tables", killed)
         with pytest.raises(Killed):
             run_release(plan, out, test_key=bytes(32), workers=1)
     assert (out / "intervals" / "_manifest.json").exists()

@@ -13,8 +13,8 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.postprocess import interval_chunks
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.intervals import chunks as interval_chunks
+from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.release import interval_tables, intervals
 from tallyveil.storage import shared_files
 

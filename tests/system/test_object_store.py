@@ -12,7 +12,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.postprocess.copying import copy_release
+from tallyveil.postprocess.exchange.copying import copy_release
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.storage.addresses import addressed

@@ -15,8 +15,8 @@ from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.postprocess.noisy_answers import noisy_answers
 
 KEY = insecure_key("outer passes")
 

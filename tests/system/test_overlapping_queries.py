@@ -17,7 +17,7 @@ from tallyveil.execution.topdown.evaluate import evaluate_release
 from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.tables import table_folder
 from tallyveil.report import write_report

@@ -19,11 +19,11 @@ from tallyveil.execution.topdown.run import measure_release
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
-from tallyveil.postprocess.export_measurements import export_measurements
-from tallyveil.postprocess.import_measurements import import_measurements
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.exchange.exported import export_measurements
+from tallyveil.postprocess.exchange.imported import import_measurements
+from tallyveil.postprocess.exchange.opened import open_published
+from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.measured import Measured, open_measurements
-from tallyveil.postprocess.published_measurements import open_published
 from tallyveil.release.manifest_files import read_manifest
 
 PROJECT = Path(__file__).parents[2]

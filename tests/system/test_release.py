@@ -18,9 +18,9 @@ from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.families import FamilyBuilder
-from tallyveil.postprocess.level import estimate_level
-from tallyveil.postprocess.tree_values import prepared_sweep
+from tallyveil.postprocess.families.level import estimate_level
+from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.tree_values import prepared_sweep
 from tallyveil.release.histograms import read_histogram
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.storage.write import file_digest

@@ -25,9 +25,9 @@ from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.record import plan_record
-from tallyveil.postprocess.district import district_answers
-from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.derived.district import district_answers
+from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
 from tallyveil.release.geography import read_geography, read_shares
 from tallyveil.release.geography import read_hierarchies as read_release_hierarchies
 from tallyveil.release.histograms import read_histogram

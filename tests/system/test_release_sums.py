@@ -17,8 +17,8 @@ from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.stated import stated_geounits
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
-from tallyveil.postprocess.interval_model import open_release, plan_model, release_model
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.checks import check_release
 

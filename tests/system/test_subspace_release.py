@@ -88,7 +88,7 @@ def test_a_killed_run_draws_the_same_counts_again(with_subspace, tmp_path, monke
     import tallyveil.postprocess.estimation as running
 
     whole = run_release(load_plan(with_subspace), tmp_path / "whole", test_key=insecure_key("b")).path
-    from tallyveil.postprocess.level import estimate_level as estimate
+    from tallyveil.postprocess.families.level import estimate_level as estimate
 
     monkeypatch.setattr(running, "estimate_level", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):

@@ -16,8 +16,8 @@ from tallyveil.intervals import upward
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess import chunks, tree_values
 from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.families import chunks, tree_values
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.histograms import read_histogram
 

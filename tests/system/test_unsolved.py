@@ -8,7 +8,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import SolverError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.postprocess import chunks, level, unsolved
+from tallyveil.postprocess.families import chunks, level, unsolved
 
 KEY = insecure_key("unsolved")
 

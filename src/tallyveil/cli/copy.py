@@ -27,7 +27,7 @@ def copy(
     interruption, the same command goes on. Credentials come from the environment.
     """
     from tallyveil.cli.progress import observer_for
-    from tallyveil.postprocess.copying import copy_release
+    from tallyveil.postprocess.exchange.copying import copy_release
     from tallyveil.storage.addresses import shown_path
 
     with observer_for(quiet, as_json) as observer:

@@ -20,7 +20,7 @@ from tallyveil.cli.names import names_if_any
 from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.postprocess.district import District
+    from tallyveil.postprocess.derived.district import District
 
 LINES_SHOWN = 40
 
@@ -198,7 +198,7 @@ def _district(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    from tallyveil.postprocess.district import district_answers
+    from tallyveil.postprocess.derived.district import district_answers
     from tallyveil.storage.read import read_table, require_text, scan_table
 
     for path in paths:

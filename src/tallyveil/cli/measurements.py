@@ -70,8 +70,8 @@ def import_files(
     from tallyveil.cli.progress import observer_for
     from tallyveil.config.published_products import published_products
     from tallyveil.errors import ConfigError
-    from tallyveil.postprocess.import_measurements import import_measurements
-    from tallyveil.postprocess.published_measurements import open_published
+    from tallyveil.postprocess.exchange.imported import import_measurements
+    from tallyveil.postprocess.exchange.opened import open_published
 
     if layout is not Layout.CENSUS_2020:
         raise ConfigError(
@@ -108,7 +108,7 @@ def export_files(
     answer, with a column for each attribute.
     """
     from tallyveil.cli.progress import observer_for
-    from tallyveil.postprocess.export_measurements import export_measurements
+    from tallyveil.postprocess.exchange.exported import export_measurements
     from tallyveil.postprocess.measured import open_measurements
 
     opened = open_measurements(measured)

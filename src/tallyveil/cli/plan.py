@@ -173,7 +173,7 @@ def plan(
     if as_json:
         from tallyveil.execution.topdown.spine_record import changes_record
         from tallyveil.plans.record import plan_record
-        from tallyveil.postprocess.expected_deviations import deviations_record
+        from tallyveil.postprocess.intervals.expected_deviations import deviations_record
 
         record = plan_record(loaded, resources, allocation)
         if deviations is not None:

@@ -14,8 +14,8 @@ from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.agreement import same_answers, their_query
-from tallyveil.postprocess.residents import resident_levels
+from tallyveil.postprocess.other_releases.agreement import same_answers, their_query
+from tallyveil.postprocess.other_releases.residents import resident_levels
 from tallyveil.release.finished import PRIVATE
 from tallyveil.storage.paths import file_name, inside
 

@@ -16,7 +16,7 @@ from tallyveil.explore.numbers_file import NumbersFile
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import BlockAlgebra, information, zero_blocks
 from tallyveil.intervals.model import LevelModel, TreeModel
-from tallyveil.postprocess.interval_fits import IntervalFit
+from tallyveil.postprocess.intervals.fits import IntervalFit
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.query_group import QueryGroup
 

@@ -19,9 +19,9 @@ from tallyveil.geography.spine import Spine
 from tallyveil.intervals.merged import Measured
 from tallyveil.plans.machine import in_gib
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.area_counts import bounds_choice
-from tallyveil.postprocess.interval_fits import IntervalFit, fits_of, planned_fits, table_model
-from tallyveil.postprocess.interval_model import open_release, plan_measured, release_measured
+from tallyveil.postprocess.derived.area_counts import bounds_choice
+from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, planned_fits, table_model
+from tallyveil.postprocess.intervals.model import open_release, plan_measured, release_measured
 from tallyveil.universe.query_group import QueryGroup
 
 DISTRICT_FILE: Final = f"{DATA}/district.json"

@@ -17,7 +17,7 @@ from tallyveil.face.given import (
 
 if TYPE_CHECKING:
     from tallyveil.execution.executors import Where
-    from tallyveil.postprocess.intervals import IntervalsOutcome
+    from tallyveil.postprocess.intervals.job import IntervalsOutcome
     from tallyveil.runs.observer import Observer
 
 
@@ -57,8 +57,8 @@ def add_intervals(
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
     from tallyveil.execution.executors import executors_of
-    from tallyveil.postprocess.interval_areas import read_entity_table
-    from tallyveil.postprocess.intervals import make_intervals
+    from tallyveil.postprocess.intervals.areas import read_entity_table
+    from tallyveil.postprocess.intervals.job import make_intervals
     from tallyveil.report import write_report
     from tallyveil.storage.claims import is_unfinished
 

@@ -18,7 +18,7 @@ from tallyveil.face.given import (
 from tallyveil.face.opened import Opened
 
 if TYPE_CHECKING:
-    from tallyveil.postprocess.district import District
+    from tallyveil.postprocess.derived.district import District
 
 
 class Area:
@@ -74,7 +74,7 @@ class Area:
             GeographyError: a geocode is unknown or given twice.
             ConfigError: the level or the number of threads is out of range, or `minus` is of another release.
         """
-        from tallyveil.postprocess.district import district_answers
+        from tallyveil.postprocess.derived.district import district_answers
 
         return district_answers(
             self.release.path,

@@ -107,7 +107,7 @@ class WithMeasurements(Opened):
             ConfigError: the query was not measured at this geolevel.
             StoreError: the folder keeps no measurements, or they are damaged.
         """
-        from tallyveil.postprocess.noisy_answers import noisy_answers
+        from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
 
         wanted = name_given(geolevel, "geolevel"), name_given(query, "query")
         return noisy_answers(self.path, self.manifest, *wanted)

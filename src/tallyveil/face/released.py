@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tallyveil.execution.executors import Where
     from tallyveil.explore.site import Site
     from tallyveil.geography.areas import Hierarchies
-    from tallyveil.postprocess.district import District
-    from tallyveil.postprocess.quantities import Quantities
+    from tallyveil.postprocess.derived.district import District
+    from tallyveil.postprocess.derived.quantities import Quantities
     from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
 
@@ -138,7 +138,7 @@ class Release(WithMeasurements):
         Raises:
             GeographyError: nothing has this code, or areas of several geolevels or families have it.
         """
-        from tallyveil.postprocess.named_areas import finest_geocodes
+        from tallyveil.postprocess.derived.named_areas import finest_geocodes
 
         return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
 
@@ -178,7 +178,7 @@ class Release(WithMeasurements):
             ConfigError: no counts are given, or counts of another release, or the level is out of range.
             SchemaError: there is no such query or label.
         """
-        from tallyveil.postprocess.chosen_counts import ChosenCount, quantities_of
+        from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
         from tallyveil.universe.answer_columns import answer_of
 
         self._read_again()

@@ -8,15 +8,15 @@ from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.postprocess.estimation import Estimation
-from tallyveil.postprocess.intervals import PlannedIntervals
-from tallyveil.postprocess.lattice_measurements import write_drawn
+from tallyveil.postprocess.families.lattice_measurements import write_drawn
+from tallyveil.postprocess.families.tree_values import prepared_sweep
+from tallyveil.postprocess.intervals.job import PlannedIntervals
 from tallyveil.postprocess.measured import Measured
 from tallyveil.postprocess.on_worker import estimating_site
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.publish import write_package
-from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.kinds import ReleaseKind

@@ -21,14 +21,17 @@ from tallyveil.measurements.store import (
     write_support_measurements,
 )
 from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
-from tallyveil.postprocess.chunk_files import ChunkFolders, Progress
-from tallyveil.postprocess.chunks import KeepMeasurements
-from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraints.implied import with_implied_bounds
+from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
+from tallyveil.postprocess.families.chunks import KeepMeasurements
+from tallyveil.postprocess.families.level import LevelOutcome, estimate_level, family_chunks, n_families
+from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.tree_chunks import SWEEP, sweep_chunks, swept_values
+from tallyveil.postprocess.families.tree_values import TreeSweep, TreeValues
+from tallyveil.postprocess.families.unsolved import UNSOLVED
 from tallyveil.postprocess.final_checks import CHECKS, FinalChecks
-from tallyveil.postprocess.implied_bounds import with_implied_bounds
-from tallyveil.postprocess.kept import Kept
-from tallyveil.postprocess.level import LevelOutcome, estimate_level, family_chunks, n_families
+from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import (
@@ -36,9 +39,6 @@ from tallyveil.postprocess.publish import (
     published_sizes,
     write_labels,
 )
-from tallyveil.postprocess.tree_chunks import SWEEP, sweep_chunks, swept_values
-from tallyveil.postprocess.tree_values import TreeSweep, TreeValues
-from tallyveil.postprocess.unsolved import UNSOLVED
 from tallyveil.release.checks import Part
 from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.runs.executor import Chunks, Executor

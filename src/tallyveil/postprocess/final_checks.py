@@ -15,9 +15,9 @@ from typing import Final
 from tallyveil.errors import StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.postprocess.chunk_files import ChunkFolders
-from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
+from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.release.checks import (

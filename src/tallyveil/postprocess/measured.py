@@ -12,13 +12,13 @@ from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.stated import StatedPlan, stated_plan
 from tallyveil.plans.terms import PrivacyTerms
-from tallyveil.postprocess.agreement_files import AGREEMENT
-from tallyveil.postprocess.bounds_files import BOUNDS
-from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.invariant_files import INVARIANTS
-from tallyveil.postprocess.kept import Kept, read_kept
+from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraints.invariant_files import INVARIANTS
+from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
+from tallyveil.postprocess.other_releases.kept import Kept, read_kept
+from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.public_inputs import read_constraints
-from tallyveil.postprocess.residents import RESIDENTS
 from tallyveil.release.finished import LEDGER, MANIFEST, ledger_bytes, record_of
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.geometry import GEOMETRY, read_geometry

@@ -17,18 +17,18 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.stated import stated_plan
-from tallyveil.postprocess.agreement_files import AGREEMENT
-from tallyveil.postprocess.bounds_files import BOUNDS
-from tallyveil.postprocess.chunk_files import ChunkFolders
+from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.constraints.invariant_files import INVARIANTS
 from tallyveil.postprocess.estimation import Estimation
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
+from tallyveil.postprocess.families.tree_values import prepared_sweep
 from tallyveil.postprocess.final_checks import CHECKS
-from tallyveil.postprocess.invariant_files import INVARIANTS
-from tallyveil.postprocess.kept import read_kept
+from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
+from tallyveil.postprocess.other_releases.kept import read_kept
+from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.postprocess.publish import microdata_chunks, table_chunks
-from tallyveil.postprocess.residents import RESIDENTS
-from tallyveil.postprocess.tree_values import prepared_sweep
 from tallyveil.release.finished import PRIVATE
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.histograms import MICRODATA, read_histogram

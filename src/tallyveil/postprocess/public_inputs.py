@@ -8,18 +8,18 @@ from tallyveil.errors import SolverError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.subspace_query import drawn_items
-from tallyveil.postprocess.agreement_files import AGREEMENT
-from tallyveil.postprocess.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
-from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.invariant_files import (
+from tallyveil.postprocess.constraints.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraints.invariant_files import (
     INVARIANTS,
     read_invariant,
     stated_invariant,
     write_invariant,
 )
-from tallyveil.postprocess.kept import Kept, read_kept
-from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn
-from tallyveil.postprocess.residents import RESIDENTS
+from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn
+from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
+from tallyveil.postprocess.other_releases.kept import Kept, read_kept
+from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
 from tallyveil.release.geometry import GEOMETRY
 from tallyveil.runs.folder_state import PLAN

@@ -9,7 +9,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.postprocess.chunk_files import ChunkFolders, Progress
+from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
 from tallyveil.release.areas import tabulated
 from tallyveil.release.data_package import DATA_PACKAGE, data_package
 from tallyveil.release.histograms import MICRODATA, n_record_pieces, write_microdata

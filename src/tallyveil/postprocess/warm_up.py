@@ -37,7 +37,7 @@ from tallyveil.kernels.family.signatures import SOLVE_PASS
 from tallyveil.kernels.family.solver import compile_parts, solve_by_parts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, answers_on_support
 from tallyveil.measurements.measurements import NoisyMeasurements
-from tallyveil.postprocess.tree_values import TreeSweep
+from tallyveil.postprocess.families.tree_values import TreeSweep
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.presets import load_preset

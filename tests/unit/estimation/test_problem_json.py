@@ -17,7 +17,7 @@ from tallyveil.estimation import (
     estimate_family,
 )
 from tallyveil.estimation.problem_json import problem_from_mapping, problem_to_mapping
-from tallyveil.postprocess import unsolved
+from tallyveil.postprocess.families import unsolved
 
 CELLS, BOTH = np.arange(2, dtype=np.int32), np.zeros(2, dtype=np.int32)
 

@@ -28,10 +28,10 @@ from tallyveil.explore.district import (
     write_district,
     write_planned_district,
 )
-from tallyveil.postprocess.district import district_answers
-from tallyveil.postprocess.interval_fits import IntervalFit, fits_of, planned_fits, table_model
-from tallyveil.postprocess.interval_model import open_release, plan_measured
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.derived.district import district_answers
+from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, planned_fits, table_model
+from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.postprocess.intervals.model import open_release, plan_measured
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "rhode_island"
 TABLES = ("total", "age*home", "home")

@@ -16,16 +16,21 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.subspace_query import SubspaceQuery, drawn_items
-from tallyveil.postprocess import bounds_files, invariant_files
-from tallyveil.postprocess.bounds_files import bounds_path, read_bounds, stated_bounds, write_bounds
-from tallyveil.postprocess.constraints import ConstraintTable, summed_upward, zeros_of
-from tallyveil.postprocess.invariant_files import (
+from tallyveil.postprocess.constraints import bounds_files, invariant_files
+from tallyveil.postprocess.constraints.bounds_files import (
+    bounds_path,
+    read_bounds,
+    stated_bounds,
+    write_bounds,
+)
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward, zeros_of
+from tallyveil.postprocess.constraints.invariant_files import (
     invariant_path,
     read_invariant,
     stated_invariant,
     write_invariant,
 )
-from tallyveil.postprocess.lattice_measurements import drawn_constraint, read_drawn, write_drawn
+from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn, write_drawn
 from tallyveil.universe.limits import LARGEST_COUNT
 from tallyveil.universe.presets import load_preset
 

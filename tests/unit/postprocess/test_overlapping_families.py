@@ -19,8 +19,8 @@ from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.measurements.store import StoredMeasurements, write_support_measurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.postprocess.chunks import Span, estimate_span
-from tallyveil.postprocess.families import FamilyBuilder
+from tallyveil.postprocess.families.chunks import Span, estimate_span
+from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.universe.counts import PublicCounts, compress_rows
 
 RECODES = """[[schema.recodes]]

@@ -10,8 +10,8 @@ from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.constraints import Invariant
-from tallyveil.postprocess.bounds_files import stated_bounds, write_bounds
-from tallyveil.postprocess.invariant_files import (
+from tallyveil.postprocess.constraints.bounds_files import stated_bounds, write_bounds
+from tallyveil.postprocess.constraints.invariant_files import (
     invariant_path,
     read_invariant,
     stated_invariant,

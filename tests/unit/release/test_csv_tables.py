@@ -8,7 +8,7 @@ import pytest
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.postprocess.intervals import make_intervals
+from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.release.csv_tables import publish_csv
 from tallyveil.storage.write import file_digest
 

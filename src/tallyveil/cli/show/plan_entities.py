@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil.postprocess.expected_deviations import AreaDeviations
+    from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations
 
 ENTITIES_SHOWN = 12
 

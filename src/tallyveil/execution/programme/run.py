@@ -24,7 +24,7 @@ from tallyveil.execution.programme.told import Prefixed
 from tallyveil.execution.topdown.before_spend import inputs_of
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan, planned_total
-from tallyveil.postprocess.intervals import PlannedIntervals
+from tallyveil.postprocess.intervals.job import PlannedIntervals
 from tallyveil.primitives import require_aes256
 from tallyveil.release.finished import PRIVATE, PROGRAMME
 from tallyveil.release.manifest_files import require_whole

@@ -13,8 +13,8 @@ from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import derive_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.lattice_draws import SubspaceDraw
-from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.lattice_measurements import drawn_constraint, write_drawn
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, write_drawn
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema

@@ -23,9 +23,9 @@ from tallyveil.intervals.by_share.top_down import TopDown, top_down_of
 from tallyveil.intervals.by_share.variances import Asked, VariancesByShare
 from tallyveil.plans.outer import measured_by_pass, sources_of_groups
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
-from tallyveil.postprocess.interval_model import invariants_by_geolevel
-from tallyveil.postprocess.lattice_measurements import drawn_queries
+from tallyveil.postprocess.families.lattice_measurements import drawn_queries
+from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
+from tallyveil.postprocess.intervals.model import invariants_by_geolevel
 from tallyveil.storage.paths import is_same_file
 
 FACTOR = 10.0

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.expected_deviations import AreaDeviations, expected_deviations
-from tallyveil.postprocess.interval_areas import entity_families, read_entity_table
+from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
+from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations, expected_deviations
 
 
 def deviations_of(

@@ -17,15 +17,15 @@ from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, warn_small_machine
 from tallyveil.plans.sizes import sizes_of_spine
-from tallyveil.postprocess.agreement import promised_counts, read_agreement
-from tallyveil.postprocess.constraints import ConstraintTable
-from tallyveil.postprocess.interval_fits import planned_fits
-from tallyveil.postprocess.kept import Kept
-from tallyveil.postprocess.other_release import refuse_unprotected
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.families.tree_values import TreeSweep, prepared_sweep
+from tallyveil.postprocess.intervals.fits import planned_fits
+from tallyveil.postprocess.other_releases.agreement import promised_counts, read_agreement
+from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.release import refuse_unprotected
+from tallyveil.postprocess.other_releases.residents import read_residents
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
-from tallyveil.postprocess.residents import read_residents
-from tallyveil.postprocess.tree_values import TreeSweep, prepared_sweep
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject

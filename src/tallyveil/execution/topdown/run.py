@@ -18,14 +18,14 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
-from tallyveil.postprocess.intervals import PlannedIntervals
-from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.families.tree_values import TreeSweep
+from tallyveil.postprocess.intervals.job import PlannedIntervals
+from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
-from tallyveil.postprocess.tree_values import TreeSweep
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.kinds import ReleaseKind

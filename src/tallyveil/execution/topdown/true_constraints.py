@@ -7,10 +7,10 @@ from tallyveil.confidential.invariants import check_bounds, invariant_values
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.agreement import AgreedCounts
-from tallyveil.postprocess.constraint_conflicts import refuse_conflicts
-from tallyveil.postprocess.constraints import ConstraintTable, bounds_table, constraint_table
-from tallyveil.postprocess.invariant_files import invariant_name, stated_invariant
+from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable, bounds_table, constraint_table
+from tallyveil.postprocess.constraints.invariant_files import invariant_name, stated_invariant
+from tallyveil.postprocess.other_releases.agreement import AgreedCounts
 from tallyveil.universe.limits import narrow_limits
 
 

@@ -20,8 +20,8 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
-from tallyveil.postprocess.agreement import summed_to_root
-from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.other_releases.agreement import summed_to_root
 from tallyveil.postprocess.passes.groups import FixedGroups, in_groups
 from tallyveil.postprocess.passes.whole_cells import Choice, digest_of_counts
 from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges

@@ -17,10 +17,10 @@ from tallyveil.measurements.store import measurement_name, write_support_measure
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
 from tallyveil.plans.part_cells import PartCells
-from tallyveil.postprocess.agreement import summed_to_root
-from tallyveil.postprocess.chunk_files import ChunkFolders, Progress
-from tallyveil.postprocess.chunks import cut
-from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
+from tallyveil.postprocess.families.chunks import cut
+from tallyveil.postprocess.other_releases.agreement import summed_to_root
+from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_at, groups_of_earlier_pass

@@ -14,9 +14,9 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.part_cells import possible_cells
-from tallyveil.postprocess.agreement import AgreedCounts, agreement_name
-from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
-from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.postprocess.other_releases.agreement import AgreedCounts, agreement_name
+from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.bounded_groups import divide_groups
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals

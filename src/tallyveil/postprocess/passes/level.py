@@ -19,8 +19,8 @@ from tallyveil.estimation.tiles import (
 from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED
 from tallyveil.kernels.tiles.parts import solve_chunk
 from tallyveil.plans.part_cells import possible_cells
-from tallyveil.postprocess.chunk_files import ChunkFolders
-from tallyveil.postprocess.chunks import Span, cut, largest_first
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
+from tallyveil.postprocess.families.chunks import Span, cut, largest_first
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer

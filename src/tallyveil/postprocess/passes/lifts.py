@@ -16,8 +16,8 @@ from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, split_with_lift
 from tallyveil.estimation.tiles import TileStatus
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.part_cells import PartCells
-from tallyveil.postprocess.chunk_files import ChunkFolders
-from tallyveil.postprocess.chunks import Span, cut, largest_first
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
+from tallyveil.postprocess.families.chunks import Span, cut, largest_first
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.level import PassOutcome
 from tallyveil.postprocess.passes.part_limits import PartLimits

@@ -13,11 +13,11 @@ from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import sources_of_groups
 from tallyveil.plans.part_cells import PartCells, possible_cells
-from tallyveil.postprocess.agreement import agreement_name
-from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.other_releases.agreement import agreement_name
+from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.residents import ResidentCounts, residents_name
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass, sums_of_groups
 from tallyveil.postprocess.passes.size_counts import FoundSizes
-from tallyveil.postprocess.residents import ResidentCounts, residents_name
 from tallyveil.universe.counts import PublicCounts, sums_between
 from tallyveil.universe.schema import Schema
 

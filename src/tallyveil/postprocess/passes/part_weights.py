@@ -13,7 +13,7 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.plans.part_cells import PartCells
-from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups, sums_of_groups
 from tallyveil.postprocess.passes.part_limits import others_beside, residents_of
 from tallyveil.postprocess.passes.size_counts import FoundSizes

@@ -8,10 +8,10 @@ from tallyveil.arrays import Bools, Integers
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Residents
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.postprocess.agreement import AgreedCounts
-from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.postprocess.other_releases.agreement import AgreedCounts
+from tallyveil.postprocess.other_releases.residents import resident_levels
 from tallyveil.postprocess.passes.exact_groups import covering_counts
-from tallyveil.postprocess.residents import resident_levels
 from tallyveil.universe.schema import Schema
 
 

@@ -10,8 +10,8 @@ from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.household_sizes import SizesOfGroups
 from tallyveil.plans.outer import sources_of_groups
+from tallyveil.postprocess.other_releases.residents import ResidentCounts, residents_name
 from tallyveil.postprocess.passes.groups import FixedGroups, sums_of_groups
-from tallyveil.postprocess.residents import ResidentCounts, residents_name
 from tallyveil.universe.counts import sums_between
 from tallyveil.universe.nested_queries import common_groups
 from tallyveil.universe.query_group import QueryGroup

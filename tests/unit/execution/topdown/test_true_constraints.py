@@ -12,8 +12,8 @@ from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.postprocess.constraint_conflicts import refuse_conflicts
-from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.universe.presets import load_preset
 
 SCHEMA = load_preset("pl94-persons")
@@ -109,7 +109,7 @@ def test_an_invariant_keeps_one_array():
 
 
 def test_sums_that_outgrow_the_narrow_form_are_exact():
-    from tallyveil.postprocess.constraints import summed_upward
+    from tallyveil.postprocess.constraints.geolevels import summed_upward
 
     blocks = np.array([[2**31 - 2], [2**31 - 2], [UNBOUNDED]])
     above, _ = summed_upward(blocks, 1, SPINE)
@@ -117,7 +117,7 @@ def test_sums_that_outgrow_the_narrow_form_are_exact():
 
 
 def test_conflicts_are_found_in_every_piece(monkeypatch):
-    monkeypatch.setattr("tallyveil.postprocess.constraints.GEOUNITS_AT_ONCE", 1)
+    monkeypatch.setattr("tallyveil.postprocess.constraints.geolevels.GEOUNITS_AT_ONCE", 1)
     one = table("facilities", HHGQ, [[0] * 8, [1] * 8], [[UNBOUNDED] * 8, [UNBOUNDED] * 8])
     other = table("invariant total", TOTAL, [[10], [7]], [[10], [7]])
     with pytest.raises(ConstraintError, match="Region 'B'"):

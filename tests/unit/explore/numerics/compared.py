@@ -8,7 +8,7 @@ from tests.unit.explore.numerics.in_node import ask_node, floats
 
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import region_of, region_variances, tree_covariance
-from tallyveil.postprocess.interval_fits import IntervalFit
+from tallyveil.postprocess.intervals.fits import IntervalFit
 
 District = tuple[np.ndarray, np.ndarray | None]
 

@@ -14,7 +14,7 @@ from tallyveil.explore.district import DISTRICT_FILE, NUMBERS_FILE
 from tallyveil.explore.files import write_json_data
 from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
 from tallyveil.intervals.model import Zeros, model_of_levels
-from tallyveil.postprocess.interval_fits import IntervalFit
+from tallyveil.postprocess.intervals.fits import IntervalFit
 
 RELATIVE = 1e-9
 NOTHING = 1e-9

@@ -14,7 +14,7 @@ from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.estimates import Areas
 from tallyveil.explore.workbench.template import filled
 from tallyveil.geography.entity_tables import entities_from_columns
-from tallyveil.postprocess.expected_deviations import expected_deviations
+from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
 
 pytestmark = node_needed
 

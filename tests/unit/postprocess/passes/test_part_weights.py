@@ -4,7 +4,7 @@ import numpy as np
 from tests.lift_worlds import LIFTED
 
 from tallyveil.config.load import load_plan
-from tallyveil.postprocess.kept import Kept
+from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import groups_of_earlier_pass
 from tallyveil.postprocess.passes.part_limits import cells_of_part
 from tallyveil.postprocess.passes.part_weights import part_weights

@@ -1,0 +1,252 @@
+"""Counts, exact standard errors and intervals for a new district of a finished release, or for the difference of two.
+
+The measurements are not needed. Variances follow from the plan, the geography and the public bounds, all of which are
+in the release folder. The estimate of a district is the sum of the estimates of its finest geounits, which are in
+`intervals/`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tallyveil.intervals import Answers, TreeModel, region_of, region_variances, tree_covariance
+from tallyveil.intervals.interval import (
+    NO_INTERVALS,
+    IntervalKind,
+    intervals_if_any,
+    refuse_level,
+    rounded_inward,
+    sentence_of,
+)
+from tallyveil.postprocess.derived.area_counts import (
+    NOT_DETERMINED,
+    area_family,
+    bounds_choice,
+    counts_path,
+    published_counts,
+    why_no_estimates,
+    written_estimates,
+)
+from tallyveil.postprocess.intervals.fits import fits_of
+from tallyveil.postprocess.intervals.model import named_queries, open_release
+from tallyveil.printable import tabulated
+from tallyveil.storage.system import usable_cores
+from tallyveil.universe.query_group import QueryGroup
+
+_MOST_SHOWN = 30
+"""Number of answers that notebooks show."""
+
+
+@dataclass(frozen=True, slots=True)
+class DistrictAnswer:
+    """One count of a district.
+
+    Attributes:
+        query, answer: What is counted.
+        published: Sum of the published counts; None where the folder does not hold them.
+        standard_error: Standard error of the unbiased estimate; None if the measurements do not determine it.
+        estimate: Unbiased estimate; None without `intervals/`, or if the measurements do not determine it.
+        lower, upper: Ends of the interval; None without an estimate, or if the noise allows no interval.
+        lacking: Why there is no estimate; None if there is one.
+    """
+
+    query: str
+    answer: str
+    published: int | None
+    standard_error: float | None
+    estimate: float | None
+    lower: int | None
+    upper: int | None
+    lacking: str | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def shown(self) -> tuple[str, ...]:
+        """Texts for a row of a table: what is counted, published, interval, estimate, standard error."""
+        interval = "–" if self.lower is None else f"{self.lower:,} to {_whole(self.upper)}"
+        estimate = "–" if self.estimate is None else f"{self.estimate:,.1f}"
+        error = "–" if self.standard_error is None else f"{self.standard_error:,.2f}"
+        return (self.answer, _whole(self.published), interval, estimate, error)
+
+
+def _whole(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class District:
+    """Counts of a district, or of one minus another.
+
+    Attributes:
+        n_finest: Number of its finest geounits.
+        n_minus: Number of finest geounits of the subtracted district; None if no district is subtracted.
+        answers: One for each answer of each query.
+        level: Coverage of the intervals.
+        covers: What the given intervals cover, or why the noise allows none; None without estimates.
+        unpublished: Why there are no published counts; None if there are.
+    """
+
+    n_finest: int
+    n_minus: int | None
+    answers: tuple[DistrictAnswer, ...]
+    level: float
+    covers: str | None
+    unpublished: str | None
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row for each answer, with the attributes of `DistrictAnswer` as columns."""
+        text, number, whole = pl.String(), pl.Float64(), pl.Int64()
+        schema = {
+            "query": text,
+            "answer": text,
+            "published": whole,
+            "standard_error": number,
+            "estimate": number,
+        }
+        schema |= {"lower": whole, "upper": whole, "lacking": text}
+        return pl.DataFrame([line.to_mapping() for line in self.answers], schema=schema)
+
+    def _repr_html_(self) -> str:
+        shown, left_out = self.answers[:_MOST_SHOWN], len(self.answers) - _MOST_SHOWN
+        what = f"{self.n_finest:,} finest geounits"
+        if self.n_minus is not None:
+            what = f"{what} minus {self.n_minus:,} others"
+        more = f"{left_out:,} more answers are in to_frame()." if left_out > 0 else ""
+        headings = (
+            "counts of",
+            "published",
+            f"{100 * self.level:g} % interval",
+            "estimate",
+            "standard error",
+        )
+        lead = " ".join(said for said in (self.unpublished, self.covers, more) if said)
+        return tabulated(f"District: {what}", headings, [one.shown() for one in shown], lead)
+
+
+def district_answers(
+    root: Path,
+    geocodes: pl.Series,
+    *,
+    minus: pl.Series | None = None,
+    tables: Sequence[str] | None = None,
+    level: float = 0.95,
+    simultaneous: bool = False,
+    with_bounds: bool = True,
+    workers: int | None = None,
+) -> District:
+    """Counts, standard errors and intervals of any set of finest geounits of a release.
+
+    Args:
+        root: Release folder. Nothing in `measurements/` is read.
+        geocodes: Finest geocodes of the district, each once.
+        minus: Finest geocodes of a district whose counts are subtracted. Intervals are then normal intervals.
+        tables: Queries; None for those of the release's tables.
+        level: Coverage of the intervals.
+        simultaneous: Whether all intervals together have that coverage (Bonferroni).
+        with_bounds: Whether zeros of public bounds are used. If `intervals/` exists, the choice made there is used.
+        workers: Number of threads; None for one per core.
+    Raises:
+        StoreError: the folder holds no finished release, lacks its bounds, or has a changed file.
+        GeographyError: a geocode is unknown or given twice.
+        ConfigError: the level is out of range.
+    """
+    release = open_release(root)
+    threads = workers or usable_cores()
+    family = area_family(
+        release.spine, {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
+    )
+    signs = np.array([1, -1][: family.n_entities])
+    groups = named_queries(release, tables)
+    made, with_bounds = bounds_choice(release, with_bounds=with_bounds)
+    refuse_level(level)
+    regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
+    region = regions[0] if minus is None else regions[0] - regions[1]
+    found = []
+    for fit in fits_of(release, groups, with_bounds=with_bounds):
+        covariance, model = tree_covariance(fit.model, workers=threads), fit.model
+        found.append(region_variances(covariance, [region], fit.questions, workers=threads))
+    variances = np.concatenate(found, axis=1)
+    counts = published_counts(release, family, groups)
+    published = None if counts is None else signs @ counts
+    written = [None if made is None else written_estimates(release, family, group) for group in groups]
+    estimates = [None if own is None else signs @ own for own in written]
+    pairs = list(zip(groups, estimates, strict=True))
+    values = np.concatenate([np.full(group.size, np.nan) if own is None else own for group, own in pairs])
+    n_given = int((np.isfinite(values) & np.isfinite(variances[0])).sum())
+    together = max(n_given, 1) if simultaneous else 1  # the number of intervals that are given
+    asked = _Asked(model, "unified" if minus is None else "normal", level, together)
+    answers: list[DistrictAnswer] = []
+    place = 0
+    for group, known in pairs:
+        own = slice(place, place + group.size)
+        lacking = why_no_estimates(made=made is not None, written=known is not None, query=group.name)
+        answers += _lines(
+            asked,
+            group,
+            None if published is None else published[own],
+            variances[0, own],
+            values[own],
+            lacking,
+        )
+        place = own.stop
+    sizes = family.sizes.tolist()
+    return District(
+        sizes[0],
+        None if minus is None else sizes[1],
+        tuple(answers),
+        level,
+        covers=None if n_given == 0 else sentence_of(level, together) if model.gaussian else NO_INTERVALS,
+        unpublished=f"{counts_path(release)} is not there" if published is None else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """The intervals that are asked for."""
+
+    model: TreeModel
+    kind: IntervalKind
+    level: float
+    together: int
+
+
+def _lines(
+    asked: _Asked,
+    group: QueryGroup,
+    published: np.ndarray | None,
+    variances: np.ndarray,
+    values: np.ndarray,
+    lacking: str | None,
+) -> list[DistrictAnswer]:
+    found = Answers(np.nan_to_num(values), variances)
+    intervals = intervals_if_any(
+        asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
+    )
+    low, high = intervals.low, intervals.high
+    if intervals.kind == "normal":  # a difference of counts is an integer as well
+        low, high = rounded_inward(found.estimates, low, high, least=-np.inf)
+    lines = []
+    for number, label in enumerate(group.labels()):
+        determined = bool(np.isfinite(variances[number]))
+        estimated = determined and bool(np.isfinite(values[number]))
+        given = estimated and bool(np.isfinite(low[number]))
+        lines.append(
+            DistrictAnswer(
+                query=group.name,
+                answer=label,
+                published=None if published is None else int(published[number]),
+                standard_error=round(math.sqrt(variances[number]), 6) if determined else None,
+                estimate=round(float(values[number]), 6) if estimated else None,
+                lower=int(low[number]) if given else None,
+                upper=int(high[number]) if given else None,
+                lacking=None if estimated else lacking or NOT_DETERMINED,
+            )
+        )
+    return lines

@@ -1,0 +1,299 @@
+"""Sums, differences, shares and ratios of chosen counts of a release, with the exact covariances of their estimates.
+
+Problem. The estimates x of some counts have the covariance matrix C. Wanted are the standard error and an interval of
+a number that follows from the counts.
+
+Sums and differences. The number is w'x, with a weight for each count. Its variance is w'C w, exactly.
+
+Shares and ratios. The number is r = u'x / v'x. The delta method gives the variance g'C g with g = (u - r v) / v'x. The
+interval does not use it (`intervals.fieller`).
+
+Differences of shares. The number is r - s. Its variance by the delta method is (g - h)'C (g - h), with the g and h of
+the two shares.
+
+Worked case. Two counts have variance 4 each and covariance 3, because both are part of one total that is known well.
+Their sum has variance 4 + 4 + 2 x 3 = 14, and their difference 4 + 4 - 2 x 3 = 2. Independence would give 8 for both.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+
+import numpy as np
+import polars as pl
+from scipy.special import ndtri
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.errors import ConfigError
+from tallyveil.intervals import Answers, TreeModel
+from tallyveil.intervals.fieller import fieller_ends
+from tallyveil.intervals.interval import IntervalKind, intervals_if_any, refuse_intervals, rounded_inward
+from tallyveil.postprocess.derived.counted_cells import CountedCells
+from tallyveil.postprocess.derived.results import Derived, Equality, IntervalMethod
+
+Weights = str | Sequence[str] | Mapping[str, float]
+"""A name of a count; several names, whose counts are added up; or a weight for each name."""
+
+Ends = tuple[float | None, float | None]
+
+EXACT = 1e-6
+"""A standard error below this part of the sum of its terms' standard errors is a rounding error of zero."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantities:
+    """Chosen counts together; made by `Release.quantities`.
+
+    Wherever a method takes a count, it takes a name, several names whose counts are added up, or a weight for each.
+
+    Attributes:
+        names: Names of the counts.
+        published: Published counts; None if they are not in the folder.
+        estimates: Unbiased estimates; NaN where there is none. Shape (counts,).
+        covariance: Exact covariance matrix of the estimates under the privacy noise, in squared counts; NaN where the
+            measurements do not determine a count. Shape (counts, counts).
+        level: Coverage of every interval.
+        lacking: Why a count has no estimate; None for each that has one.
+    """
+
+    names: tuple[str, ...]
+    published: Integers | None
+    estimates: Floats
+    covariance: Floats
+    level: float
+    lacking: tuple[str | None, ...]
+    _model: TreeModel = field(repr=False)
+    _counted: CountedCells = field(repr=False)
+
+    def sum(self, what: Weights) -> Derived:
+        """A sum of counts, or any weighted sum.
+
+        If all weights are whole and not negative, the sum is a count, and the interval is that of a count.
+
+        Raises:
+            ConfigError: a name is unknown, or a weight is not finite.
+        """
+        weights = self._weights(what)
+        whole = bool((weights == np.rint(weights)).all())
+        return self._linear(weights, whole=whole, count=whole and bool((weights >= 0).all()))
+
+    def difference(self, first: "Weights | Derived", second: "Weights | Derived") -> Derived:
+        """The first number minus the second: counts, or shares and ratios that this object made.
+
+        Raises:
+            ConfigError: as for `sum`; or a number was made from other counts.
+        """
+        one, other = self._derived(first), self._derived(second)
+        slope = one._slope - other._slope
+        if {one.method, other.method} <= {"unified", "normal"}:
+            return self._linear(slope, whole=bool((slope == np.rint(slope)).all()), count=False)
+        published = (
+            None if one.published is None or other.published is None else one.published - other.published
+        )
+        value: float | None = None
+        ends: Ends = (None, None)
+        if one.estimate is not None and other.estimate is not None:
+            value = one.estimate - other.estimate
+            ends = self._ends(value, self._variance(slope) or 0.0, whole=False, count=False)
+        return self._by_delta(slope, published, value, ends, one.lacking or other.lacking, "delta")
+
+    def share(self, part: Weights, whole: Weights) -> Derived:
+        """The share of a count in another count that contains it.
+
+        Raises:
+            ConfigError: as for `ratio`; or the first count is not a part of the second.
+        """
+        above, below = self._weights(part), self._weights(whole)
+        if not self._counted.is_part(above, below):
+            raise ConfigError(
+                f"{part!r} is not a part of {whole!r}: it counts somebody whom the whole does not count, or counts "
+                "somebody more often. Ask for a ratio.",
+                code="bad-argument",
+            )
+        return self._quotient(above, below, most=1.0)
+
+    def ratio(self, numerator: Weights, denominator: Weights) -> Derived:
+        """The ratio of two counts.
+
+        Raises:
+            ConfigError: as for `sum`; or a weight is negative, so that the ratio is not one of counts.
+        """
+        return self._quotient(self._weights(numerator), self._weights(denominator), most=math.inf)
+
+    def test_equal(self, first: "Weights | Derived", second: "Weights | Derived") -> Equality:
+        """Test that two counts, shares or ratios are equal before noise, by a normal law.
+
+        Raises:
+            ConfigError: as for `difference`; or there is no estimate, or the noise is not Gaussian.
+        """
+        refuse_intervals(self._model, self.level)
+        found = self.difference(first, second)
+        if found.estimate is None or found.standard_error is None:
+            raise ConfigError(
+                f"there is no test, because an estimate is lacking: {found.lacking}.", code="bad-argument"
+            )
+        if found.standard_error == 0:
+            statistic = math.copysign(math.inf, found.estimate) if found.estimate else 0.0
+        else:
+            statistic = found.estimate / found.standard_error
+        p_value = math.erfc(abs(statistic) / math.sqrt(2))
+        return Equality(found, statistic, p_value, p_value < 1 - self.level)
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row for each count: `name`, `published`, `estimate`, `standard_error`, `lower`, `upper`, `lacking`."""
+        number, whole = pl.Float64(), pl.Int64()
+        columns: dict[str, pl.DataType] = {"published": whole, "estimate": number, "standard_error": number}
+        columns |= {"lower": whole, "upper": whole, "lacking": pl.String()}
+        rows = [self.sum(name) for name in self.names]
+        return pl.DataFrame(
+            {"name": self.names}
+            | {
+                name: pl.Series([getattr(row, name) for row in rows], dtype=kind, strict=False)
+                for name, kind in columns.items()
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"<Quantities: {', '.join(self.names)}>"
+
+    def _repr_html_(self) -> str:
+        return self.to_frame()._repr_html_()
+
+    def _weights(self, what: Weights) -> Floats:
+        given = [what] if isinstance(what, str) else what
+        if not isinstance(given, Mapping | Sequence) or not given:
+            raise ConfigError(
+                f"{what!r} names no count. Give a name, a list of names, or a weight for each name.",
+                code="bad-argument",
+            )
+        pairs = given if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
+        unknown = [name for name in pairs if name not in self.names]
+        if unknown:
+            raise ConfigError(
+                f"{unknown[0]!r} is no name of these counts, which are {', '.join(self.names)}.",
+                code="bad-argument",
+            )
+        sound = all(isinstance(weight, Real) and math.isfinite(weight) for weight in pairs.values())
+        if not sound or len(pairs) < len(given):
+            raise ConfigError(
+                f"{what!r} has a weight that is no finite number, or a name twice. Give each name one weight.",
+                code="bad-argument",
+            )
+        return np.array([float(pairs.get(name, 0.0)) for name in self.names])
+
+    def _lacking(self, weights: Floats) -> str | None:
+        """Why a count with a weight has no estimate; None if each has one."""
+        return next((self.lacking[place] for place in np.flatnonzero(weights) if self.lacking[place]), None)
+
+    def _variance(self, slope: Floats) -> float | None:
+        """Variance of a weighted sum; None if a count with a weight is not determined."""
+        used = np.flatnonzero(slope)
+        own, weights = self.covariance[np.ix_(used, used)], slope[used]
+        if not np.isfinite(own).all():
+            return None
+        variance = float(weights @ own @ weights)
+        reach = float(np.abs(weights) @ np.sqrt(np.maximum(np.diag(own), 0.0)))
+        return variance if variance > (EXACT * reach) ** 2 else 0.0
+
+    def _value(self, weights: Floats) -> float | None:
+        used = np.flatnonzero(weights)
+        value = float(weights[used] @ self.estimates[used])
+        return value if math.isfinite(value) else None
+
+    def _published(self, weights: Floats) -> float | None:
+        return None if self.published is None else float(weights @ self.published)
+
+    def _linear(self, weights: Floats, *, whole: bool, count: bool) -> Derived:
+        variance, value = self._variance(weights), self._value(weights)
+        ends: Ends = (None, None)
+        if variance is None:
+            value = None
+        elif value is not None:
+            value = float(round(value)) if whole and variance == 0 else value  # it is known exactly
+            ends = self._ends(value, variance, whole=whole, count=count)
+        return Derived(
+            published=self._published(weights),
+            estimate=value,
+            standard_error=None if variance is None else math.sqrt(variance),
+            lower=ends[0],
+            upper=ends[1],
+            level=self.level,
+            method="unified" if count else "normal",
+            lacking=self._lacking(weights),
+            _slope=weights,
+            _of=self,
+        )
+
+    def _ends(self, value: float, variance: float, *, whole: bool, count: bool) -> Ends:
+        """Ends of the interval of a weighted sum; None if the noise allows none."""
+        answers = Answers(np.array([value]), np.array([variance]))
+        kind: IntervalKind = "unified" if count else "normal"
+        made = intervals_if_any(self._model, answers, level=self.level, kind=kind)
+        low, high = made.low, made.high
+        if not np.isfinite(low[0]):
+            return None, None
+        if whole and not count:
+            low, high = rounded_inward(answers.estimates, low, high, least=-np.inf)
+        return float(low[0]), float(high[0])
+
+    def _quotient(self, above: Floats, below: Floats, *, most: float) -> Derived:
+        if (above < 0).any() or (below < 0).any():
+            raise ConfigError(
+                "a share or ratio of counts has a negative weight. Give weights of at least 0.",
+                code="bad-argument",
+            )
+        told = [self._published(weights) for weights in (above, below)]
+        published = None if told[0] is None or not told[1] else told[0] / told[1]
+        lacking, divisor = self._lacking(above + below), self._value(below)
+        if lacking is None and not divisor:
+            lacking = "the estimate of the denominator is zero"
+        ratio, slope = self._value(above), above
+        ends: Ends = (None, None)
+        if lacking is None and ratio is not None and divisor is not None:
+            ratio /= divisor
+            slope = (above - ratio * below) / divisor
+            if self._model.gaussian:
+                ends = self._quotient_ends(above, below, most)
+        return self._by_delta(slope, published, ratio, ends, lacking, "fieller")
+
+    def _by_delta(
+        self,
+        slope: Floats,
+        published: float | None,
+        value: float | None,
+        ends: Ends,
+        lacking: str | None,
+        method: IntervalMethod,
+    ) -> Derived:
+        """A number with its standard error by the delta method; without either, if something is lacking."""
+        return Derived(
+            published=published,
+            estimate=value if lacking is None else None,
+            standard_error=math.sqrt(self._variance(slope) or 0.0) if lacking is None else None,
+            lower=ends[0],
+            upper=ends[1],
+            level=self.level,
+            method=method,
+            lacking=lacking,
+            _slope=slope,
+            _of=self,
+        )
+
+    def _quotient_ends(self, above: Floats, below: Floats, most: float) -> tuple[float, float]:
+        used = np.flatnonzero(above + below)
+        pair = np.array([above[used], below[used]])
+        covariance = pair @ self.covariance[np.ix_(used, used)] @ pair.T
+        quantile = float(ndtri(0.5 + self.level / 2))
+        return fieller_ends(pair @ self.estimates[used], covariance, quantile, most)
+
+    def _derived(self, given: Weights | Derived) -> Derived:
+        if not isinstance(given, Derived):
+            return self.sum(given)
+        if given._of is not self:
+            raise ConfigError(
+                "a share or ratio was made from other counts, whose covariances with these are not known. Choose all "
+                "counts in one call of `quantities`.",
+                code="bad-argument",
+            )
+        return given

@@ -1,0 +1,1 @@
+"""Measurements and releases that come from elsewhere or go elsewhere."""

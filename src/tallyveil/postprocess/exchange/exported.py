@@ -1,0 +1,202 @@
+"""The job of `tallyveil measurements export`: write measurements in a layout that others read."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import SchemaError
+from tallyveil.measurements.layouts import tidy
+from tallyveil.measurements.layouts.census_2020 import names
+from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
+from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, steps_of
+from tallyveil.measurements.layouts.layout import Layout
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraints.invariant_files import stated_invariant
+from tallyveil.postprocess.exchange.noisy_answers import noisy_parts
+from tallyveil.postprocess.measured import Measured
+from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
+from tallyveil.storage.write import write_text
+from tallyveil.universe.presets import load_preset
+from tallyveil.universe.query_group import QueryGroup
+
+COMMAND: Final = "measurements export"
+README: Final = "README.txt"
+_WHAT: Final = "measurements in another layout"
+_STATE: Final = "State"
+
+
+def export_measurements(
+    measured: Measured, out: Path, layout: Layout, *, observer: Observer | None = None
+) -> None:
+    """Write measurements in a layout. An interrupted export starts again with the same command.
+
+    Args:
+        measured: The measurements, opened.
+        out: A new or empty folder, or one in which an export was interrupted.
+        layout: The layout.
+        observer: Receives reports of progress.
+    Raises:
+        SchemaError, GeographyError: the layout cannot hold these measurements.
+        StoreError: the folder cannot be used, or a file cannot be read or written.
+    Privacy: post-processing of published measurements.
+    """
+    refuse_inputs(out, [measured.root])
+    refuse_output_inside(out, measured.root)
+    export = _Census2020(measured) if layout is Layout.CENSUS_2020 else _Tidy(measured)
+    with new_folder(out, COMMAND, _WHAT, [*export.parts, README]):
+        export.write(out, observer or SilentObserver())
+        write_text(out / README, _readme(measured, layout))
+
+
+def _tags(measured: Measured) -> dict[str, str]:
+    """Metadata of every file: the run that drew the noise, and whether its key was secret."""
+    manifest = measured.manifest
+    protected = "true" if manifest.protected else "false: made with an insecure test key, protects nobody"
+    return {"measured_by": manifest.spender, "protected": protected}
+
+
+class _Tidy:
+    """The layout "tidy"."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
+        strategy = measured.plan.strategy
+        self._queries = {name: strategy.queries(name) for name in measured.hierarchies.spine.geolevels}
+        for queries in self._queries.values():
+            tidy.require_names(self._queries, queries)
+
+    @property
+    def parts(self) -> list[str]:
+        """Name of the folder that is written."""
+        return [tidy.TIDY]
+
+    def write(self, out: Path, observer: Observer) -> None:
+        """Write every query of every geolevel."""
+        measured, tags = self._measured, _tags(self._measured)
+        watch = Stopwatch(observer)
+        for geolevel, queries in self._queries.items():
+            with watch.stage(f"export {geolevel}", len(queries)):
+                for query in queries:
+                    group, number = measured.plan.query(query), 0
+                    for frame in noisy_parts(measured.root, measured.manifest, geolevel, query):
+                        number = tidy.write_tidy(out, geolevel, group, frame, number, tags)
+                    observer.advanced(1)
+
+
+class _Census2020:
+    """The layout "census-2020"."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
+        _require_product(measured)
+        self._codes = published_geocodes(measured.hierarchies.spine)
+
+    @property
+    def parts(self) -> list[str]:
+        """Names of the folders and of the file that are written."""
+        folders = [
+            names.table_folder(name, names.ANSWERS)[0] for name in self._measured.hierarchies.spine.geolevels
+        ]
+        return [*folders, names.TOTALS_FILE]
+
+    def write(self, out: Path, observer: Observer) -> None:
+        """Write both tables of every geolevel, and the totals that they leave out."""
+        measured = self._measured
+        spine, plan = measured.hierarchies.spine, measured.plan
+        writer = LayoutWriter(out, plan.schema, spine, self._codes, _tags(measured))
+        watch = Stopwatch(observer)
+        for level, geolevel in enumerate(spine.geolevels):
+            queries = plan.strategy.queries(geolevel)
+            with watch.stage(f"export {geolevel}", len(queries)):
+                writer.structural_zeros(level)
+                for table in measured.constraints:
+                    self._write_constraint(writer, level, table)
+                for query in queries:
+                    self._write_answers(writer, level, plan.query(query))
+                    observer.advanced(1)
+        for table in measured.constraints:
+            if table.is_exact and not self._holds_totals(table):
+                self._write_totals(out, table)
+
+    def _write_answers(self, writer: LayoutWriter, level: int, group: QueryGroup) -> None:
+        measured = self._measured
+        spine = measured.hierarchies.spine
+        geolevel = spine.geolevels[level]
+        for frame in noisy_parts(measured.root, measured.manifest, geolevel, group.name):
+            rows = spine.locate(level, frame["geocode"])
+            writer.answers(level, group, rows, frame["values"], measured.allocation)
+
+    def _write_constraint(self, writer: LayoutWriter, level: int, table: ConstraintTable) -> None:
+        last = len(table.lower) - 1
+        if level > table.of_geounits or (table.is_exact and level == last and not self._holds_totals(table)):
+            return
+        for start, stop in steps_of(self._measured.hierarchies.spine.n_geounits(level)):
+            lower, upper = table.bounds_of(level, start, stop)
+            if table.is_exact:
+                writer.totals(level, table.query, lower, start)
+            else:
+                writer.bounds(level, table.query, lower, upper, start)
+
+    def _holds_totals(self, table: ConstraintTable) -> bool:
+        """Whether the tables hold the totals of an invariant. Those of States below the US are left out, as in 2020."""
+        level = len(table.lower) - 1
+        return table.groups is None and level in (0, self._measured.hierarchies.spine.finest)
+
+    def _write_totals(self, out: Path, table: ConstraintTable) -> None:
+        """Write the totals that the tables leave out, with the geocodes of the tabulation geography."""
+        hierarchies, level = self._measured.hierarchies, len(table.lower) - 1
+        stated = stated_invariant(hierarchies, table.query.name, [_STATE])
+        counts, _ = table.bounds_of(level, 0, stated.n_geounits)
+        codes = stated.areas.geocodes[stated.place]
+        lines = [f"{code},{count}" for code, count in zip(codes, counts[:, 0].tolist(), strict=True)]
+        write_text(out / names.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
+
+
+def _require_product(measured: Measured) -> None:
+    """Refuse measurements that files of the layout cannot hold; raises SchemaError."""
+    plan, terms = measured.plan, measured.terms
+    known = [load_preset(name) for name in ("pl94-persons", "pl94-units")]
+    alike = [one for one in known if one.attributes == plan.schema.attributes]
+    invariants = [(item.query, item.geolevels) for item in terms.invariants]
+    bounded = [table.query.name for table in measured.constraints if not table.is_exact]
+    wrong = (
+        f"their schema '{plan.schema.name}' is none of the redistricting data"
+        if not alike or alike[0].structural_zeros != plan.schema.structural_zeros
+        else "their noise is no discrete Gaussian noise"
+        if terms.strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN
+        else "they have counts that were drawn on a lattice"
+        if terms.subspace
+        else "their invariants are not the totals of States, or the totals of blocks"
+        if invariants not in ([("total", (_STATE,))], [("total", (names.GEOLEVELS[-1],))])
+        else "their bounds are not bounds on hhgq alone"
+        if bounded not in ([], ["hhgq"])
+        else None
+    )
+    if wrong is not None:
+        raise SchemaError(
+            f'the measurements in {measured.root} do not fit the layout "{Layout.CENSUS_2020.value}": {wrong}. '
+            f'Write the layout "{Layout.TIDY.value}", which takes measurements with any schema.',
+            code="layout-unsuited",
+        )
+
+
+def _readme(measured: Measured, layout: Layout) -> str:
+    """What the folder holds, for people."""
+    manifest = measured.manifest
+    lines = [
+        f"Noisy measurements of {manifest.body['name']}, in the layout {layout.value}.",
+        "",
+        f"Measured by: run {manifest.spender}",
+        f"Privacy: {manifest.privacy['statement']}",
+        *(f"Published exactly: {item}" for item in manifest.privacy["invariants"]),
+        *(f"Warning: {sentence}" for sentence in manifest.warnings),
+        "",
+        "These are unbiased answers: the true count plus noise of the variance beside it, possibly negative.",
+        json.dumps(
+            {"run": manifest.spender, "plan_digest": manifest.plan_digest, "protected": manifest.protected}
+        ),
+    ]
+    return "\n".join(lines) + "\n"

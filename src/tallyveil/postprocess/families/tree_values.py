@@ -1,0 +1,221 @@
+"""Values of geounits above the finest geolevel that use everything measured below them: `[estimation] values = "tree"`.
+
+A family's children are fitted to values of the measured queries. With `values = "own"`, the values are the children's
+own noisy answers. With "tree", they are the answers of each child's best linear unbiased estimate from all that is
+measured in or below it (`tallyveil.intervals.upward`). Everything else about a family stays as it is.
+
+Each estimated cell is rounded to a multiple of 2^-16 persons. The answers are sums of these multiples, so they are
+exact, and the values do not depend on what else is asked for. A sweep that goes query by query estimates answers and
+not cells. Its answers are then rounded in the same way.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers, NarrowArray
+from tallyveil.errors import ConstraintError, SchemaError
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.intervals.algebra import LARGEST_BLOCK
+from tallyveil.intervals.model import TreeModel, model_of_strategy, n_zero_patterns
+from tallyveil.intervals.upward import Sweep, sweep_up
+from tallyveil.intervals.upward_blocks import block_sweep
+from tallyveil.intervals.upward_queries import query_sweep
+from tallyveil.kernels.tree.answer_sums import family_answers
+from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable, zeros_of
+from tallyveil.runs.observer import Observer
+from tallyveil.storage.archives import read_archive, write_archive
+from tallyveil.universe.counts import narrow
+from tallyveil.universe.query_group import QueryGroup
+
+GRID: Final = 1 << 16
+"""Cells are rounded to multiples of 1 / GRID persons."""
+
+MOST_PATTERN_NUMBERS: Final = 1 << 21
+"""Most numbers over all distinct patterns of public zeros: cells, and for full precision entries of blocks.
+
+A sweep keeps some arrays of this size. The 2020 schema and all types of facilities have an eighth of it. Where bounds
+would give more cells, their zeros are not used; where blocks would have more entries, the sweep goes query by query.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeSweep:
+    """A prepared sweep up the spine.
+
+    Attributes:
+        sweep: The way of sweeping, with the model of all measurements and public zeros.
+        exact: For each geolevel with invariants in the model, their answers, one query after the other.
+        name: What manifests call it.
+    """
+
+    sweep: Sweep
+    exact: Mapping[str, Integers]
+    name: str
+
+    def values(self, source: MeasurementSource, observer: Observer, workers: int) -> "TreeValues":
+        """Sweep up the spine.
+
+        Args:
+            source: The noisy answers.
+            observer: Is told how many geounits above the finest are done.
+            workers: Number of threads. The values do not depend on it.
+        Returns:
+            The estimates of all geounits above the finest geolevel.
+        """
+        values = TreeValues(self.sweep, self.name)
+
+        def receive(level: int, first: int, results: Floats) -> None:
+            values.keep(level, first, results)
+            observer.advanced(len(results))
+
+        sweep_up(self.sweep, source, self.exact, receive, workers=workers)
+        return values
+
+
+def prepared_sweep(
+    plan: EstimationPlan, hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
+) -> TreeSweep | None:
+    """The sweep that a plan asks for, before any measurement; None if every geolevel keeps its own values.
+
+    Queries and public zeros decide whether the sweep has full precision or goes query by query, and whether it uses the
+    zeros of bounds (`MOST_PATTERN_NUMBERS`). The estimates are unbiased with or without them.
+
+    Args:
+        plan: How the release is estimated.
+        hierarchies: The spine, and the share of the budget of each geounit.
+        constraints: Invariants and public bounds.
+    """
+    if not plan.uses_tree:
+        return None
+    spine = hierarchies.spine
+    invariants: dict[int, list[ConstraintTable]] = {}
+    for table in constraints:
+        if table.is_exact and table.of_geounits >= 0:
+            invariants.setdefault(table.of_geounits, []).append(table)
+    zeros = [zeros_of(table, spine) for table in constraints if not table.is_exact]
+    leave = n_zero_patterns(spine, zeros) > max(1, MOST_PATTERN_NUMBERS // plan.schema.size)
+    named = {
+        spine.geolevels[level]: [table.query.name for table in tables] for level, tables in invariants.items()
+    }
+    model_for = partial(
+        model_of_strategy,
+        plan.schema,
+        spine,
+        plan.strategy,
+        shares=hierarchies.shares,
+        invariants=named,
+        zeros=() if leave else zeros,
+    )
+    sweep = _sweep_of(model_for)
+    exact = {
+        spine.geolevels[level]: np.concatenate(
+            [table.bounds_of(level, 0, spine.n_geounits(level))[0] for table in tables], axis=1
+        )
+        for level, tables in invariants.items()
+    }
+    return TreeSweep(sweep, exact, f"{sweep.name}, without the zeros of bounds" if leave else sweep.name)
+
+
+def _sweep_of(model_for: Callable[..., TreeModel]) -> Sweep:
+    """The sweep with full precision if its blocks are small and few, else query by query."""
+    try:
+        model = model_for(largest_block=LARGEST_BLOCK)
+    except (SchemaError, ConstraintError):
+        return query_sweep(model_for(largest_block=sys.maxsize))
+    if len(model.zero_patterns) * model.algebra.n_block_entries > MOST_PATTERN_NUMBERS:
+        return query_sweep(model)
+    return block_sweep(model)
+
+
+class TreeValues:
+    """Estimates of every geounit above the finest geolevel, in multiples of 1 / GRID persons.
+
+    The estimates are of cells or, where the sweep goes query by query, of the answers that a geolevel measures.
+    """
+
+    def __init__(self, sweep: Sweep, name: str) -> None:
+        self.sweep, self.name = sweep, name
+        self._spine = sweep.model.spine
+        self._first: list[list[int]] = [[] for _ in range(self._spine.finest)]
+        self._kept: list[list[NarrowArray]] = [[] for _ in range(self._spine.finest)]
+
+    def keep(self, level: int, first: int, results: Floats) -> None:
+        """Round and keep the estimates of some geounits. The geounits of a geolevel come in order."""
+        self._first[level].append(first)
+        self._kept[level].append(narrow(np.rint(results * GRID).astype(np.int64)))
+
+    def pieces(self) -> dict[tuple[int, int], NarrowArray]:
+        """The estimates by geolevel and first geounit, in order, as they were kept."""
+        return {
+            (level, first): own
+            for level, firsts in enumerate(self._first)
+            for first, own in zip(firsts, self._kept[level], strict=True)
+        }
+
+    def take(self, level: int, first: int, kept: NarrowArray) -> None:
+        """Take over estimates that another process has kept. The geounits of a geolevel come in order."""
+        self._first[level].append(first)
+        self._kept[level].append(kept)
+
+    def forget(self, level: int) -> None:
+        """Free the memory of a geolevel that is estimated."""
+        self._kept[level].clear()
+        self._first[level].clear()
+
+    def save(self, level: int, path: Path) -> None:
+        """Write the estimates of a geolevel, for another process that has the same sweep."""
+        pieces = zip(self._first[level], self._kept[level], strict=True)
+        write_archive(path, {}, {str(first): own for first, own in pieces})
+
+    def load(self, level: int, path: Path) -> None:
+        """Take over the estimates of a geolevel that another process has written; raises StoreError."""
+        for first, own in read_archive(path).arrays.items():
+            self.take(level, int(first), own)
+
+    def units(self, level: int, start: int, stop: int) -> Integers:
+        """Estimates of geounits start to stop - 1 in multiples of 1 / GRID persons; a row for each geounit."""
+        firsts = np.array(self._first[level])
+        begin = int(np.searchsorted(firsts, start, side="right")) - 1
+        end = int(np.searchsorted(firsts, stop, side="left"))
+        pieces = np.concatenate(self._kept[level][begin:end]).astype(np.int64)
+        return pieces[start - int(firsts[begin]) : stop - int(firsts[begin])]
+
+    def answers(self, geolevel: str, group: QueryGroup, start: int, stop: int, answers: Integers) -> Floats:
+        """Listed answers of geounits start to stop - 1 in persons; shape (stop - start, len(answers))."""
+        level, run = self._spine.level_index(geolevel), np.array([0, stop - start], np.int64)
+        begin = np.array([0, len(answers)], np.int64)
+        values = self._answers(level, group, answers, begin, run, self.units(level, start, stop))
+        return values.reshape(stop - start, len(answers))
+
+    def families(self, wanted: FamilyAnswers) -> Floats:
+        """The answers that families need, in persons: a flat array in the layout of `wanted`."""
+        level, child_begin = self._spine.level_index(wanted.geolevel), wanted.child_begin
+        units = self.units(level, int(child_begin[0]), int(child_begin[-1]))
+        runs = child_begin - child_begin[0]
+        own = (
+            self._answers(level, group, wanted.answers, wanted.begin[q], runs, units)
+            for q, group in enumerate(wanted.queries)
+        )
+        return np.concatenate([np.zeros(0), *own])
+
+    def _answers(
+        self,
+        level: int,
+        group: QueryGroup,
+        answers: Integers,
+        begin: Integers,
+        runs: Integers,
+        units: Integers,
+    ) -> Floats:
+        """Listed answers of one query, in the layout of `FamilyAnswers`; `units` are the children's estimates."""
+        out = np.empty(int((np.diff(begin) * np.diff(runs)).sum()), np.int64)
+        family_answers(answers, begin, runs, self.sweep.table(level, group), group.size, units, out)
+        return out / GRID

@@ -1,0 +1,1 @@
+"""Intervals of a finished release: the model of its estimates, and the job that writes them."""

@@ -1,0 +1,134 @@
+"""The areas that get intervals besides the geolevels of the spine: replaced geolevels and entities."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+
+from tallyveil.arrays import Integers
+from tallyveil.errors import GeographyError
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.geography.spine import Spine
+from tallyveil.postprocess.intervals.model import FinishedRelease
+from tallyveil.release.geography import read_areas
+from tallyveil.storage.read import read_table, text_columns
+from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.names import check_areas
+from tallyveil.universe.query_group import QueryGroup
+
+FINEST_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Area:
+    """Geounits or entities that are sums of the spine's finest geounits.
+
+    Attributes:
+        family: The areas. Its name is that of a geolevel or of a family of entities.
+        is_entity: Whether the areas are entities and not geounits of the original geography.
+        tabulated: Whether the release publishes tables for them.
+    """
+
+    family: EntityFamily
+    is_entity: bool
+    tabulated: bool
+
+
+def released_areas(release: FinishedRelease) -> tuple[Area, ...]:
+    """The areas in the tables of a release that are not geolevels of its spine.
+
+    A geolevel that the steps of the spine have replaced is included with its original geounits.
+    """
+    replaced, families = read_areas(release.root, release.spine)
+    published = release.plan.get("entities", [])
+    by_name = {family.name: family for family in families}
+    return (
+        *(Area(family, is_entity=False, tabulated=True) for family in replaced),
+        *(Area(by_name[name], is_entity=True, tabulated=True) for name in published),
+    )
+
+
+def with_given(spine: Spine, areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Area, ...]:
+    """Areas of a release, together with further families that the user asks for.
+
+    Args:
+        spine: The spine of the release.
+        areas: Areas of the release that are not geolevels of the spine.
+        given: The further families.
+    Raises:
+        GeographyError: a family has the name of a geolevel, or that of a released family with other members.
+        SchemaError: the name of a family cannot be a file name.
+    """
+    own = {area.family.name: area.family for area in areas if area.is_entity}
+    levels = {*spine.geolevels, *(area.family.name for area in areas if not area.is_entity)}
+    for family in given:
+        if family.name in levels:
+            raise GeographyError(
+                f"the entity table has a family '{family.name}', and the release has a geolevel of that name. Their "
+                "intervals would be in one folder. Rename the column, or leave it out with --families.",
+                code="entity-table",
+            )
+        if family.name in own and family.digest() != own[family.name].digest():
+            raise GeographyError(
+                f"the entity table has a family '{family.name}', and the release has a family of that name with "
+                "other members. Rename the column, or leave it out with --families.",
+                code="entity-table",
+            )
+    families = {*own, *(family.name for family in given)}
+    check_areas(sorted(levels), sorted(families), sorted(families))
+    new = [family for family in given if family.name not in own]
+    return (*areas, *(Area(family, is_entity=True, tabulated=False) for family in new))
+
+
+def read_entity_table(path: Path, families: Sequence[str] | None) -> pl.DataFrame:
+    """The geocodes and families of an entity table. If no families are named, all its text columns are read.
+
+    Raises:
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+    """
+    names = text_columns(path, "entity") if families is None else families
+    return read_table(path, ["geocode", *names], "entity")
+
+
+def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] | None) -> list[EntityFamily]:
+    """Families of entities from a table of finest geounits.
+
+    Args:
+        spine: The hierarchy.
+        table: Table with a column `geocode` and a column for each family.
+        families: Columns to read; None for every other text column.
+    Raises:
+        GeographyError: the table does not fit the geography.
+    """
+    names = families or [
+        name for name, kind in table.schema.items() if kind == pl.String and name != "geocode"
+    ]
+    for name in names:
+        if not re.fullmatch(r"\w[\w. -]*", name):
+            raise GeographyError(
+                f"the entity table has a column '{name}', which cannot be the name of a folder. Name families "
+                "with letters, digits, '_', '-', '.' and spaces.",
+                code="entity-table",
+            )
+    columns = {name: table[name] for name in table.columns}
+    return list(entities_from_columns(spine, columns, names))
+
+
+def family_counts(counts: PublicCounts, family: EntityFamily, groups: Sequence[QueryGroup]) -> Integers:
+    """Published answers of every entity, one query after the other; shape (n_entities, answers)."""
+    ones = np.ones(len(family.members), np.int64)
+    member = sparse.csr_matrix(
+        (ones, family.members, family.offsets), shape=(family.n_entities, family.n_finest)
+    )
+    columns = member.tocsc()
+    found = np.zeros((family.n_entities, sum(group.size for group in groups)), np.int64)
+    for start in range(0, family.n_finest, FINEST_AT_ONCE):
+        stop = min(start + FINEST_AT_ONCE, family.n_finest)
+        answers = [group.apply(*counts.rows(start, stop), stop - start) for group in groups]
+        found += columns[:, start:stop] @ np.concatenate(answers, axis=1)
+    return found

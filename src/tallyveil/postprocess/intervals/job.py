@@ -1,0 +1,218 @@
+"""The job of `tallyveil intervals`: write an interval beside every published count of a finished release."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tallyveil.intervals.interval import refuse_level
+from tallyveil.measurements.store import FOLDER as MEASUREMENTS
+from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.intervals.chunks import (
+    IntervalQuestion,
+    interval_executor,
+    pieces_of,
+    write_elsewhere,
+)
+from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
+from tallyveil.postprocess.intervals.readme import readme_of
+from tallyveil.postprocess.intervals.writing import Folders, IntervalJob
+from tallyveil.release.estimated import require_own_kind
+from tallyveil.release.geography import GEOGRAPHY
+from tallyveil.release.histograms import HISTOGRAM
+from tallyveil.release.interval_tables import (
+    BESIDE,
+    clear_other_tables,
+    exchange_tables,
+    manifest_with_tables,
+    refuse_earlier_tables,
+    start_tables,
+)
+from tallyveil.release.intervals import (
+    INTERVALS,
+    INTERVALS_MANIFEST,
+    Compared,
+    finish_intervals,
+    intervals_manifest,
+    start_intervals,
+)
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import ListedFile, Manifest, stage_times
+from tallyveil.release.manifest_files import require_unchanged_files, write_manifest, written_manifest
+from tallyveil.release.tables import TABLES
+from tallyveil.runs.executor import Executors, Threads
+from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.claims import Claim, is_unfinished
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.system import usable_cores
+from tallyveil.storage.write import file_digest
+
+COMMAND = "intervals"
+READ = frozenset({GEOGRAPHY, BOUNDS, HISTOGRAM, MEASUREMENTS})
+"""Files and folders of a release from which intervals follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalsOutcome:
+    """What was written.
+
+    Attributes:
+        manifest: Content of `intervals/_manifest.json`.
+        seconds: Time by stage, in order.
+    """
+
+    manifest: dict[str, Any]
+    seconds: tuple[tuple[str, float], ...]
+
+
+def make_intervals(
+    root: Path,
+    *,
+    tables: Sequence[str] | None = None,
+    entities: "pl.DataFrame | None" = None,
+    families: Sequence[str] | None = None,
+    level: float = 0.95,
+    simultaneous: bool = False,
+    with_bounds: bool = True,
+    in_tables: bool = True,
+    in_run: bool = False,
+    observer: Observer | None = None,
+    workers: int | None = None,
+    executors: Executors | None = None,
+) -> IntervalsOutcome:
+    """Write `intervals/` into the folder of a finished release and add columns to its tables, replacing earlier ones.
+
+    Args:
+        root: Release folder, with all its measurements.
+        tables: Queries, measured or not; None for those of the release's tables.
+        entities: Table with a column `geocode` of finest geocodes and a column for each family of entities, or None.
+        families: Columns of `entities` to read; None for every other text column.
+        level: Coverage of each interval.
+        simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
+        with_bounds: Whether the zeros of the release's public bounds are used.
+        in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
+        in_run: Whether this is the last step of the release's own run, which holds the folder and whose manifest then
+            states its time and memory.
+        observer: Told of progress.
+        workers: Threads; None for one a core. The files do not depend on it.
+        executors: What does the work; None for these threads. The files do not depend on it.
+    Raises:
+        StoreError: the release is not finished, lacks measurements or bounds, or a file was changed; another process
+            makes intervals in it, or it cannot be written to.
+        ConfigError: the level is out of range.
+        SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
+    Privacy: post-processing. Nothing is spent, because everything follows from published data.
+    """
+    written_manifest(root, ReleaseKind.TOPDOWN)  # no file is made in a folder that holds no release
+    threads = workers or usable_cores()
+    question = IntervalQuestion(tables, entities, families, level, simultaneous, with_bounds, in_tables)
+    with Claim(root, COMMAND) as claim, interval_executor(root, executors or Threads(threads)) as executor:
+        release = open_release(root, in_run=in_run)
+        refuse_partial_measurements(release)
+        if not in_run:  # the run has just looked at its files
+            # Where the same command was interrupted, it may have exchanged tables already.
+            tabulated = {TABLES} if in_tables and not claim.goes_on else set()
+            require_unchanged_files(root, release.manifest, READ | tabulated)
+        if in_tables:
+            refuse_earlier_tables(root, "Leave them as they are with --leave-tables")
+        told = observer or SilentObserver()
+        watch = Stopwatch(told)
+        refuse_level(level)
+        job = question.job(release)
+        folders = list[Folders]()
+
+        def start() -> Folders:
+            staging = start_tables(root) if in_tables else None
+            folders.append(Folders(start_intervals(root), staging))
+            return folders[0]._replace(root=root)
+
+        if executor.is_remote:
+            with watch.stage("intervals", len(pieces_of(job))):
+                tallies = write_elsewhere(executor, question, job, start, told)
+        else:
+            tallies = job.write(start, threads, told, watch)
+        readme = readme_of(release, job.model, level, job.covers(job.model), with_bounds=with_bounds)
+        claim.begin()
+        stages = watch.stages if in_run else []
+        manifest = _finish(job, folders[0], job.in_order(tallies), readme, stages)
+    return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedIntervals:
+    """The last step of a release: the intervals that its plan asks for. Those that are there stay.
+
+    Attributes:
+        level: Coverage that the plan asks for; None if it asks for no intervals.
+        estimated_from: What the release says of the measurements it is estimated from; None for its own.
+        observer: Receives reports of progress.
+        workers: Number of threads.
+        executors: What does the work; None for these threads.
+    """
+
+    level: Fraction | None
+    estimated_from: JsonObject | None = None
+    observer: Observer | None = None
+    workers: int | None = None
+    executors: Executors | None = None
+
+    def refuse(self, out: Path, manifest: Manifest) -> None:
+        """Refuse a finished release of the same plan that another command made; raises StoreError."""
+        require_own_kind(out, manifest, ReleaseKind.TOPDOWN, self.estimated_from)
+
+    def is_done(self, out: Path) -> bool:
+        """Whether the folder holds the intervals, or the plan asks for none."""
+        there = intervals_manifest(out) is not None and not is_unfinished(out)
+        return self.level is None or there
+
+    def do(self, out: Path) -> None:
+        """Make the intervals; raises StoreError."""
+        level = None if self.level is None else float(self.level)
+        if level is not None:
+            make_intervals(
+                out,
+                level=level,
+                in_run=True,
+                observer=self.observer,
+                workers=self.workers,
+                executors=self.executors,
+            )
+
+
+def _finish(
+    job: IntervalJob,
+    folders: Folders,
+    compared: Sequence[Compared],
+    readme: str,
+    stages: Sequence[JsonObject],
+) -> dict[str, Any]:
+    """Replace `intervals/`, then the tables and their digests.
+
+    Args:
+        job: What was asked.
+        folders: The folder of the intervals, and that of the tables.
+        compared: One entry for each table.
+        readme: Text for readers of the files.
+        stages: Stages that the manifest of the release is to list.
+    """
+    root = job.release.root
+    if folders.staging is not None:
+        clear_other_tables(root, folders.staging, job.tabulated)
+    manifest = finish_intervals(root, folders.root, job.content(), compared, readme)
+    exchanged = set() if folders.staging is None else exchange_tables(root, folders.staging)
+    stated = {
+        "level": job.level,
+        "tables": sorted(job.tabulated) if folders.staging is not None else [],
+        "columns": list(BESIDE),
+        "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
+    }
+    beside = [ListedFile(**file) for file in manifest["files"]]
+    whole = manifest_with_tables(root, job.release.manifest, exchanged, beside, stated)
+    timed = {stage["stage"] for stage in stages}
+    kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
+    write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
+    return manifest

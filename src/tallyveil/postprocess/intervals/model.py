@@ -1,0 +1,286 @@
+"""The model from which variances follow, for a finished release or for a plan whose data has not been opened."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import ABOVE, AnswerRows, StoredRows, TreeModel, Zeros, model_of_levels
+from tallyveil.intervals.merged import Measured
+from tallyveil.intervals.model import levels_of_strategy, with_queries
+from tallyveil.intervals.rows import MeasuredLevels
+from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan, strategy_of_plan
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.stated import stated_plan
+from tallyveil.plans.subspace_query import drawn_items
+from tallyveil.postprocess.constraints.bounds_files import read_bounds
+from tallyveil.postprocess.constraints.geolevels import public_zeros, zeros_of
+from tallyveil.postprocess.constraints.invariant_files import stated_invariant
+from tallyveil.postprocess.families.lattice_measurements import DrawnRows, drawn_queries
+from tallyveil.release.finished import LEDGER, MANIFEST, refuse_unfinished
+from tallyveil.release.geography import read_hierarchies
+from tallyveil.release.histograms import read_histogram
+from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest_files import entered_manifest, written_manifest
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.universe.names import check_table_name
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinishedRelease:
+    """The parts of a finished release on which variances depend.
+
+    Attributes:
+        root: Its folder.
+        manifest: Content of `manifest.json`.
+        schema: The universe.
+        hierarchies: The spine, and the areas off the spine.
+        strategy: The measured queries and their budgets.
+        estimating: How counts were estimated, and what was written.
+    """
+
+    root: Path
+    manifest: Manifest
+    schema: Schema
+    hierarchies: Hierarchies
+    strategy: Strategy
+    estimating: EstimationPlan
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that was measured."""
+        return self.hierarchies.spine
+
+    @property
+    def plan(self) -> JsonObject:
+        """The plan in the manifest."""
+        plan: JsonObject = self.manifest.body["plan"]
+        return plan
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self.manifest.body["name"])
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Metadata of files that follow from the release."""
+        return self.manifest.file_tags
+
+
+def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
+    """Read manifest and geography of a finished release.
+
+    Args:
+        root: Its folder.
+        in_run: Whether the release's own run holds the folder, so that the private folder is still there, without key.
+    Raises:
+        StoreError: the folder holds no finished release.
+    """
+    if not in_run:
+        refuse_unfinished(root)
+    # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
+    # lack the ledger. If the ledger is there, it is checked.
+    read = entered_manifest if (root / LEDGER).exists() and not in_run else written_manifest
+    manifest = read(root, ReleaseKind.TOPDOWN)
+    plan = manifest.body["plan"]
+    stated = stated_plan(root / MANIFEST, plan)
+    hierarchies = read_hierarchies(root)
+    stated.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
+    estimating = stated.estimating
+    return FinishedRelease(root, manifest, estimating.schema, hierarchies, strategy_of_plan(plan), estimating)
+
+
+def named_queries(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
+    """The queries that are named, or those of the release's tables where None is given.
+
+    Raises:
+        ConfigError: there is none.
+        SchemaError: a name is no query of the schema.
+    """
+    names = dict.fromkeys(release.plan["tables"] if tables is None else tables)
+    if not names:
+        raise ConfigError(
+            f"no queries are named, and {release.root} publishes no tables. Name queries with --tables."
+            if tables is None
+            else "the list of queries is empty. Name one or more, or leave the list out for those of the release.",
+            code="interval-tables",
+        )
+    for name in names:
+        check_table_name(name, "query")
+    return tuple(release.schema.query(name) for name in names)
+
+
+def refuse_partial_measurements(release: FinishedRelease) -> None:
+    """Refuse a release that does not hold all its noisy answers; raises StoreError."""
+    kept = release.plan["measurements"]
+    if kept not in ("full", "small"):
+        raise StoreError(
+            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need noisy answers. '
+            "These cannot be drawn again, because the key of the noise has been removed. Make the next release with "
+            'measurements = "full" under [outputs], or "small" for a large schema. This costs no additional budget. '
+            "Standard errors need no measurements: ask for those of a district with --district, or of a plan with "
+            "`tallyveil plan --families`.",
+            code="measurements-missing",
+        )
+
+
+def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> TreeModel:
+    """The model that the measurements of a release follow, with every cell of its schema.
+
+    Args:
+        release: The release.
+        with_bounds: Whether the zeros of its public bounds are used. Without them the variances are larger.
+    Raises:
+        StoreError: the public bounds are not in the folder.
+        ConfigError: the release has a model for each table.
+        SchemaError, ConstraintError: the covariance blocks would be too large.
+    """
+    refuse_tables_apart(release.estimating)
+    return whole_model(release_measured(release, with_bounds=with_bounds))
+
+
+def plan_model(plan: ReleasePlan, hierarchies: Hierarchies) -> TreeModel:
+    """The model that the measurements of a plan will follow. Raises the same errors as `release_model`."""
+    refuse_tables_apart(plan.estimating)
+    return whole_model(plan_measured(plan, hierarchies))
+
+
+def whole_model(measured: Measured) -> TreeModel:
+    """The model with every cell; raises SchemaError or ConstraintError if the covariance blocks would be too large."""
+    return model_of_levels(
+        measured.schema,
+        measured.spine,
+        measured.levels,
+        zeros=measured.zeros,
+        gaussian=measured.gaussian,
+        above=measured.above,
+    )
+
+
+def refuse_tables_apart(plan: EstimationPlan) -> None:
+    """Refuse a plan with a model for each table where one model of all cells is needed; raises ConfigError."""
+    if plan.tables_apart:
+        raise ConfigError(
+            f"one model of all cells is needed here. A release with more than {LARGEST_SCHEMA:,} cells, or with "
+            'measurements = "small", has a model for each table instead. So the covariances of counts of different '
+            "tables are not known. Ask for the intervals of single tables with `tallyveil intervals RUN --tables "
+            "QUERY,...`.",
+            code="tables-apart",
+        )
+
+
+def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> Measured:
+    """What a release measured and published exactly, as far as estimates can use it.
+
+    Args:
+        release: The release.
+        with_bounds: Whether the zeros of its public bounds are used.
+    Raises:
+        StoreError: the public bounds are not in the folder.
+    """
+    plan, hierarchies = release.plan, release.hierarchies
+    zeros: tuple[Zeros, ...] = ()
+    if with_bounds:
+        tables = (
+            read_bounds(release.root, number, bounds, release.schema, hierarchies)
+            for number, bounds in enumerate(plan["bounds"])
+        )
+        zeros = tuple(zeros_of(table, release.spine) for table in tables)
+    stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
+    drawn = drawn_queries(release.schema, release.strategy, drawn_items(plan))
+    return _measured(release.estimating, hierarchies, release.strategy, stated, zeros, drawn)
+
+
+def plan_measured(plan: ReleasePlan, hierarchies: Hierarchies) -> Measured:
+    """The same for a plan. Raises TallyveilError for bounds that cannot be read."""
+    stated = [(item.query, item.geolevels) for item in plan.invariants]
+    drawn = drawn_queries(plan.schema, plan.strategy, plan.subspace)
+    zeros = tuple(public_zeros(plan, hierarchies))
+    return _measured(plan.estimating, hierarchies, plan.strategy, stated, zeros, drawn)
+
+
+def _measured(
+    plan: EstimationPlan,
+    hierarchies: Hierarchies,
+    strategy: Strategy,
+    stated: Sequence[tuple[str, Sequence[str]]],
+    zeros: tuple[Zeros, ...],
+    drawn: Mapping[str, Sequence[tuple[QueryGroup, float]]],
+) -> Measured:
+    schema, spine = plan.schema, hierarchies.spine
+    invariants = invariants_by_geolevel(stated, hierarchies)
+    levels = levels_of_strategy(
+        schema, spine, strategy, shares=hierarchies.shares, invariants=invariants, besides=drawn
+    )
+    if plan.measurements == "small":
+        levels = [
+            with_queries(level, plan.written(level.geolevel, spine.n_geounits(number)))
+            for number, level in enumerate(levels)
+        ]
+    return Measured(
+        schema,
+        spine,
+        levels,
+        zeros,
+        tuple(schema.query(query) for query in invariants.get(ABOVE, ())),
+        strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
+    )
+
+
+def measured_rows(release: FinishedRelease, model: MeasuredLevels) -> AnswerRows:
+    """The noisy answers of a release, including those of the integer-subspace mechanism."""
+    stored = StoredRows(release.root, model)
+    items = drawn_items(release.plan)
+    return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
+
+
+def invariants_by_geolevel(
+    stated: Sequence[tuple[str, Sequence[str]]], hierarchies: Hierarchies
+) -> Mapping[str, list[str]]:
+    """Each invariant at the finest geolevel of which every geounit's answers are exact; coarser ones are sums of these.
+
+    Where an invariant is on sums of siblings, that is the geolevel above them: the model has nothing that binds
+    siblings, so that it does without what the single sums tell. If the siblings are roots, and their only sum is that
+    of all roots, the invariant is used above the roots. If roots have several sums, it is not used.
+    """
+    found: dict[str, list[str]] = {}
+    for query, geolevels in stated:
+        at = stated_invariant(hierarchies, query, geolevels)
+        level = at.level - (at.groups is not None)
+        if level < 0 and at.n_geounits > 1:
+            continue
+        own = found.setdefault(hierarchies.spine.geolevels[level] if level >= 0 else ABOVE, [])
+        if query not in own:
+            own.append(query)
+    return found
+
+
+def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str, NDArray[np.int64]]:
+    """The exact answers of a model's invariants, as the release publishes them.
+
+    Raises:
+        StoreError: a histogram cannot be read.
+    """
+    return {
+        geolevel: np.concatenate([exact_answers(release, geolevel, group) for group in groups], axis=1)
+        for geolevel, groups in model.exact
+        if groups
+    }
+
+
+def exact_answers(release: FinishedRelease, geolevel: str, group: QueryGroup) -> NDArray[np.int64]:
+    """The published answers of an invariant at a geolevel, or for `ABOVE` their sum; raises StoreError."""
+    stored = geolevel or release.spine.geolevels[0]
+    counts = read_histogram(release.root, stored, release.schema, release.spine)
+    answers = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)
+    return answers.sum(axis=0, keepdims=True) if geolevel == ABOVE else answers

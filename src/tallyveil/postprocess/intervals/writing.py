@@ -1,0 +1,337 @@
+"""The tables of a job of intervals: each fit is estimated, and its tables are written before the next fit begins."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.geography.areas import area_spine
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import (
+    Answers,
+    LevelAnswers,
+    Questions,
+    TreeEstimate,
+    TreeModel,
+    fit_tree,
+    region_answers,
+    region_of,
+    tree_covariance,
+)
+from tallyveil.intervals.interval import covers_of_tables, intervals_if_any
+from tallyveil.postprocess.intervals.areas import Area, family_counts
+from tallyveil.postprocess.intervals.fits import IntervalFit
+from tallyveil.postprocess.intervals.model import FinishedRelease
+from tallyveil.release.areas import area_counts
+from tallyveil.release.checks import check_table_part, check_tables
+from tallyveil.release.histograms import read_histogram
+from tallyveil.release.intervals import (
+    Compared,
+    IntervalTable,
+    Tally,
+    compared_of,
+    files_of_intervals,
+)
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.universe.counts import PublicCounts
+from tallyveil.universe.query_group import QueryGroup
+from tallyveil.version import VERSION
+
+INTERVALS_FORMAT = 2
+
+
+class Folders(NamedTuple):
+    """Where intervals are written.
+
+    Attributes:
+        root: The release folder, or one from which files are moved into it.
+        staging: Where tables are written anew, with intervals; None to leave them.
+    """
+
+    root: Path
+    staging: Path | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntervalJob:
+    """What is asked of a release.
+
+    Attributes:
+        release: The release.
+        groups: Queries of the tables.
+        fits: What is estimated.
+        areas: The areas that get intervals beside the geolevels of the spine.
+        level: Coverage.
+        simultaneous: Whether all intervals of a table together have it.
+        with_bounds: Whether the zeros of public bounds are used.
+    """
+
+    release: FinishedRelease
+    groups: tuple[QueryGroup, ...]
+    fits: Sequence[IntervalFit]
+    areas: Sequence[Area]
+    level: float
+    simultaneous: bool
+    with_bounds: bool
+
+    @property
+    def model(self) -> TreeModel:
+        """The model of the last fit."""
+        return self.fits[-1].model
+
+    @property
+    def tabulated(self) -> set[str]:
+        """Queries for which the release publishes tables."""
+        return {group.name for group in self.groups} & set(self.release.plan["tables"])
+
+    def covers(self, model: TreeModel) -> str:
+        """What the intervals of a model cover, or why there are none."""
+        return covers_of_tables(model, self.level, simultaneous=self.simultaneous)
+
+    def content(self) -> dict[str, Any]:
+        """The part of the manifest that does not list tables and files."""
+        bounds = [item["name"] for item in self.release.plan["bounds"]]
+        apart = [one.to_mapping(self.release.strategy) for one in self.fits if one.merged is not None]
+        return {
+            "format": INTERVALS_FORMAT,
+            "name": self.release.name,
+            "run": self.release.manifest.run,
+            "protected": self.release.manifest.protected,
+            "level": self.level,
+            "kind": "unified" if self.model.gaussian else "none",
+            "simultaneous": self.simultaneous,
+            "covers": self.covers(self.model),
+            "bounds_used": bounds if self.with_bounds else [],
+            "bounds_left_out": [] if self.with_bounds else bounds,
+            "tallyveil": VERSION,
+            **({"estimated_from": apart} if apart else {}),
+        }
+
+    def in_order(self, tallies: Sequence[Tally]) -> list[Compared]:
+        """One entry for each table, by area and then by query."""
+        compared = compared_of(tallies)
+        areas = list(dict.fromkeys(one.area for one in compared))
+        queries = [group.name for group in self.groups]
+        return sorted(compared, key=lambda one: (areas.index(one.area), queries.index(one.query)))
+
+    def write(
+        self, start: Callable[[], Folders], workers: int, observer: Observer, watch: Stopwatch
+    ) -> list[Tally]:
+        """Estimate every fit and write its tables.
+
+        Args:
+            start: Makes the folders, once the first fit is estimated.
+            workers: Number of threads.
+            observer: Told of progress.
+            watch: Times the stages.
+        """
+        tallies: list[Tally] = []
+        folders: Folders | None = None
+        for own in self.fits:
+            work = self.work(own, workers, watch)
+            folders = folders or start()
+            for step in work.steps():
+                with watch.stage(own.stage(f"intervals {step.name}"), step.size):
+                    tallies += step.write(folders, observer)
+        return tallies
+
+    def work(self, own: IntervalFit, workers: int, watch: Stopwatch) -> "IntervalWork":
+        """Estimate one fit."""
+        with watch.stage(own.stage("covariances")):
+            covariance = tree_covariance(own.model, workers=workers)
+        with watch.stage(own.stage("read and fit")):
+            rows, exact = own.rows(self.release), own.invariants(self.release)
+            return IntervalWork(self, own, fit_tree(covariance, rows, exact, workers=workers), workers)
+
+
+class Step(NamedTuple):
+    """The tables of a geolevel or of an area.
+
+    Attributes:
+        name: Its name.
+        size: Its number of geounits or entities.
+        level: Number of the geolevel; None for an area.
+        write: Writes them.
+    """
+
+    name: str
+    size: int
+    level: int | None
+    write: Callable[[Folders, Observer], list[Tally]]
+
+
+def steps_of(spine: Spine, areas: Sequence[Area]) -> list[tuple[str, int, int | None, Area | None]]:
+    """Name, size, and number of the geolevel or the area, of every step of a fit.
+
+    Original geolevels come first, by their number of geounits, and then entities.
+    """
+    replaced = {area.family.name for area in areas if not area.is_entity}
+    levels: list[tuple[str, int, int | None, Area | None]] = [
+        (name, spine.n_geounits(number), number, None)
+        for number, name in enumerate(spine.geolevels)
+        if name not in replaced
+    ]
+    others = [(area.family.name, area.family.n_entities, None, area) for area in areas]
+    levels += others[: len(replaced)]
+    return sorted(levels, key=lambda step: step[1]) + others[len(replaced) :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntervalWork:
+    """One fit, estimated, with everything that its tables need.
+
+    Attributes:
+        job: What is asked.
+        own: The fit.
+        fit: Its estimates.
+        workers: Number of threads.
+    """
+
+    job: IntervalJob
+    own: IntervalFit
+    fit: TreeEstimate
+    workers: int
+
+    @property
+    def questions(self) -> Questions:
+        """The answers of all tables, one table after the other."""
+        return self.own.questions
+
+    def steps(self) -> Iterator[Step]:
+        """The tables, geolevel by geolevel, and then of the areas."""
+        for name, size, level, area in steps_of(self.job.release.spine, self.job.areas):
+            if area is not None:
+                yield Step(name, size, None, partial(self._write_area, area))
+            elif level is not None:
+                yield Step(name, size, level, partial(self._write_level, level))
+
+    def level(self, number: int) -> "LevelTables":
+        """The tables of a geolevel, which can be written file by file."""
+        release = self.job.release
+        geolevel = release.spine.geolevels[number]
+        counts = read_histogram(release.root, geolevel, release.schema, release.spine)
+        return LevelTables(self, counts, LevelAnswers.of(self.fit, number, self.questions))
+
+    def _write_level(self, number: int, folders: Folders, observer: Observer) -> list[Tally]:
+        """Write every table of a geolevel."""
+        level, spine = self.level(number), self.job.release.spine
+        codes, counts = spine.geocodes[number].text, level.counts
+        tables = self.tables(folders, counts.geolevel, is_entity=False, tabulated=True)
+        for start, stop, answers in level.answers.stream(workers=self.workers):
+            published = [group.apply(*counts.rows(start, stop), stop - start) for group in self.own.groups]
+            self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
+            observer.advanced(stop - start)
+        tallies = [table.finish() for table in tables]
+        self._check(folders, counts, spine)
+        return tallies
+
+    def _write_area(self, area: Area, folders: Folders, observer: Observer) -> list[Tally]:
+        """Write every table of an area that is not on the spine."""
+        release, family = self.job.release, area.family
+        spine = release.spine
+        counts = read_histogram(release.root, spine.geolevels[-1], release.schema, spine)
+        regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
+        answers = region_answers(self.fit, regions, self.questions, workers=self.workers)
+        tables = self.tables(folders, family.name, is_entity=area.is_entity, tabulated=area.tabulated)
+        published = family_counts(counts, family, self.own.groups)
+        self._add(tables, family.n_entities, pl.Series(family.codes), published, answers)
+        observer.advanced(family.n_entities)
+        tallies = [table.finish() for table in tables]
+        if area.tabulated:
+            self._check(folders, area_counts(counts, family, release.schema.size), area_spine(family))
+        return tallies
+
+    def tables(
+        self, folders: Folders, area: str, *, is_entity: bool, tabulated: bool, first: int = 0
+    ) -> list[IntervalTable]:
+        """The tables of an area, empty; their files are numbered from `first`."""
+        job = self.job
+        tags = {**job.release.tags, "level": f"{job.level:g}", "covers": job.covers(self.own.model)}
+        return [
+            IntervalTable(
+                folders.root,
+                area,
+                group,
+                is_entity,
+                tags,
+                folders.staging if tabulated and group.name in job.tabulated else None,
+                first,
+            )
+            for group in self.own.groups
+        ]
+
+    def add(
+        self, table: IntervalTable, n_rows: int, codes: pl.Series, published: Integers, part: Answers
+    ) -> None:
+        """Add some of the `n_rows` geounits or entities of an area to a table."""
+        together = n_rows * table.group.size if self.job.simultaneous else 1
+        made = intervals_if_any(self.own.model, part, level=self.job.level, simultaneous=together)
+        table.add(codes, published, part, made)
+
+    def _check(self, folders: Folders, counts: PublicCounts, spine: Spine) -> None:
+        """Read back the tables that got new columns and check them."""
+        if folders.staging is not None:
+            groups = [group for group in self.own.groups if group.name in self.job.tabulated]
+            check_tables(folders.staging, counts, groups, spine)
+
+    def _add(
+        self,
+        tables: Sequence[IntervalTable],
+        n_rows: int,
+        codes: pl.Series,
+        published: Integers,
+        answers: Answers,
+    ) -> None:
+        """Add some of the `n_rows` geounits or entities of an area to its tables."""
+        place = 0
+        for table in tables:
+            own = slice(place, place + table.group.size)
+            part = Answers(answers.estimates[:, own], answers.variances[:, own])
+            self.add(table, n_rows, codes, published[:, own], part)
+            place = own.stop
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelTables:
+    """The tables of a geolevel.
+
+    Attributes:
+        work: The fit.
+        counts: Published counts.
+        answers: Estimates and variances.
+    """
+
+    work: IntervalWork
+    counts: PublicCounts
+    answers: LevelAnswers
+
+    def write_file(self, folders: Folders, query: int, file: int) -> list[Tally]:
+        """Write one file of a table, the same as all together would be.
+
+        All questions are answered for its geounits, because sums of floats may depend on what is asked together.
+
+        Args:
+            folders: Where to write.
+            query: Number of the query.
+            file: Number of the file.
+        """
+        work, counts, level = self.work, self.counts, self.answers.level
+        codes = work.job.release.spine.geocodes[level].text
+        table = work.tables(folders, counts.geolevel, is_entity=False, tabulated=True, first=file)[query]
+        group, place = table.group, sum(one.size for one in work.own.groups[:query])
+        rows = list(files_of_intervals(len(codes), self.answers.at_once, group.size))[file]
+        for start, stop, answers in self.answers.stream(rows, workers=work.workers):
+            own = slice(place, place + group.size)
+            part = Answers(answers.estimates[:, own], answers.variances[:, own])
+            published = group.apply(*counts.rows(start, stop), stop - start)
+            work.add(table, len(codes), codes[start:stop], published, part)
+        tally = table.finish()
+        if table.staging is not None:
+            check_table_part(table.staging, counts, group, codes, file, rows)
+        return [tally]
