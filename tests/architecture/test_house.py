@@ -187,7 +187,7 @@ RICH_WRITERS = {"Console", "print", "Text", "Markdown"}
 
 
 def test_one_module_writes_to_the_terminal():
-    """Whatever is printed passes through the one sanitiser: `cli/terminal.py`."""
+    """Whatever is printed passes through the one sanitiser: `cli/frame/terminal.py`."""
     writing = []
     for where, parts in nodes().items():
         made = calls(where)
@@ -199,7 +199,7 @@ def test_one_module_writes_to_the_terminal():
         }
         if made & WRITERS or rich & RICH_WRITERS or any("from_markup" in call for call in made):
             writing.append(where)
-    assert writing == ["cli/terminal.py"]
+    assert writing == ["cli/frame/terminal.py"]
 
 
 def test_only_the_named_door_declassifies():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.account_inputs import calibrated, conversion_of, exact_of, guarantee_of
-from tallyveil.cli.arguments import DELTA, EPSILON, NEIGHBOURS, RHO, AsJson, ReleaseFilePath
+from tallyveil.cli.frame.arguments import DELTA, EPSILON, NEIGHBOURS, RHO, AsJson, ReleaseFilePath
+from tallyveil.cli.frame.whole_help import WholeHelp
 from tallyveil.cli.show.account import about, exact_epsilon, print_answer, upper_bound
-from tallyveil.cli.whole_help import WholeHelp
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee

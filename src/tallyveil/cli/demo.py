@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, Quiet
-from tallyveil.cli.run import make_release
+from tallyveil.cli.frame.arguments import AsJson, Quiet
+from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.runs.run import make_release
 from tallyveil.cli.synth import write_country
-from tallyveil.cli.terminal import say
 
 
 def demo(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, give
+from tallyveil.cli.frame.arguments import AsJson, give
 
 _BUILT = ("_build", "generated")
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, give
 from tallyveil.cli.docs import docs_folder
+from tallyveil.cli.frame.arguments import AsJson, give
 
 ERRORS = "errors.md"
 """The page that has a section for every error."""

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, Quiet
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.arguments import AsJson, Quiet
+from tallyveil.cli.frame.terminal import say
 
 
 def selftest(

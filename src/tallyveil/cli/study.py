@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.arguments import AsJson, PlotFormat, Plots, Quiet
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.studies.exhibit import Exhibit, Findings, StudyInputs
@@ -221,13 +221,13 @@ def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
 
 def _show_paper(paper: Study) -> None:
     """Name the paper above its exhibits, since each paper has a Table 1."""
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.frame.terminal import Screen, headed
 
     Screen().print(headed(f"\n==== {paper.value} ===="))
 
 
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.frame.terminal import Screen, headed
 
     console = Screen()
     console.print(headed(f"\n{exhibit.heading(findings)}"))

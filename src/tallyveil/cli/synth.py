@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.arguments import SCHEMA, AsJson, Quiet, give_files
+from tallyveil.cli.frame.arguments import SCHEMA, AsJson, Quiet, give_files
 
 if TYPE_CHECKING:
     import polars as pl

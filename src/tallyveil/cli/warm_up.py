@@ -3,9 +3,9 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tallyveil.cli.arguments import Quiet
 from tallyveil.cli.demo import demo
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.arguments import Quiet
+from tallyveil.cli.frame.terminal import say
 
 BLOCKS = 60
 """Enough for counties, tracts and block groups with several children each."""

@@ -1,6 +1,6 @@
 """A message stays readable, however long the names in it are."""
 
-from tallyveil.cli.terminal import LONGEST_MESSAGE, say_error
+from tallyveil.cli.frame.terminal import LONGEST_MESSAGE, say_error
 
 
 def test_a_message_is_cut_where_nobody_would_read_on(capsys):

@@ -30,7 +30,7 @@ WORK = {
         raise ValueError('what a callback makes of it') from None
     """,
     "errors told by compiled code": """
-    from tallyveil.cli.terminal import compiled_libraries_silenced
+    from tallyveil.cli.frame.terminal import compiled_libraries_silenced
     sys.stdout.write('go\\n'); sys.stdout.flush()
     try:
         with compiled_libraries_silenced():

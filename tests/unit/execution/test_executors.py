@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tallyveil.cli.arguments import cluster_of
+from tallyveil.cli.frame.arguments import cluster_of
 from tallyveil.errors import ConfigError
 from tallyveil.execution.executors import executors_of
 from tallyveil.face.given import where_given

@@ -4,7 +4,7 @@ import json
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee
@@ -76,7 +76,7 @@ def print_answer(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         say(json.dumps(answer, indent=2, default=float))
         return
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.frame.terminal import Screen, headed
 
     console = Screen()
     for key, value in answer.items():

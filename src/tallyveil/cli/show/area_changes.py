@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.geography.areas import AreaChange

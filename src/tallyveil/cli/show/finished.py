@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.cli.terminal import Screen
+    from tallyveil.cli.frame.terminal import Screen
     from tallyveil.face.released import Release
     from tallyveil.release.manifest import Manifest
 
@@ -49,7 +49,7 @@ def opened_summary(
         what: What the folder holds, in words.
         another: What a new spend in another folder would make, in words; None to leave that sentence out.
     """
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.frame.terminal import Screen, headed
 
     console = Screen()
     if already_finished:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich import box
 from rich.table import Table
 
-from tallyveil.cli.terminal import Screen
+from tallyveil.cli.frame.terminal import Screen
 from tallyveil.selftest.answers import Answer
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.terminal import say
 
 
 def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
@@ -14,7 +14,7 @@ def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> Non
     from rich import box
     from rich.table import Table
 
-    from tallyveil.cli.terminal import Screen
+    from tallyveil.cli.frame.terminal import Screen
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for place, heading in enumerate(headings):

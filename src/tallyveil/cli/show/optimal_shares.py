@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.cli.terminal import say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.budget.optimal.choose import OptimalShares
@@ -27,8 +27,8 @@ def show_optimal(found: "OptimalShares", units: str) -> None:
         units: What records are called, in the plural.
     """
     from tallyveil.accounting.decimals import at_most
+    from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.cli.show.number_table import show_table
-    from tallyveil.cli.terminal import Screen, headed
 
     console = Screen()
     console.print(headed("Better shares", f" (smallest {GOALS[found.aims.goal.value]})"))

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 def show_advice(loaded: "ReleasePlan") -> None:
     """Print the advice that applies to this plan, and TOML tables that can replace those of the release file."""
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.plans.record import advice_record
 
     record = advice_record(loaded)

@@ -19,7 +19,7 @@ def show_deviations(found: "Sequence[AreaDeviations]", units: str) -> None:
     from rich import box
     from rich.table import Table
 
-    from tallyveil.cli.terminal import Screen
+    from tallyveil.cli.frame.terminal import Screen
 
     console = Screen()
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

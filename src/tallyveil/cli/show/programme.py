@@ -6,8 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.show.finished import release_summary
-from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.face.programme import Programme
@@ -43,7 +43,7 @@ def _summary(made: "Programme", out: Path) -> dict[str, Any]:
 def _show_summary(made: "Programme", out: Path) -> None:
     from rich.table import Table
 
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.frame.terminal import Screen, headed
 
     console = Screen()
     if made.already_finished:
@@ -106,7 +106,7 @@ def show_programme(
     privacies: Sequence[dict[str, Any]],
 ) -> None:
     """Print the plan of a programme; the arguments are as for `programme_record`, with each release's guarantee."""
-    from tallyveil.cli.terminal import Screen, headed
+    from tallyveil.cli.frame.terminal import Screen, headed
 
     console = Screen()
     console.print(headed(f"Plan of programme {plan.name}", " (no records were opened)"))
@@ -157,7 +157,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
 
 
 def _show_needed(added: dict[str, Any]) -> None:
-    from tallyveil.cli.terminal import Screen
+    from tallyveil.cli.frame.terminal import Screen
     from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 

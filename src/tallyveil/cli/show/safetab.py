@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 
 from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.cli.frame.terminal import Screen, headed
 from tallyveil.cli.show.finished import opened_summary
-from tallyveil.cli.terminal import Screen, headed
 
 if TYPE_CHECKING:
     import polars as pl

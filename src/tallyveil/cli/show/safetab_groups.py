@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from tallyveil.accounting.decimals import short_decimal
+from tallyveil.cli.frame.terminal import Screen, headed
 from tallyveil.cli.show.finished import opened_summary
 from tallyveil.cli.show.safetab import (
     guarantee_text,
@@ -16,7 +17,6 @@ from tallyveil.cli.show.safetab import (
     privacy_table,
     show_details,
 )
-from tallyveil.cli.terminal import Screen, headed
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.show.number_table import show_table
-from tallyveil.cli.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.execution.topdown.fitted_spine import FittedSpine

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tallyveil.accounting.exact import exact_text
-from tallyveil.cli.terminal import Screen, headed
+from tallyveil.cli.frame.terminal import Screen, headed
 from tallyveil.report.wording import duration
 from tallyveil.runs.folder_state import FolderState
 from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay

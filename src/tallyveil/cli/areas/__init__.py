@@ -1,0 +1,1 @@
+"""Commands about geography and its spine."""

@@ -1,0 +1,162 @@
+"""Arguments and flags that several commands share, and how commands print what they have made.
+
+One grammar holds for all commands: a flag of one name has one type, one metavar and one meaning. Its help begins with
+the same sentence everywhere, and a command may add what it does with it. A test holds this.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.frame.terminal import say
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.printable import has_bytes
+
+if TYPE_CHECKING:
+    from tallyveil.execution.executors import Where
+
+DELTA = "Delta, an exact number such as 1e-10."
+ENTITIES = (
+    "Public table of off-spine entities: a column geocode, and one column for each family (Parquet or CSV)."
+)
+EPSILON = "Epsilon, an exact number such as 0.5."
+FAMILIES = "Families of entities."
+GEOGRAPHY = "Public table of all finest geounits, also the empty ones."
+GEOLEVELS = "Geolevels from the root down, separated by commas."
+NEIGHBOURS = "bounded: a record changes its value. unbounded: one is added or removed."
+RHO = "Rho, an exact number such as 1/2."
+SCHEMA = "Schema preset, such as pl94-persons."
+STRATEGY = "Strategy preset, or release file, with the queries and the shares of the budget."
+
+
+class PlotFormat(StrEnum):
+    """File formats of plots."""
+
+    SVG = "svg"
+    PNG = "png"
+
+
+ReleaseFilePath = Annotated[Path, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")]
+FinishedRelease = Annotated[Path, typer.Argument(help="Folder of a finished release.", metavar="RUN")]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="FOLDER", help="Folder of the release: new, empty, or with an unfinished run."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON. Progress is logged as JSON lines.")
+]
+NotPrivate = Annotated[
+    bool,
+    typer.Option("--i-understand-this-is-not-private", help="Required where the results reveal true counts."),
+]
+Plots = Annotated[PlotFormat, typer.Option("--plots", help="Format of plots.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Number of threads, or of worker processes of a cluster. Default: one for each core, or for each "
+        "processor of the cluster. The release does not depend on it.",
+    ),
+]
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="threads|ray[=HOST:PORT]",
+        help="Where the work is done: threads of this machine, or worker processes of a Ray cluster, with the address "
+        "of its head. Default: what the release file says, else threads. The release does not depend on it.",
+    ),
+]
+InsecureTestKey = Annotated[
+    str | None,
+    typer.Option(
+        "--insecure-test-key",
+        metavar="TEXT",
+        help="Derive all noise from this text, for tests. The release then protects nobody, and its files say so.",
+    ),
+]
+
+
+def cluster_of(executor: str | None) -> "Where":
+    """Where the work is done, as `--executor` says; None where it is not given.
+
+    Raises:
+        ConfigError: it is neither threads, nor ray, nor ray with an address.
+    """
+    if executor is None:
+        return None
+    from tallyveil.execution.executors import WORDS
+    from tallyveil.runs.cluster.site import WANTED_ADDRESS, ClusterSettings, is_address
+
+    for word in WORDS:
+        if executor == word:
+            return word
+    name, _, address = executor.partition("=")
+    if name != "ray" or not is_address(address):
+        raise ConfigError(
+            f"--executor is {executor!a:.80}, wanted threads, ray, or ray= with {WANTED_ADDRESS}.",
+            code="bad-flag",
+        )
+    return ClusterSettings(address)
+
+
+def require_utf8(text: str) -> str:
+    """A text that somebody typed, unchanged: an argument, an answer, or the working folder.
+
+    Raises:
+        StoreError: it has bytes that are no UTF-8, which readers of Parquet and JSON cannot take.
+    """
+    if has_bytes(text):
+        raise StoreError(
+            f"got '{text}', which has bytes that are no UTF-8 text; wanted paths and values in UTF-8. Rename the file "
+            "or the folder.",
+            code="path-not-text",
+        )
+    return text
+
+
+def typed(text: str) -> str:
+    """What somebody typed as an argument, with the path in place of a `file://` address.
+
+    Raises:
+        StoreError: it has bytes that are no UTF-8.
+        ConfigError: it is an address that cannot be used.
+    """
+    from tallyveil.storage.addresses import addressed
+
+    require_utf8(text)
+    flag, sign, value = text.partition("=") if text.startswith("--") else ("", "", text)
+    if value.lower().startswith(("s3://", "file://")):
+        path = addressed(value)
+        value = str(path) if value.lower().startswith("file://") else value
+    return flag + sign + value
+
+
+def give(record: Mapping[str, Any], lines: Iterable[str], *, quiet: bool, as_json: bool) -> None:
+    """Print what a command has made.
+
+    Args:
+        record: The result, for programs.
+        lines: The same for readers.
+        quiet: Whether nothing is printed.
+        as_json: Whether the result is printed as JSON, also if `quiet` is given.
+    """
+    if as_json:
+        say(json.dumps(record))
+    elif not quiet:
+        for line in lines:
+            say(line)
+
+
+def give_files(paths: Sequence[Path], *, quiet: bool, as_json: bool) -> None:
+    """Print the paths of the files that a command has written; `quiet` and `as_json` as for `give`."""
+    names = [str(path) for path in paths]
+    give({"files": names}, names, quiet=quiet, as_json=as_json)

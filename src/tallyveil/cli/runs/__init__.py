@@ -1,0 +1,1 @@
+"""Commands that make a release, or one of its parts."""

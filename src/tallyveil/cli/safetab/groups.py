@@ -1,0 +1,109 @@
+"""`tallyveil safetab plan`, `validate`, `run` and `evaluate` of a TOML file: population groups in any records."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.safetab.said import give_errors, give_plan, give_validation, run_summary
+
+if TYPE_CHECKING:
+    from tallyveil.safetab.group_plan import GroupPlan
+
+FILE_SUFFIX = ".toml"
+"""Ending of a file of population groups. Everything else is a parameter folder of the Census layout."""
+
+
+def plan_of_groups(path: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:
+    """Show the guarantee and the expected errors of a file of population groups."""
+    from tallyveil.cli.show.safetab_groups import show_group_plan
+    from tallyveil.safetab.group_record import group_record
+
+    give_plan(group_record(_plan(path)), out, show_group_plan, quiet=quiet, as_json=as_json)
+
+
+def validate_of_groups(path: Path, records: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:
+    """Check a file of population groups and its records, and the tables of a run if there is one."""
+    from tallyveil.confidential.group_records import read_group_records
+    from tallyveil.execution.safetab.evaluate_groups import require_groups_release
+    from tallyveil.safetab.group_tables import check_group_tables
+    from tallyveil.safetab.outputs import require_passed
+
+    plan = _plan(path)
+    if out is not None:
+        require_groups_release(plan, out)
+    read_group_records(records, plan)
+    said: dict[str, Any] = {"valid": True, "levels": {one.name: one.groups.n_groups for one in plan.levels}}
+    if out is not None:
+        checks = check_group_tables(out, plan)
+        require_passed(checks)
+        said["output_checks_passed"] = len(checks)
+    text = "The file and the records are valid. Nothing was written or spent."
+    give_validation(said, out, text, quiet=quiet, as_json=as_json)
+
+
+def run_of_groups(
+    path: Path, records: Path, out: Path, *, test_key: str | None, quiet: bool, as_json: bool
+) -> None:
+    """Tabulate the population groups of a file, and print a summary."""
+    from tallyveil.cli.frame.progress import observer_for
+    from tallyveil.execution.safetab.groups import run_groups
+    from tallyveil.face.products import write_page
+    from tallyveil.noise.key import insecure_key
+
+    key = insecure_key(test_key) if test_key is not None else None
+    plan = _plan(path)
+    with observer_for(quiet, as_json) as observer:
+        outcome = run_groups(plan, records, out, test_key=key, observer=observer)
+    if not (out / "report.html").exists():
+        write_page(out)
+    if as_json:
+        said = run_summary(outcome.manifest, out, outcome.already_finished)
+        say(json.dumps({**said, "privacy": list(outcome.manifest.privacy.values())}))
+    elif not quiet:
+        from tallyveil.cli.show.safetab_groups import show_group_summary
+
+        show_group_summary(outcome.manifest, out, outcome.already_finished)
+
+
+def evaluate_of_groups(
+    path: Path, records: Path, out: Path, *, repeats: int, quiet: bool, as_json: bool
+) -> None:
+    """Compare the tables of a run with the true counts. The caller has asked whether this is understood."""
+    from tallyveil.cli.show.safetab_groups import show_group_errors
+    from tallyveil.execution.safetab.evaluate_groups import evaluate_groups
+    from tallyveil.face.products import EVALUATE_GROUPS, require_evaluation
+    from tallyveil.report import write_groups_evaluation
+
+    require_evaluation(out, EVALUATE_GROUPS)
+    errors = evaluate_groups(_plan(path), records, out, repeats=repeats)
+    page = write_groups_evaluation(out, errors)
+    give_errors(errors, page, show_group_errors, quiet=quiet, as_json=as_json)
+
+
+def refuse_census_options(given: Mapping[str, bool]) -> None:
+    """Refuse options that only the Census layout has.
+
+    Args:
+        given: Whether each option is given, by its name.
+    Raises:
+        ConfigError: one of them is.
+    """
+    from tallyveil.errors import ConfigError
+
+    if named := [name for name, is_given in given.items() if is_given]:
+        raise ConfigError(
+            f"{', '.join(named)}: a file of population groups has no such option. Only a parameter folder of the "
+            "Census layout has it. Leave it out. Nothing was read.",
+            code="bad-flag",
+        )
+
+
+def _plan(path: Path) -> "GroupPlan":
+    from tallyveil.config.groups import load_group_plan
+    from tallyveil.face.products import require_input
+    from tallyveil.release.kinds import ReleaseKind
+
+    require_input(path, ReleaseKind.GROUPS)
+    return load_group_plan(path)
