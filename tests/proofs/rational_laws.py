@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import floor
 
 from flint import arb
@@ -55,6 +56,11 @@ def sums_of(cell: Masses) -> RationalSums:
     return RationalSums("a law of fractions", cell=cell)
 
 
+@cache
+def _power(ratio: Fraction, x: int) -> Fraction:
+    return ratio**x
+
+
 @dataclass(frozen=True)
 class TwoSidedGeometric(IntegerLaw):
     """P(X >= x) = ratio^x / (1 + ratio) for x >= 1, with a ratio that is a fraction with an odd denominator."""
@@ -63,7 +69,7 @@ class TwoSidedGeometric(IntegerLaw):
 
     def tail(self, x: int) -> Fraction:
         """P(X >= x) for x >= 1."""
-        return self.ratio**x / (1 + self.ratio)
+        return _power(self.ratio, x) / (1 + self.ratio)
 
     def up_to(self, j: int) -> Fraction:
         """P(X <= j)."""
