@@ -212,34 +212,33 @@ def test_r5_fails_where_a_set_of_a_child_lies_around_one_of_a_group():
     assert not is_totally_unimodular([list(row) for row in sorted({*map(tuple, rows)}) if sum(row) > 1], 6)
 
 
-def chords(t):
-    """Slopes below w, from w to w + 1, and beyond, for the target t = w + part."""
-    whole = t // 1
-    return whole, (-1, 1 - 2 * (t - whole), 1)
+def costs_in_order(slopes, lengths, f):
+    """The cost of an amount that fills arcs in order, and the least cost of all ways to send it."""
+    ways = [
+        sum(slope * amount for slope, amount in zip(slopes, way, strict=True))
+        for way in product(*(range(length + 1) for length in lengths))
+        if sum(way) == f
+    ]
+    cost = 0
+    for slope, length in zip(slopes, lengths, strict=True):
+        amount = min(f, length)
+        cost, f = cost + slope * amount, f - amount
+    return cost, min(ways)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_r6_chords_agree_at_whole_numbers_and_filling_in_order_costs_least(seed):
     random = Random(f"chords {seed}")
-    t = Fraction(random.randint(0, 5 * 2**20), 2**20)
-    whole, slopes = chords(t)
-    assert list(slopes) == sorted(slopes)
-    lengths = (whole, 1, 4)
+    t = Fraction(random.randint(0, 5 * ONE), ONE)
+    whole = t // 1
     for f in range(whole + 6):
-        ways = [
-            sum(slope * amount for slope, amount in zip(slopes, way, strict=True))
-            for way in product(*(range(length + 1) for length in lengths))
-            if sum(way) == f
-        ]
-        in_order = min(f, whole), max(min(f - whole, 1), 0), max(f - whole - 1, 0)
-        cost = sum(slope * amount for slope, amount in zip(slopes, in_order, strict=True))
-        assert cost == min(ways) == abs(f - t) - t
+        cost, least = costs_in_order((-1, 1 - 2 * (t - whole), 1), (whole, 1, 5), f)
+        assert cost == least == abs(f - t) - t
 
 
 def test_r6_fails_without_convexity():
-    """Slopes that fall: an amount sent in order is not the cheapest way to send it."""
-    slopes = (1, -1)
-    assert slopes[0] * 1 > min(slopes)
+    cost, least = costs_in_order((1, -1, 1), (2, 1, 3), 2)
+    assert cost > least
 
 
 def random_family(seed):

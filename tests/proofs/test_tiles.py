@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.proofs.exact import is_totally_unimodular, least_squares
+from tests.proofs.exact import is_totally_unimodular
 from tests.samples import every
 
 from tallyveil.errors import ConstraintError
@@ -16,7 +16,6 @@ from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.estimation.tiles import estimate_tiles
 
 SEEDS = every(10, range(100))
-FEW = every(20, range(100))
 
 
 def from_intervals(columns, rows):
