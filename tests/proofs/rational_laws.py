@@ -24,11 +24,13 @@ def convolved(one: Masses, other: Masses) -> Masses:
     return total
 
 
-def random_masses(random, reach: int, largest: int = 1000) -> Masses:
-    """Probabilities above zero of -reach .. reach, with a common denominator that is no power of two."""
-    weights = [random.randint(1, largest) for _ in range(2 * reach + 1)]
-    whole = sum(weights) | 1
-    weights[reach] += whole - sum(weights)
+def random_masses(random, reach: int, largest: int = 1000, symmetric: bool = True) -> Masses:
+    """Probabilities above zero of -reach .. reach, with a common denominator that is odd."""
+    right = [random.randint(1, largest) for _ in range(reach)]
+    left = list(reversed(right)) if symmetric else [random.randint(1, largest) for _ in right]
+    middle = random.randint(1, largest)
+    weights = [*left, middle + 1 - (sum(left + right) + middle) % 2, *right]
+    whole = sum(weights)
     return {x - reach: Fraction(weight, whole) for x, weight in enumerate(weights)}
 
 
@@ -63,7 +65,9 @@ def _power(ratio: Fraction, x: int) -> Fraction:
 
 @dataclass(frozen=True)
 class TwoSidedGeometric(IntegerLaw):
-    """P(X >= x) = ratio^x / (1 + ratio) for x >= 1, with a ratio that is a fraction with an odd denominator."""
+    """P(X >= x) = ratio^x / (1 + ratio) for x >= 1, with a ratio of an even and an odd number.
+
+    So no boundary has finitely many binary digits."""
 
     ratio: Fraction
 

@@ -20,7 +20,7 @@ WORD = 1 << 64
 def random_law(seed):
     random = Random(f"inversion {seed}")
     denominator = 2 * random.randint(4, 500) + 1
-    return random, TwoSidedGeometric(Fraction(random.randint(1, 3 * denominator // 8) * 2 - 1, denominator))
+    return random, TwoSidedGeometric(Fraction(2 * random.randint(1, 3 * denominator // 8), denominator))
 
 
 def table_of(random, law):
