@@ -131,7 +131,11 @@ def best_splits(children, y, target):
     """The least sum of squares over all splits, by trying all."""
     possible = [sums([allowed(leaf) for leaf in own]) for own in children]
     costs = [
-        sum((a - b) ** 2 for part, goal in zip(parts, target, strict=True) for a, b in zip(part, goal, strict=True))
+        sum(
+            (a - b) ** 2
+            for part, goal in zip(parts, target, strict=True)
+            for a, b in zip(part, goal, strict=True)
+        )
         for parts in product(*possible)
         if y is None or tuple(map(sum, zip(*parts, strict=True))) == y
     ]
@@ -139,7 +143,11 @@ def best_splits(children, y, target):
 
 
 def cost(parts, target):
-    return sum((a - b) ** 2 for part, goal in zip(parts, target, strict=True) for a, b in zip(part, goal, strict=True))
+    return sum(
+        (a - b) ** 2
+        for part, goal in zip(parts, target, strict=True)
+        for a, b in zip(part, goal, strict=True)
+    )
 
 
 def with_targets(seed):
@@ -220,7 +228,9 @@ def limits(people, adults, units):
 
 
 MOST_PEOPLE = 40
-BLOCKS = [(h, a, u) for h in range(MOST_PEOPLE) for a in {0, 1, h // 2, h} for u in {1, 2, 3, 7, 60} if a <= h]
+BLOCKS = [
+    (h, a, u) for h in range(MOST_PEOPLE) for a in {0, 1, h // 2, h} for u in (1, 2, 3, 7, 60) if a <= h
+]
 
 
 def test_a6_occupied_units_are_possible_in_every_block():
@@ -301,7 +311,7 @@ def test_a9_limits_of_sizes_are_the_numbers_that_can_be_completed(smallest, n):
 
 
 def test_a9_fails_with_too_few_people():
-    """R below 0: two households of two or more and three people. No way exists, and the check before the spend says so."""
+    """R below 0: two households of two or more, and three people. No way exists, and `possible` says so."""
     assert not set(every_filling(3, 2, 2, 4))
     assert not SizedHouseholds(np.array([3]), np.array([[0] * 4]), np.array([2]), 2).possible()[0]
 

@@ -145,14 +145,16 @@ def pushed_shares(seed, error):
 
     high = [np.array([near(part[x], 1 + error, 0.0) for x in range(-3, 4)]) for part in (left, right)]
     table = np.zeros(16, dtype=np.uint64)
-    fill_alias(*high, near(whole, 1 - error, 1.0), t, 4, 0, table)
+    fill_alias(high[0], high[1], near(whole, 1 - error, 1.0), t, 4, 0, table)
     held = [0] * 16
     for i, entry in enumerate(table.tolist()):
         held[i] += entry >> 12
         held[entry & 4095] += COLUMN - (entry >> 12)
     origin = t // 2 - 8
     return [
-        Fraction(held[i], 16 * COLUMN) / law[origin + i] for i in range(1, 16) if held[i] and origin + i in law
+        Fraction(held[i], 16 * COLUMN) / law[origin + i]
+        for i in range(1, 16)
+        if held[i] and origin + i in law
     ]
 
 
@@ -347,7 +349,7 @@ def tree_law(sums, n):
         further = {}
         for known, mass in whole.items():
             t = dict(known)[node]
-            for s, share in split_law(*parts, t).items():
+            for s, share in split_law(parts[0], parts[1], t).items():
                 further[(*known, (left, s), (right, t - s))] = mass * share
         whole = further
     return {tuple(dict(known)[leaf] for leaf in tree.leaves.tolist()): mass for known, mass in whole.items()}
@@ -376,7 +378,7 @@ def test_w9_a_draw_made_again_keeps_what_the_look_up_decided(seed):
     words = address.numbers(draws, 0, n - 1 + (n - 1) % 2)[:, : n - 1]
     cells = np.empty((40, n), dtype=np.int64)
     opened = splitter.alias.split(np.ascontiguousarray(words), np.arange(n), cells)
-    assert 0 < np.count_nonzero(~opened)
+    assert np.count_nonzero(~opened) > 0
     for i in np.flatnonzero(~opened).tolist():
         sums_of_nodes = splitter._exactly(address, i, 0, 0)
         assert sums_of_nodes[splitter.tree.leaves].tolist() == cells[i].tolist()

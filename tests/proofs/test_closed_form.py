@@ -164,9 +164,12 @@ def test_c4_fails_for_noise_that_is_not_gaussian():
 def trapezoid(masses, n):
     """The mean of the transform of a law over n points."""
     angles = [2 * arb.pi() * j / n for j in range(n)]
-    return sum(
-        sum((ball(p) * acb(0, z * angle).exp() for z, p in masses.items()), acb(0)) for angle in angles
-    ).real / n
+    return (
+        sum(
+            sum((ball(p) * acb(0, z * angle).exp() for z, p in masses.items()), acb(0)) for angle in angles
+        ).real
+        / n
+    )
 
 
 def random_masses(random, signed):

@@ -1,4 +1,4 @@
-"""The steps of docs/proofs/inversion-tables.md, in fractions and whole numbers, for laws whose boundaries are fractions."""
+"""The steps of docs/proofs/inversion-tables.md, in whole numbers, for laws whose boundaries are fractions."""
 
 from fractions import Fraction
 from itertools import islice

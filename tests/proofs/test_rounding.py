@@ -25,14 +25,18 @@ def random_labels(random, n_cells, n_queries, nested):
         left_out = [random.random() < 0.15 for _ in range(n_cells)]
         if nested:
             own = [before * 3 + one for before, one in zip(above, own, strict=True)]
-            above = [one + 1000 * (i + 1) * out for i, (one, out) in enumerate(zip(own, left_out, strict=True))]
+            above = [
+                one + 1000 * (i + 1) * out for i, (one, out) in enumerate(zip(own, left_out, strict=True))
+            ]
         labels.append([-1 if out else one for one, out in zip(own, left_out, strict=True)])
     number = {key: i for i, key in enumerate(sorted({one for own in labels for one in own} - {-1}))}
     return [[-1 if one < 0 else number[one] for one in own] for own in labels]
 
 
 def sets_of(labels):
-    return {frozenset(i for i, k in enumerate(own) if k == answer) for own in labels for answer in set(own) - {-1}}
+    return {
+        frozenset(i for i, k in enumerate(own) if k == answer) for own in labels for answer in set(own) - {-1}
+    }
 
 
 def are_laminar(sets):
@@ -76,7 +80,9 @@ def membership(n_children, n_cells, sets, root=False):
     """The rows of (1) and (2) themselves: sets of pairs (child, cell), as rows of zeros and ones."""
     pairs = list(product(range(n_children), range(n_cells)))
     columns = [] if root else [[int(i == cell) for _, i in pairs] for cell in range(n_cells)]
-    return columns + [[int(c == child and i in one) for c, i in pairs] for child in range(n_children) for one in sets]
+    return columns + [
+        [int(c == child and i in one) for c, i in pairs] for child in range(n_children) for one in sets
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -97,7 +103,9 @@ def test_r1_a_forest_is_found_if_and_only_if_no_sets_cross(seed):
             above = min((big for big in sets if one < big), key=len, default=None)
             assert found.get(int(forest.above[z])) == above
         for i in range(n_cells):
-            assert found.get(int(forest.deepest[i])) == min((x for x in sets if i in x), key=len, default=None)
+            assert found.get(int(forest.deepest[i])) == min(
+                (x for x in sets if i in x), key=len, default=None
+            )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -268,7 +276,14 @@ def random_family(seed):
     for e, (_, i) in enumerate(entries):
         parent[i] += floor[e] + (random.random() < 0.5)
     begin = np.searchsorted(child, np.arange(n_children + 1))
-    return labels, stage, nearest, bounds, Entries(begin, cell, floor, part), parent if seed % 4 else parent[:0]
+    return (
+        labels,
+        stage,
+        nearest,
+        bounds,
+        Entries(begin, cell, floor, part),
+        parent if seed % 4 else parent[:0],
+    )
 
 
 def roundings(family):
@@ -285,7 +300,9 @@ def roundings(family):
                 sums.append((own, int(bounds.lower[c, k]) - floors, int(bounds.upper[c, k]) - floors))
             else:
                 target = sum(int(entries.part[e]) for e in own)
-                answers.append((own, int(stage[q]), round(Fraction(target, ONE)) * ONE if nearest[stage[q]] else target))
+                answers.append(
+                    (own, int(stage[q]), round(Fraction(target, ONE)) * ONE if nearest[stage[q]] else target)
+                )
     for i in range(parent.size):
         own = [e for e in range(len(child)) if entries.cell[e] == i]
         left = int(parent[i]) - sum(int(entries.floor[e]) for e in own)
@@ -298,7 +315,9 @@ def roundings(family):
             yield up, gaps
 
 
-@pytest.mark.parametrize("seeds", [range(80), *every(1000, [range(i, i + 80) for i in range(80, 1200, 80)])[1:]])
+@pytest.mark.parametrize(
+    "seeds", [range(80), *every(1000, [range(i, i + 80) for i in range(80, 1200, 80)])[1:]]
+)
 def test_r7_the_flow_attains_the_optimum_of_the_integer_program(seeds):
     """All simplifications of the builder included: every rounding in turn says what is possible, and what is best."""
     solved = refused = 0
@@ -327,6 +346,10 @@ def test_r7_fails_where_an_entry_of_part_zero_cannot_go_up():
     for seed in range(60):
         family = random_family(seed)
         every_gap = {choice: gaps for choice, gaps in roundings(family)}
-        kept = [g for up, g in every_gap.items() if not any(u and p == 0 for u, p in zip(up, family[4].part, strict=True))]
+        kept = [
+            g
+            for up, g in every_gap.items()
+            if not any(u and p == 0 for u, p in zip(up, family[4].part, strict=True))
+        ]
         worse += bool(every_gap) and (not kept or min(kept) > min(every_gap.values()))
     assert worse

@@ -55,9 +55,7 @@ def cost_of(costs, flow):
 
 def held(arcs, cost, potential, flow, others):
     """The flows that equal this one wherever the reduced cost is not zero."""
-    fixed = [
-        a for a, (tail, head, _) in enumerate(arcs) if cost[a] + potential[tail] - potential[head] != 0
-    ]
+    fixed = [a for a, (tail, head, _) in enumerate(arcs) if cost[a] + potential[tail] - potential[head] != 0]
     return {other for other in others if all(other[a] == flow[a] for a in fixed)}
 
 

@@ -21,9 +21,7 @@ SEEDS = every(10, range(100))
 def from_intervals(columns, rows):
     """The table of the proof: lengths of the intersections of consecutive intervals."""
     ends = [[sum(part[:i]) for i in range(len(part) + 1)] for part in (columns, rows)]
-    return [
-        [max(0, min(b, d) - max(a, c)) for a, b in pairwise(ends[0])] for c, d in pairwise(ends[1])
-    ]
+    return [[max(0, min(b, d) - max(a, c)) for a, b in pairwise(ends[0])] for c, d in pairwise(ends[1])]
 
 
 def has_table(columns, rows):
@@ -128,7 +126,11 @@ def table_matrix(n_children, n_columns, chain):
             arcs.append((("column", i), (c, len(chain) - 1, finest)))
         for level, sets in enumerate(chain):
             for one in sets:
-                above = ("row", c) if level == 0 else (c, level - 1, next(big for big in chain[level - 1] if one <= big))
+                above = (
+                    ("row", c)
+                    if level == 0
+                    else (c, level - 1, next(big for big in chain[level - 1] if one <= big))
+                )
                 arcs.append(((c, level, one), above))
     return [[(node == tail) - (node == head) for tail, head in arcs] for node in nodes]
 
@@ -175,7 +177,9 @@ def test_t4_neighbouring_whole_numbers_suffice(seed):
 
 
 def test_t4_fails_without_whole_sums():
-    assert next(neighbours([[Fraction(1, 2), Fraction(1, 4)], [Fraction(1, 2), Fraction(3, 4)]]), None) is None
+    assert (
+        next(neighbours([[Fraction(1, 2), Fraction(1, 4)], [Fraction(1, 2), Fraction(3, 4)]]), None) is None
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)

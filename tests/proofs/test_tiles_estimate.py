@@ -48,12 +48,15 @@ class Small:
 
     @property
     def label_rows(self):
-        return [[int(e // COLUMNS == c and e % COLUMNS in own) for e in range(self.n)] for c, own in self.labels]
+        return [
+            [int(e // COLUMNS == c and e % COLUMNS in own) for e in range(self.n)] for c, own in self.labels
+        ]
 
     def forces(self, prices):
         """The sum of the prices of each entry's labels."""
         return [
-            sum(price * row[e] for price, row in zip(prices, self.label_rows, strict=True)) for e in range(self.n)
+            sum(price * row[e] for price, row in zip(prices, self.label_rows, strict=True))
+            for e in range(self.n)
         ]
 
     def sums(self, x, rows):
@@ -82,7 +85,8 @@ class Small:
         x = self.projected(prices, totals)
         t = self.sums(x, self.label_rows)
         return x, [
-            a - y - price / w for a, y, price, w in zip(t, self.target, prices, self.label_weight, strict=True)
+            a - y - price / w
+            for a, y, price, w in zip(t, self.target, prices, self.label_weight, strict=True)
         ]
 
 
@@ -93,7 +97,10 @@ def number(random, low=-6, high=6):
 def random_small(seed):
     random = Random(f"estimate {seed}")
     n_children = random.choice([1, 2, 2])
-    n, labels = n_children * COLUMNS, [(c, own) for c in range(n_children) for own in SETS if random.random() < 0.5]
+    n, labels = (
+        n_children * COLUMNS,
+        [(c, own) for c in range(n_children) for own in SETS if random.random() < 0.5],
+    )
     labels = labels or [(0, SETS[0])]
     child_weight = [Fraction(random.randint(1, 8), random.randint(1, 4)) for _ in range(n_children)]
     table = Small(
@@ -180,7 +187,10 @@ def test_t6_the_code_finds_the_optimum(seed):
     """Whole measurements and weights: the estimate before rounding lies within its backward error's reach."""
     random, table, totals = random_small(seed)
     variance = random.choice([1, 2, 4])
-    table.weight, table.centre = [Fraction(1)] * table.n, [Fraction(random.randint(-2, 5)) for _ in range(table.n)]
+    table.weight, table.centre = (
+        [Fraction(1)] * table.n,
+        [Fraction(random.randint(-2, 5)) for _ in range(table.n)],
+    )
     values = {key: [random.randint(0, 9) for _ in range(table.n_children)] for key in range(len(SETS))}
     table.labels = [(c, own) for own in SETS for c in range(table.n_children)]
     table.label_weight = [Fraction(1, variance)] * len(table.labels)
@@ -190,7 +200,9 @@ def test_t6_the_code_finds_the_optimum(seed):
     measured = [MeasuredQuery("own", columns, np.array(table.centre, float).reshape(-1, COLUMNS), 1.0)]
     for k, own in enumerate(SETS):
         labels = np.array([0 if i in own else -1 for i in range(COLUMNS)])
-        measured.append(MeasuredQuery(f"pair {k}", labels, np.array(values[k], float)[:, None], float(variance)))
+        measured.append(
+            MeasuredQuery(f"pair {k}", labels, np.array(values[k], float)[:, None], float(variance))
+        )
     whole = [int(total) for total in totals]
     problem = TileProblem(
         "p", "tract", tuple("ab"[: table.n_children]), columns,

@@ -35,8 +35,8 @@ MOST_COLUMN_BITS: Final = 11
 LEAST_COLUMN_BITS: Final = 2
 
 _TAIL: Final = 2.0**-28
-"""Largest mass that may be omitted: of the sums t of a node, and of the outcomes of the largest t. Other t may omit more:
-the columns of an odd t reach one outcome less far to one side."""
+"""Largest mass that may be omitted: of the sums t of a node, and of the outcomes of the largest t. Other t may omit
+more: the columns of an odd t reach one outcome less far to one side."""
 
 
 class Given(NamedTuple):
