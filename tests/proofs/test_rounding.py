@@ -3,6 +3,7 @@
 from fractions import Fraction
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -249,7 +250,7 @@ def test_r6_fails_without_convexity():
     assert cost > least
 
 
-def random_family(seed):
+def random_family(seed) -> tuple[Any, Any, Any, Any, Any, Any]:
     """A family in the form of the kernel: nested queries, some bounds, few different parts, so that ties are common."""
     random = Random(f"family {seed}")
     n_children, n_cells = random.choice([(1, 5), (2, 3), (3, 2)])
@@ -300,9 +301,8 @@ def roundings(family):
                 sums.append((own, int(bounds.lower[c, k]) - floors, int(bounds.upper[c, k]) - floors))
             else:
                 target = sum(int(entries.part[e]) for e in own)
-                answers.append(
-                    (own, int(stage[q]), round(Fraction(target, ONE)) * ONE if nearest[stage[q]] else target)
-                )
+                goal = round(Fraction(target, ONE)) * ONE if nearest[stage[q]] else target
+                answers.append((own, int(stage[q]), goal))
     for i in range(parent.size):
         own = [e for e in range(len(child)) if entries.cell[e] == i]
         left = int(parent[i]) - sum(int(entries.floor[e]) for e in own)
@@ -324,7 +324,7 @@ def test_r7_the_flow_attains_the_optimum_of_the_integer_program(seeds):
     for seed in seeds:
         family = random_family(seed)
         status, up = round_by_flow(*family)
-        every_gap = {choice: gaps for choice, gaps in roundings(family)}
+        every_gap = dict(roundings(family))
         assert status != CROSSED
         assert bool(every_gap) == (status in {OPTIMAL, SETTLED})
         if every_gap:
@@ -345,11 +345,8 @@ def test_r7_fails_where_an_entry_of_part_zero_cannot_go_up():
     worse = 0
     for seed in range(60):
         family = random_family(seed)
-        every_gap = {choice: gaps for choice, gaps in roundings(family)}
-        kept = [
-            g
-            for up, g in every_gap.items()
-            if not any(u and p == 0 for u, p in zip(up, family[4].part, strict=True))
-        ]
+        every_gap = dict(roundings(family))
+        empty = [e for e, part in enumerate(family[4].part) if part == 0]
+        kept = [gaps for up, gaps in every_gap.items() if not any(up[e] for e in empty)]
         worse += bool(every_gap) and (not kept or min(kept) > min(every_gap.values()))
     assert worse

@@ -1,6 +1,8 @@
 """The steps of docs/proofs/rounding.md about stages, feasibility, 64-bit integers, termination and checks."""
 
+from functools import partial
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +40,7 @@ def random_network(seed, balanced=True):
     return arcs, costs, supply
 
 
-def as_arrays(arcs, costs, supply):
+def as_arrays(arcs, costs, supply) -> tuple[Any, Any, Any, Any, Any]:
     tail, head, capacity = (np.array(side, dtype=np.int64) for side in zip(*arcs, strict=True))
     return tail, head, capacity, np.array(costs, dtype=np.int64), np.array(supply, dtype=np.int64)
 
@@ -68,7 +70,7 @@ def test_r8_optima_are_the_flows_that_keep_every_arc_with_a_reduced_cost(seeds):
         left = set(all_flows(arcs, supply))
         for k, cost in enumerate(costs):
             left = held(arcs, cost, potentials[k].tolist(), flow.tolist(), left)
-        assert left == least_of(all_flows(arcs, supply), lambda one, costs=costs: cost_of(costs, one))
+        assert left == least_of(all_flows(arcs, supply), partial(cost_of, costs))
 
 
 def test_r8_fails_with_potentials_that_prove_nothing():
@@ -77,7 +79,7 @@ def test_r8_fails_with_potentials_that_prove_nothing():
         arcs, costs, supply = random_network(seed)
         _, flow, potentials = solve(arcs, costs, supply)
         found = held(arcs, costs[0], [0] * len(supply), flow.tolist(), set(all_flows(arcs, supply)))
-        wrong += found != least_of(all_flows(arcs, supply), lambda one, costs=costs: cost_of(costs[:1], one))
+        wrong += found != least_of(all_flows(arcs, supply), partial(cost_of, costs[:1]))
         assert potentials.shape[1] == len(supply)
     assert wrong
 
@@ -106,7 +108,7 @@ def with_artificial(arcs, costs, supply, price):
 def uses_artificial(arcs, costs, supply, price):
     """Whether some optimum of the network with artificial arcs uses one of them, though a real flow exists."""
     wider, prices = with_artificial(arcs, costs, supply, price)
-    optima = least_of(all_flows(wider, supply), lambda one: cost_of(prices, one))
+    optima = least_of(all_flows(wider, supply), partial(cost_of, prices))
     return any(any(one[len(arcs) :]) for one in optima)
 
 
@@ -176,7 +178,7 @@ def proofs(seeds, break_balance):
     for seed in seeds:
         arcs, costs, supply = random_network(seed)
         random = Random(f"proof {seed}")
-        optima = least_of(all_flows(arcs, supply), lambda one, costs=costs: cost_of(costs, one))
+        optima = least_of(all_flows(arcs, supply), partial(cost_of, costs))
         _, found, potentials = solve(arcs, costs, supply)
         for _ in range(20):
             flow = [max(0, amount + random.choice([0, 0, 0, 1, -1])) for amount in found.tolist()]

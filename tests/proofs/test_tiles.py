@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 from math import ceil, floor
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_t2_fails_where_fixed_counts_are_no_sums():
 
 def table_matrix(n_children, n_columns, chain):
     """Node-arc matrix of one table: columns, sets of children from coarse to fine, rows of children."""
-    nodes = [("column", i) for i in range(n_columns)] + [("row", c) for c in range(n_children)]
+    nodes: list[Any] = [("column", i) for i in range(n_columns)] + [("row", c) for c in range(n_children)]
     nodes += [(c, level, one) for c in range(n_children) for level, sets in enumerate(chain) for one in sets]
     arcs = []
     for c in range(n_children):
@@ -126,11 +127,9 @@ def table_matrix(n_children, n_columns, chain):
             arcs.append((("column", i), (c, len(chain) - 1, finest)))
         for level, sets in enumerate(chain):
             for one in sets:
-                above = (
-                    ("row", c)
-                    if level == 0
-                    else (c, level - 1, next(big for big in chain[level - 1] if one <= big))
-                )
+                above: Any = ("row", c)
+                if level:
+                    above = (c, level - 1, next(big for big in chain[level - 1] if one <= big))
                 arcs.append(((c, level, one), above))
     return [[(node == tail) - (node == head) for tail, head in arcs] for node in nodes]
 
