@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r coverage soak seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,12 @@ check-r:
 	cd build/r && R CMD build $(CURDIR)/r/tallyveilr
 	cd build/r && _R_CHECK_FORCE_SUGGESTS_=false R CMD check --no-manual tallyveilr_*.tar.gz
 	! grep -q '^Status: .*WARNING' build/r/tallyveilr.Rcheck/00check.log
+
+# The theorems that a proof assistant checks. Needs Debian's packages coq and libcoq-mathcomp-algebra.
+check-proofs:
+	mkdir -p build/coq && cp tests/proofs/coq/*.v build/coq
+	cd build/coq && for theorem in *.v; do coqc -q -w none "$$theorem" > "$$theorem.said" || exit 1; \
+		grep -q 'Closed under the global context' "$$theorem.said" || exit 1; echo "$$theorem: proved, without axioms"; done
 
 # `make coverage COVERED=tests/unit` measures every room; without it, the privacy core is measured by its own unit tests.
 COVERED ?= tests/unit/noise tests/unit/accounting tests/unit/confidential tests/unit/runs

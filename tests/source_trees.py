@@ -1,4 +1,4 @@
-"""The source of the package as syntax trees, read once for all tests that look at it."""
+"""The source of the package, and of tests, as syntax trees: for all tests that look at them."""
 
 import ast
 from functools import cache
@@ -22,3 +22,9 @@ def trees() -> dict[str, ast.Module]:
 def nodes() -> dict[str, tuple[ast.AST, ...]]:
     """All parts of every module, by its path in the package."""
     return {where: tuple(ast.walk(tree)) for where, tree in trees().items()}
+
+
+def functions_of(path: Path) -> list[str]:
+    """Names of the functions of a Python file, those of classes left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]

@@ -1,11 +1,12 @@
 """What the pages for security officers name as evidence exists."""
 
-import ast
 import re
 from pathlib import Path
 
+from tests.source_trees import functions_of
+
 PROJECT = Path(__file__).parents[2]
-PAGES = [PROJECT / "docs" / name for name in ("assurance.md", "seeded-bugs.md")]
+PAGES = [PROJECT / "docs" / name for name in ("assurance.md", "seeded-bugs.md", "proofs/index.md")]
 NAMED = re.compile(r"`((?:src|tests|tools)/[\w./-]+)(?:::(\w+))?`")
 
 
@@ -14,11 +15,7 @@ def test_every_file_and_test_that_is_named_exists():
     named = [place for page in PAGES for place in NAMED.findall(page.read_text(encoding="utf-8"))]
     for place, test in named:
         path = PROJECT / place
-        functions = set()
-        if path.suffix == ".py" and path.is_file():
-            functions = {
-                node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)
-            }
+        functions = functions_of(path) if path.suffix == ".py" and path.is_file() else []
         if not path.exists() or (test and test not in functions):
             missing.append(f"{place}::{test}")
     assert not missing

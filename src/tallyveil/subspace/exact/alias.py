@@ -6,8 +6,9 @@ exactly this law, in one look-up.
 
 Steps. A table (`kernels.subspace.alias`) gives each s slightly less than its probability, and the rest to the outcome
 "undecided". An undecided s is drawn by inversion from exactly what the table leaves out (`AliasTables.given`). So each
-split has the same law as by inversion, whatever the tables contain. Rounding, and sums and outcomes that the tables
-omit, only make a split undecided, with probability below about 2**-29.
+split has the same law as by inversion, if no table gives an outcome more than its probability. Rounding, and sums and
+outcomes that the tables omit, only make a split undecided. In 181 blocks of 13 laws and 14 sizes, this had a
+probability below 2**-23 at every node. docs/proofs/alias-tables.md has the proof.
 
 Stopping rule. A table is made with at most `MOST_COLUMN_BITS` bits for its columns. If a node needs more, or all tables
 together need too many entries, there are no alias tables.
@@ -34,7 +35,8 @@ MOST_COLUMN_BITS: Final = 11
 LEAST_COLUMN_BITS: Final = 2
 
 _TAIL: Final = 2.0**-28
-"""Largest mass that may be omitted: of the sums t of a node, and of the outcomes of one sum."""
+"""Largest mass that may be omitted: of the sums t of a node, and of the outcomes of the largest t. Other t may omit
+more: the columns of an odd t reach one outcome less far to one side."""
 
 
 class Given(NamedTuple):
