@@ -1,0 +1,240 @@
+"""Mutation testing of the privacy core: does a test fail when one small thing in the source is changed?
+
+    python -m tests.mutants.run --room ROOM [--sample N] [--seed N]
+
+Mutmut makes the mutants and runs the tests that `rooms.toml` names against each, in a copy of the project. A test
+is run for a mutant only if it calls the changed function. A mutant that survives this is looked at a second time: all
+tests of the room are run in a new process, because functions that run at an import or once for several tests escape the
+first look. The copy stays in `build/mutants`. What was killed stays killed until its function changes; the others are
+run again when sources or tests have changed. So the command can be stopped and given again.
+
+The exit status is 1 if a mutant survives that changes more than words and that `justified.toml` does not name.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.mutants.mutant import HERE, PROJECT, Mutant, draw, justified, mutants_of
+from tests.mutants.outcomes import CAUGHT, OPEN, Outcome, Results, outcome_of, report
+
+COPIED: Final = ("src", "tests", "docs", "examples", "benchmarks", "README.md", "CHANGELOG.md")
+PYTEST: Final = ("-p", "no:cacheprovider", "-n", "0")
+SECONDS: Final = 900
+"""After this time the second look ends, and the mutant counts as endless."""
+EXIT_CODES: Final = {Outcome.KILLED: 1, Outcome.ENDLESS: 36}
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The copy in which one room is mutated.
+
+    Attributes:
+        room: The room.
+        tests: What must notice.
+    """
+
+    room: str
+    tests: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        """The copy of the project, in which mutmut makes the folder `mutants` with a second one."""
+        return PROJECT / "build" / "mutants" / self.room
+
+    @property
+    def looked(self) -> Path:
+        """File with what the second look has found to survive, and with the digest of the project at that time."""
+        return self.folder / "second_look.json"
+
+    def prepare(self) -> None:
+        """Copy the project, unless the copy is that of the same files; results are kept as the module says."""
+        digest = _digest()
+        if self.looked.exists() and json.loads(self.looked.read_text())["digest"] == digest:
+            for path in self._metas():
+                path.write_text(_with_outcomes(path, set(Outcome) - {Outcome.NOT_RUN}))
+            return
+        kept = {path: _with_outcomes(path, {*CAUGHT}) for path in self._metas()}
+        shutil.rmtree(self.folder, ignore_errors=True)
+        # An interpreter that starts with a search path which is not there yet never looks into it.
+        (self.folder / "mutants" / "src").mkdir(parents=True)
+        for name in COPIED:
+            if (PROJECT / name).is_dir():
+                shutil.copytree(PROJECT / name, self.folder / name)
+            else:
+                shutil.copy2(PROJECT / name, self.folder)
+        for path, text in kept.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        (self.folder / "pyproject.toml").write_text(
+            (PROJECT / "pyproject.toml").read_text() + self._settings()
+        )
+        self.looked.write_text(json.dumps({"digest": digest, "survived": []}))
+
+    def _settings(self) -> str:
+        settings: dict[str, Any] = {
+            "source_paths": [f"src/tallyveil/{self.room}"],
+            "also_copy": list(COPIED),
+            "pytest_add_cli_args_test_selection": list(self.tests),
+            "pytest_add_cli_args": list(PYTEST),
+            "timeout_multiplier": 5,
+            "timeout_constant": 3,
+            "use_git_change_detection": False,
+            "track_dependencies": False,
+        }
+        # Lists of texts, numbers and truth values are the same in JSON and in TOML.
+        return "\n[tool.mutmut]\n" + "".join(
+            f"{key} = {json.dumps(value)}\n" for key, value in settings.items()
+        )
+
+    def _metas(self) -> list[Path]:
+        return sorted((self.folder / "mutants" / "src" / "tallyveil" / self.room).rglob("*.meta"))
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """What became of the mutants that mutmut has made so far."""
+        codes = {}
+        for path in self._metas():
+            codes.update(json.loads(path.read_text())["exit_code_by_key"])
+        return {name.removeprefix("tallyveil."): outcome_of(code) for name, code in codes.items()}
+
+    def first_look(self, names: list[str]) -> None:
+        """Let mutmut run mutants. What it says is in the file `mutmut.log` of the copy."""
+        # Mutmut would keep what it knows of tests that were changed since.
+        (self.folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+        command = ["mutmut", "run", "--max-children", "1", *(f"tallyveil.{name}" for name in names)]
+        with (self.folder / "mutmut.log").open("w") as log:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                env=self._environment(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        if done.returncode:
+            raise RuntimeError(f"mutmut ended with {done.returncode}; the reason is in {log.name}")
+
+    def second_look(self, names: list[str]) -> None:
+        """Run all tests of the room against mutants, each in a new process, and keep and print what became of them.
+
+        Raises:
+            RuntimeError: The tests fail without a mutant, or do not fail where every function does.
+        """
+        if names and self._tests_end_with("") is not Outcome.SURVIVED:
+            raise RuntimeError(f"the tests of {self.room} fail without a mutant; mend that first")
+        if names and self._tests_end_with("fail") is not Outcome.KILLED:
+            raise RuntimeError(f"the tests of {self.room} run something else than {self.folder / 'mutants'}")
+        for name in names:
+            outcome = self._tests_end_with(f"tallyveil.{name}")
+            self._keep(name, outcome)
+            print(f"{name}: {outcome} at the second look", flush=True)
+
+    def _tests_end_with(self, mutant: str) -> Outcome:
+        """Run all tests of the room, in a new process, against what mutmut knows under this name."""
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-x", *PYTEST, *self.tests],
+                cwd=self.folder / "mutants",
+                env={**self._environment(), "MUTANT_UNDER_TEST": mutant},
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Outcome.ENDLESS
+        if done.returncode in {4, 5}:
+            raise RuntimeError(f"pytest found no tests to run for {mutant}:\n{done.stdout[-2000:]}")
+        return Outcome.KILLED if done.returncode else Outcome.SURVIVED
+
+    def _keep(self, name: str, outcome: Outcome) -> None:
+        """Write what the second look found to where it is found again."""
+        if outcome is Outcome.SURVIVED:
+            looked = json.loads(self.looked.read_text())
+            self.looked.write_text(json.dumps({**looked, "survived": [*looked["survived"], name]}))
+            return
+        for path in self._metas():
+            meta = json.loads(path.read_text())
+            if f"tallyveil.{name}" in meta["exit_code_by_key"]:
+                meta["exit_code_by_key"][f"tallyveil.{name}"] = EXIT_CODES[outcome]
+                path.write_text(json.dumps(meta))
+
+    def found_to_survive(self) -> frozenset[str]:
+        """What the second look has found to survive."""
+        return frozenset(json.loads(self.looked.read_text())["survived"])
+
+    def _environment(self) -> dict[str, str]:
+        copy = self.folder / "mutants"
+        return {
+            **os.environ,
+            "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}",
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
+
+
+def _with_outcomes(path: Path, kept: set[Outcome]) -> str:
+    """The results of a file, where mutants with other outcomes count as not run."""
+    meta = json.loads(path.read_text())
+    codes = meta["exit_code_by_key"]
+    meta["exit_code_by_key"] = {
+        name: code if outcome_of(code) in kept else None for name, code in codes.items()
+    }
+    return json.dumps(meta)
+
+
+def _digest() -> str:
+    """SHA-256 of the sources and tests, without this folder."""
+    digest = hashlib.sha256()
+    for folder in ("src", "tests"):
+        for path in sorted((PROJECT / folder).rglob("*")):
+            if path.suffix in {".py", ".toml"} and path.parent != HERE:
+                digest.update(str(path.relative_to(PROJECT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def run(place: Workplace, mutants: dict[str, Mutant], drawn: list[str]) -> Results:
+    """Run the mutants that were drawn, as far as they have not been run, and look at the survivors again."""
+    place.prepare()
+    before = place.outcomes()
+    wanted = [name for name in drawn if before.get(name, Outcome.NOT_RUN) is Outcome.NOT_RUN]
+    words = frozenset(name for name in drawn if mutants[name].changes_words_alone())
+    if wanted:
+        place.first_look(wanted if len(drawn) < len(mutants) else [])
+    survivors = {name for name, outcome in place.outcomes().items() if outcome in OPEN}
+    place.second_look([name for name in drawn if name in survivors - words - place.found_to_survive()])
+    after = place.outcomes()
+    return Results(
+        room=place.room,
+        n_mutants=len(mutants),
+        outcomes={name: after.get(name, Outcome.NOT_RUN) for name in drawn},
+        words=words,
+        justified=justified(place.room, mutants),
+    )
+
+
+def main() -> int:
+    """Run a sample of a room's mutants and print what became of it. Returns 1 if one is left without a reason."""
+    rooms = tomllib.loads((HERE / "rooms.toml").read_text())
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--room", choices=sorted(rooms), required=True)
+    parser.add_argument("--sample", type=int, help="how many mutants to draw; all of them if left out")
+    parser.add_argument("--seed", type=int, default=1, help="another number draws another sample")
+    asked = parser.parse_args()
+    mutants = mutants_of(asked.room)
+    justified(asked.room, mutants)  # says what is wrong with the file before hours are spent
+    place = Workplace(asked.room, tuple(rooms[asked.room]["tests"]))
+    results = run(place, mutants, draw(list(mutants), asked.sample, asked.seed))
+    print(report(results, mutants))
+    return 1 if results.survivors() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
