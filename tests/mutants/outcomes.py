@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from scipy.stats import binomtest
-from tests.mutants.mutant import Mutant
+
+if TYPE_CHECKING:
+    from tests.mutants.mutant import Mutant
 
 CONFIDENCE: Final = 0.95
 
@@ -107,7 +109,7 @@ class Results:
         ]
 
 
-def report(results: Results, mutants: Mapping[str, Mutant]) -> str:
+def report(results: Results, mutants: "Mapping[str, Mutant]") -> str:
     """The table of a room, and every survivor with what it changes."""
     lines = results.lines()
     for name in results.survivors():

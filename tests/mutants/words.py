@@ -31,7 +31,7 @@ def _function(source: str) -> ast.AST:
 
 
 def differences(one: Sequence[ast.AST], other: Sequence[ast.AST]) -> Iterator[tuple[ast.AST, ...]]:
-    """Where two trees part, each place as the nodes of the first tree from the root down to it.
+    """Where two trees part: each place as the nodes of the first tree from the root down to it, and the other's node.
 
     Args:
         one: Nodes from the root of the first tree to the node to compare.
@@ -39,11 +39,11 @@ def differences(one: Sequence[ast.AST], other: Sequence[ast.AST]) -> Iterator[tu
     """
     mine, theirs = one[-1], other[-1]
     if type(mine) is not type(theirs) or _plain(mine) != _plain(theirs):
-        yield tuple(one)
+        yield (*one, theirs)
         return
     for below, beside in zip_longest(ast.iter_child_nodes(mine), ast.iter_child_nodes(theirs)):
         if below is None or beside is None:
-            yield tuple(one)
+            yield (*one, theirs)
             return
         yield from differences([*one, below], [*other, beside])
 
@@ -58,8 +58,8 @@ def _plain(node: ast.AST) -> list[tuple[str, object]]:
 
 
 def _in_a_message(place: tuple[ast.AST, ...]) -> bool:
-    *above, last = place
-    if not isinstance(last, ast.Constant) or not isinstance(last.value, str):
+    *above, last, other = place
+    if not _is_text(last) or not _is_text(other):
         return False
     below: ast.AST = last
     for node in reversed(above):
@@ -71,6 +71,10 @@ def _in_a_message(place: tuple[ast.AST, ...]) -> bool:
             return False
         below = node
     return False
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _says_something(call: ast.Call) -> bool:
