@@ -18,6 +18,7 @@ class Outcome(StrEnum):
 
     KILLED = "killed"
     ENDLESS = "endless"
+    LATE = "not done in time, which a busy machine may be the cause of"
     SURVIVED = "survived"
     UNREACHED = "reached by no test"
     NOT_RUN = "not run"
@@ -25,7 +26,7 @@ class Outcome(StrEnum):
 
 CAUGHT: Final = (Outcome.KILLED, Outcome.ENDLESS)
 """A test that does not end is noticed, too."""
-OPEN: Final = (Outcome.SURVIVED, Outcome.UNREACHED)
+OPEN: Final = (Outcome.SURVIVED, Outcome.UNREACHED, Outcome.LATE)
 
 
 def outcome_of(exit_code: int | None) -> Outcome:
@@ -35,7 +36,9 @@ def outcome_of(exit_code: int | None) -> Outcome:
             return Outcome.SURVIVED
         case 5 | 33:
             return Outcome.UNREACHED
-        case 24 | 36 | 152 | 255 | -24:
+        case 24 | 152 | 255 | -24:
+            return Outcome.LATE
+        case 36:
             return Outcome.ENDLESS
         case 1 | 3 | -6 | -11:  # a failed test, a failure of pytest, a crash of the interpreter
             return Outcome.KILLED

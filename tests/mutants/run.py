@@ -14,8 +14,11 @@ The exit status is 1 if a mutant survives that changes more than words and that 
 import argparse
 import hashlib
 import json
+import math
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -28,9 +31,13 @@ from tests.mutants.outcomes import CAUGHT, OPEN, Outcome, Results, outcome_of, r
 
 COPIED: Final = ("src", "tests", "docs", "examples", "benchmarks", "README.md", "CHANGELOG.md")
 PYTEST: Final = ("-p", "no:cacheprovider", "-n", "0")
-SECONDS: Final = 900
-"""After this time the second look ends, and the mutant counts as endless."""
-EXIT_CODES: Final = {Outcome.KILLED: 1, Outcome.ENDLESS: 36}
+SECONDS: Final = 60
+"""A second look ends after twice the processor seconds of the tests and this many more; the mutant is then endless."""
+LONGEST: Final = 3600
+"""Processor seconds that the tests of a room may take."""
+WAITING: Final = 10
+"""It also ends after this many times as many seconds by the clock."""
+EXIT_CODES: Final = {Outcome.KILLED: 1, Outcome.ENDLESS: 36, Outcome.SURVIVED: 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +92,8 @@ class Workplace:
             "also_copy": list(COPIED),
             "pytest_add_cli_args_test_selection": list(self.tests),
             "pytest_add_cli_args": list(PYTEST),
-            "timeout_multiplier": 5,
-            "timeout_constant": 3,
+            "timeout_multiplier": 4,
+            "timeout_constant": 15,
             "use_git_change_detection": False,
             "track_dependencies": False,
         }
@@ -128,17 +135,24 @@ class Workplace:
         Raises:
             RuntimeError: The tests fail without a mutant, or do not fail where every function does.
         """
-        if names and self._tests_end_with("") is not Outcome.SURVIVED:
+        before = _seconds_of_children()
+        if names and self._tests_end_with("", LONGEST) is not Outcome.SURVIVED:
             raise RuntimeError(f"the tests of {self.room} fail without a mutant; mend that first")
-        if names and self._tests_end_with("fail") is not Outcome.KILLED:
+        limit = SECONDS + 2 * math.ceil(_seconds_of_children() - before)
+        if names and self._tests_end_with("fail", limit) is not Outcome.KILLED:
             raise RuntimeError(f"the tests of {self.room} run something else than {self.folder / 'mutants'}")
         for name in names:
-            outcome = self._tests_end_with(f"tallyveil.{name}")
+            outcome = self._tests_end_with(f"tallyveil.{name}", limit)
             self._keep(name, outcome)
             print(f"{name}: {outcome} at the second look", flush=True)
 
-    def _tests_end_with(self, mutant: str) -> Outcome:
-        """Run all tests of the room, in a new process, against what mutmut knows under this name."""
+    def _tests_end_with(self, mutant: str, limit: int) -> Outcome:
+        """Run all tests of the room, in a new process, against what mutmut knows under this name.
+
+        Args:
+            mutant: The name.
+            limit: Processor seconds after which the mutant counts as endless.
+        """
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "pytest", "-x", *PYTEST, *self.tests],
@@ -146,10 +160,13 @@ class Workplace:
                 env={**self._environment(), "MUTANT_UNDER_TEST": mutant},
                 capture_output=True,
                 text=True,
-                timeout=SECONDS,
+                timeout=WAITING * limit,
                 check=False,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             )
         except subprocess.TimeoutExpired:
+            return Outcome.ENDLESS
+        if done.returncode in {-signal.SIGXCPU, -signal.SIGKILL}:
             return Outcome.ENDLESS
         if done.returncode in {4, 5}:
             raise RuntimeError(f"pytest found no tests to run for {mutant}:\n{done.stdout[-2000:]}")
@@ -160,7 +177,8 @@ class Workplace:
         if outcome is Outcome.SURVIVED:
             looked = json.loads(self.looked.read_text())
             self.looked.write_text(json.dumps({**looked, "survived": [*looked["survived"], name]}))
-            return
+            if self.outcomes()[name] is Outcome.UNREACHED:
+                return
         for path in self._metas():
             meta = json.loads(path.read_text())
             if f"tallyveil.{name}" in meta["exit_code_by_key"]:
@@ -188,6 +206,12 @@ def _with_outcomes(path: Path, kept: set[Outcome]) -> str:
         name: code if outcome_of(code) in kept else None for name, code in codes.items()
     }
     return json.dumps(meta)
+
+
+def _seconds_of_children() -> float:
+    """Processor seconds that processes which this one started have taken."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _digest() -> str:

@@ -35,7 +35,7 @@ def differences(one: Sequence[ast.AST], other: Sequence[ast.AST]) -> Iterator[tu
 
     Args:
         one: Nodes from the root of the first tree to the node to compare.
-        other: The same of the second tree, or nothing below a place where one of them ends.
+        other: The same of the second tree.
     """
     mine, theirs = one[-1], other[-1]
     if type(mine) is not type(theirs) or _plain(mine) != _plain(theirs):
