@@ -1,17 +1,19 @@
 """Mutation testing of the privacy core: does a test fail when one small thing in the source is changed?
 
-    python -m tests.mutants.run --room ROOM [--sample N] [--seed N]
+    python -m tests.mutants.run --room ROOM [--sample N] [--seed N] [--quick]
 
 Mutmut makes the mutants and runs the tests that `rooms.toml` names against each, in a copy of the project. A test
 is run for a mutant only if it calls the changed function. A mutant that survives this is looked at a second time: all
 tests of the room are run in a new process, because functions that run at an import or once for several tests escape the
 first look. The copy stays in `build/mutants`. What was killed stays killed until its function changes; the others are
-run again when sources or tests have changed. So the command can be stopped and given again.
+run again when sources or tests have changed. So the command can be stopped and given again. With `--quick` there is no
+second look, and the score is a lower bound.
 
 The exit status is 1 if a mutant survives that changes more than words and that `justified.toml` does not name.
 """
 
 import argparse
+import filecmp
 import hashlib
 import json
 import math
@@ -63,33 +65,45 @@ class Workplace:
         return self.folder / "second_look.json"
 
     def prepare(self) -> None:
-        """Copy the project, unless the copy is that of the same files; results are kept as the module says."""
+        """Bring the copy up to date. If sources or tests have changed, what was not caught counts as not run again."""
         digest = _digest()
+        kept = {*CAUGHT}
         if self.looked.exists() and json.loads(self.looked.read_text())["digest"] == digest:
-            for path in self._metas():
-                path.write_text(_with_outcomes(path, set(Outcome) - {Outcome.NOT_RUN}))
-            return
-        kept = {path: _with_outcomes(path, {*CAUGHT}) for path in self._metas()}
-        shutil.rmtree(self.folder, ignore_errors=True)
+            kept = set(Outcome) - {Outcome.NOT_RUN}
+        else:
+            self._copy()
+            self.looked.write_text(json.dumps({"digest": digest, "survived": []}))
+        for path in self._metas():
+            path.write_text(_with_outcomes(path, kept))
+
+    def _copy(self) -> None:
+        """Copy what has changed. A file of mutants stays as long as its source is the same, and what became of them too."""
         # An interpreter that starts with a search path which is not there yet never looks into it.
-        (self.folder / "mutants" / "src").mkdir(parents=True)
-        for name in COPIED:
-            if (PROJECT / name).is_dir():
-                shutil.copytree(PROJECT / name, self.folder / name)
-            else:
-                shutil.copy2(PROJECT / name, self.folder)
-        for path, text in kept.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        (self.folder / "mutants" / "src").mkdir(parents=True, exist_ok=True)
+        wanted, there = (
+            {path.relative_to(root) for name in COPIED for path in _files(root / name)}
+            for root in (PROJECT, self.folder)
+        )
+        for path in there - wanted:
+            (self.folder / path).unlink()
+            (self.folder / "mutants" / path).unlink(missing_ok=True)
+        for path in wanted:
+            if path not in there or not filecmp.cmp(PROJECT / path, self.folder / path):
+                (self.folder / "mutants" / path).unlink(missing_ok=True)
+                (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(PROJECT / path, self.folder / path)
         (self.folder / "pyproject.toml").write_text(
             (PROJECT / "pyproject.toml").read_text() + self._settings()
         )
-        self.looked.write_text(json.dumps({"digest": digest, "survived": []}))
 
     def _settings(self) -> str:
+        package = Path("src") / "tallyveil"
+        beside = (
+            str(package / path.name) for path in (PROJECT / package).iterdir() if path.name != self.room
+        )
         settings: dict[str, Any] = {
-            "source_paths": [f"src/tallyveil/{self.room}"],
-            "also_copy": list(COPIED),
+            "source_paths": [str(package / self.room)],
+            "also_copy": [*sorted(beside), *COPIED[1:]],
             "pytest_add_cli_args_test_selection": list(self.tests),
             "pytest_add_cli_args": list(PYTEST),
             "timeout_multiplier": 4,
@@ -198,6 +212,11 @@ class Workplace:
         }
 
 
+def _files(path: Path) -> list[Path]:
+    """A file, or all files of a folder."""
+    return [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+
+
 def _with_outcomes(path: Path, kept: set[Outcome]) -> str:
     """The results of a file, where mutants with other outcomes count as not run."""
     meta = json.loads(path.read_text())
@@ -224,7 +243,7 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-def run(place: Workplace, mutants: dict[str, Mutant], drawn: list[str]) -> Results:
+def run(place: Workplace, mutants: dict[str, Mutant], drawn: list[str], *, quick: bool) -> Results:
     """Run the mutants that were drawn, as far as they have not been run, and look at the survivors again."""
     place.prepare()
     before = place.outcomes()
@@ -233,7 +252,8 @@ def run(place: Workplace, mutants: dict[str, Mutant], drawn: list[str]) -> Resul
     if wanted:
         place.first_look(wanted if len(drawn) < len(mutants) else [])
     survivors = {name for name, outcome in place.outcomes().items() if outcome in OPEN}
-    place.second_look([name for name in drawn if name in survivors - words - place.found_to_survive()])
+    if not quick:
+        place.second_look([name for name in drawn if name in survivors - words - place.found_to_survive()])
     after = place.outcomes()
     return Results(
         room=place.room,
@@ -251,11 +271,12 @@ def main() -> int:
     parser.add_argument("--room", choices=sorted(rooms), required=True)
     parser.add_argument("--sample", type=int, help="how many mutants to draw; all of them if left out")
     parser.add_argument("--seed", type=int, default=1, help="another number draws another sample")
+    parser.add_argument("--quick", action="store_true", help="look at no survivor a second time")
     asked = parser.parse_args()
     mutants = mutants_of(asked.room)
     justified(asked.room, mutants)  # says what is wrong with the file before hours are spent
     place = Workplace(asked.room, tuple(rooms[asked.room]["tests"]))
-    results = run(place, mutants, draw(list(mutants), asked.sample, asked.seed))
+    results = run(place, mutants, draw(list(mutants), asked.sample, asked.seed), quick=asked.quick)
     print(report(results, mutants))
     return 1 if results.survivors() else 0
 
