@@ -77,7 +77,7 @@ class Workplace:
             path.write_text(_with_outcomes(path, kept))
 
     def _copy(self) -> None:
-        """Copy what has changed. A file of mutants stays as long as its source is the same, and what became of them too."""
+        """Copy what has changed. A file of mutants stays as long as its source is the same."""
         # An interpreter that starts with a search path which is not there yet never looks into it.
         (self.folder / "mutants" / "src").mkdir(parents=True, exist_ok=True)
         wanted, there = (
