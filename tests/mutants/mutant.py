@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import json
 import random
 import textwrap
 import tomllib
@@ -10,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mutmut.mutation.file_mutation import mutate_file_contents
-from mutmut.utils.format_utils import get_mutant_name
 from tests.mutants.words import changes_words_alone
 
 HERE: Final = Path(__file__).parent
@@ -50,46 +49,52 @@ class Mutant:
         return changes_words_alone(self.original, self.changed)
 
 
-def mutants_of(room: str) -> dict[str, Mutant]:
+def mutants_of(room: str, copy: Path) -> dict[str, Mutant]:
     """All mutants of a room by name, without the name of the package in front.
 
-    Raises:
-        ValueError: The room has a function that numba compiles. Mutmut chooses among mutants while the tests run, which
-            compiled code does not notice, so that none of them would be tested.
+    Args:
+        room: The room.
+        copy: The folder in which mutmut has made them.
     """
     found = {}
+    for path in sorted((copy / "src" / "tallyveil" / room).rglob("*.py.meta")):
+        file = path.with_suffix("").relative_to(copy)
+        spans = json.loads((copy / file).with_suffix(".py.spans").read_text())["spans"]
+        functions = _functions((copy / file).read_text().splitlines(), spans)
+        for name in json.loads(path.read_text())["exit_code_by_key"]:
+            own = name.rpartition(".")[2]
+            original = functions[own.partition("__mutmut_")[0] + "__mutmut_orig"]
+            found[name.removeprefix("tallyveil.")] = Mutant(file, original, functions[own])
+    return found
+
+
+def _functions(lines: list[str], spans: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """The functions that mutmut wrote to a file, each under one name, so that only what was mutated differs."""
+    found = {}
+    for name, (first, last) in spans.items():
+        text = textwrap.dedent("\n".join(lines[first - 1 : last])).strip()
+        plain = name.partition("__mutmut_")[0].removeprefix("x_").rpartition("ǁ")[2]
+        found[name] = text.replace(f"def {name}(", f"def {plain}(", 1)
+    return found
+
+
+def refuse_compiled(room: str) -> None:
+    """Refuse a room that has functions which numba compiles.
+
+    Raises:
+        ValueError: There is one. Mutmut chooses among mutants while the tests run. Compiled code does not notice that,
+            so none of its mutants would be tested.
+    """
     for path in sorted((PROJECT / "src" / "tallyveil" / room).rglob("*.py")):
-        source = path.read_text()
-        if any("compiled" in (name or "") or "numba" in (name or "") for name in _imported(source)):
+        if any("compiled" in (name or "") or "numba" in (name or "") for name in _imported(path.read_text())):
             raise ValueError(
                 f"{path} has compiled functions, which mutmut does not mutate; leave the room out"
             )
-        file = path.relative_to(PROJECT)
-        made = mutate_file_contents(str(file), source)
-        lines = made.code.splitlines()
-        for name in made.mutant_names:
-            original, changed = (
-                _function(lines[span.start - 1 : span.end])
-                for span in (
-                    made.line_span_by_function_name[name.partition("__mutmut_")[0] + "__mutmut_orig"],
-                    made.line_span_by_function_name[name],
-                )
-            )
-            found[get_mutant_name(file, name).removeprefix("tallyveil.")] = Mutant(file, original, changed)
-    return found
 
 
 def _imported(source: str) -> list[str | None]:
     """The modules that a source imports from."""
     return [node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-
-
-def _function(lines: list[str]) -> str:
-    """A generated function under one name, so that only what was mutated differs."""
-    text = textwrap.dedent("\n".join(lines)).strip()
-    first = next(line for line in text.splitlines() if line.startswith("def "))
-    mangled = first.removeprefix("def ").partition("(")[0]
-    return text.replace(mangled, mangled.partition("__mutmut_")[0].removeprefix("x_").rpartition("ǁ")[2], 1)
 
 
 def draw(names: list[str], size: int | None, seed: int) -> list[str]:

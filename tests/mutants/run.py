@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.mutants.mutant import HERE, PROJECT, Mutant, draw, justified, mutants_of
+from tests.mutants.mutant import HERE, PROJECT, Mutant, draw, justified, mutants_of, refuse_compiled
 from tests.mutants.outcomes import CAUGHT, OPEN, Outcome, Results, outcome_of, report
 
 COPIED: Final = ("src", "tests", "docs", "examples", "benchmarks", "README.md", "CHANGELOG.md")
@@ -72,6 +72,7 @@ class Workplace:
             kept = set(Outcome) - {Outcome.NOT_RUN}
         else:
             self._copy()
+            self._mutmut([sys.executable, str(HERE / "generate.py")])
             self.looked.write_text(json.dumps({"digest": digest, "survived": []}))
         for path in self._metas():
             path.write_text(_with_outcomes(path, kept))
@@ -106,6 +107,8 @@ class Workplace:
             "also_copy": [*sorted(beside), *COPIED[1:]],
             "pytest_add_cli_args_test_selection": list(self.tests),
             "pytest_add_cli_args": list(PYTEST),
+            # Polars waits for ever in a process that was forked from one in which it has run.
+            "process_isolation": "forkserver",
             "timeout_multiplier": 4,
             "timeout_constant": 15,
             "use_git_change_detection": False,
@@ -131,6 +134,9 @@ class Workplace:
         # Mutmut would keep what it knows of tests that were changed since.
         (self.folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
         command = ["mutmut", "run", "--max-children", "1", *(f"tallyveil.{name}" for name in names)]
+        self._mutmut(command)
+
+    def _mutmut(self, command: list[str]) -> None:
         with (self.folder / "mutmut.log").open("w") as log:
             done = subprocess.run(
                 command,
@@ -213,8 +219,8 @@ class Workplace:
 
 
 def _files(path: Path) -> list[Path]:
-    """A file, or all files of a folder."""
-    return [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    """A file, or all files of a folder; none where there is neither."""
+    return [one for one in (path, *path.rglob("*")) if one.is_file()]
 
 
 def _with_outcomes(path: Path, kept: set[Outcome]) -> str:
@@ -245,7 +251,6 @@ def _digest() -> str:
 
 def run(place: Workplace, mutants: dict[str, Mutant], drawn: list[str], *, quick: bool) -> Results:
     """Run the mutants that were drawn, as far as they have not been run, and look at the survivors again."""
-    place.prepare()
     before = place.outcomes()
     wanted = [name for name in drawn if before.get(name, Outcome.NOT_RUN) is Outcome.NOT_RUN]
     words = frozenset(name for name in drawn if mutants[name].changes_words_alone())
@@ -273,9 +278,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="another number draws another sample")
     parser.add_argument("--quick", action="store_true", help="look at no survivor a second time")
     asked = parser.parse_args()
-    mutants = mutants_of(asked.room)
-    justified(asked.room, mutants)  # says what is wrong with the file before hours are spent
+    refuse_compiled(asked.room)
     place = Workplace(asked.room, tuple(rooms[asked.room]["tests"]))
+    place.prepare()
+    mutants = mutants_of(asked.room, place.folder / "mutants")
+    justified(asked.room, mutants)  # says what is wrong with the file before hours are spent
     results = run(place, mutants, draw(list(mutants), asked.sample, asked.seed), quick=asked.quick)
     print(report(results, mutants))
     return 1 if results.survivors() else 0
