@@ -49,10 +49,12 @@ class Workplace:
     Attributes:
         room: The room.
         tests: What must notice.
+        forked_from: See `rooms.toml`.
     """
 
     room: str
     tests: tuple[str, ...]
+    forked_from: str
 
     @property
     def folder(self) -> Path:
@@ -107,8 +109,9 @@ class Workplace:
             "also_copy": [*sorted(beside), *COPIED[1:]],
             "pytest_add_cli_args_test_selection": list(self.tests),
             "pytest_add_cli_args": list(PYTEST),
-            # Polars waits for ever in a process that was forked from one in which it has run.
-            "process_isolation": "forkserver",
+            "process_isolation": "fork" if self.forked_from == "tests" else "forkserver",
+            "forkserver_warmup": "import",
+            "preload_modules_file": str(HERE / "imported_first.txt"),
             "timeout_multiplier": 4,
             "timeout_constant": 15,
             "use_git_change_detection": False,
@@ -279,7 +282,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="look at no survivor a second time")
     asked = parser.parse_args()
     refuse_compiled(asked.room)
-    place = Workplace(asked.room, tuple(rooms[asked.room]["tests"]))
+    own = rooms[asked.room]
+    place = Workplace(asked.room, tuple(own["tests"]), own["forked_from"])
     place.prepare()
     mutants = mutants_of(asked.room, place.folder / "mutants")
     justified(asked.room, mutants)  # says what is wrong with the file before hours are spent
