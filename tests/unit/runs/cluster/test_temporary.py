@@ -48,6 +48,10 @@ def test_paths_of_sockets_are_short_whatever_the_folder_for_temporary_files(tmp_
     own = OwnFolder.new()
     assert own.path.parent == Path("/tmp")
     own.remove()
+    monkeypatch.setattr(Path, "is_dir", lambda path: path != Path("/tmp"))
+    own = OwnFolder.new()
+    assert own.path.parent == tmp_path
+    own.remove()
 
 
 def test_the_next_driver_removes_it_once_driver_and_relay_are_killed(parent):
