@@ -1,11 +1,14 @@
 """Mutation testing: which mutants change words alone, and what the score counts."""
 
 import textwrap
+import tomllib
+from pathlib import Path
 
 import pytest
 from tests.mutants.outcomes import Outcome, Results, outcome_of
 from tests.mutants.words import changes_words_alone
 
+PROJECT = Path(__file__).parents[2]
 FUNCTION = '''
 def refuse(found, *, wanted="one"):
     """Refuse it."""
@@ -106,3 +109,16 @@ def test_there_is_no_score_before_the_whole_sample_has_run():
 def test_what_is_justified_and_caught_is_said():
     assert results(MIXED, justified="ad").justified_in_vain() == ["a"]
     assert results(MIXED, justified="ad").survivors() == ["e"]
+
+
+def test_every_justified_mutant_is_named_once_and_has_its_reason():
+    entries = tomllib.loads((PROJECT / "tests" / "mutants" / "justified.toml").read_text())["mutant"]
+    rooms = tomllib.loads((PROJECT / "tests" / "mutants" / "rooms.toml").read_text())
+    assert len({one["name"] for one in entries}) == len(entries)
+    assert all(one["name"].partition(".")[0] in rooms and one["becomes"] and one["reason"] for one in entries)
+
+
+def test_every_test_that_must_notice_exists():
+    rooms = tomllib.loads((PROJECT / "tests" / "mutants" / "rooms.toml").read_text())
+    assert all((PROJECT / test).exists() for room in rooms.values() for test in room["tests"])
+    assert all((PROJECT / "src" / "tallyveil" / room).is_dir() for room in rooms)
