@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,20 @@ soak: $(VENV)/.installed-dev
 # Faults of the kinds that have broken real systems, seeded one by one in a copy: the suite must catch each of them.
 seeded-bugs: $(VENV)/.installed-dev
 	$(BIN)/python tests/seeded/run.py
+
+$(VENV)/.installed-mutants: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,mutants]'
+	@touch $@ $(VENV)/.installed
+
+# Changes one small thing at a time in rooms of the privacy core: does a test fail? `make mutants ROOM=noise SAMPLE=` runs
+# all mutants of a room, which takes hours. Stopped and given again, the command goes on.
+ROOM ?= noise budget confidential runs accounting
+SAMPLE ?= 150
+SEED ?= 1
+mutants: $(VENV)/.installed-mutants
+	failed=0; for room in $(ROOM); do \
+		$(BIN)/python -m tests.mutants.run --room $$room $(if $(SAMPLE),--sample $(SAMPLE)) --seed $(SEED) || failed=1; \
+	done; exit $$failed
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

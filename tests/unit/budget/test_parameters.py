@@ -46,6 +46,7 @@ def test_budget_that_was_moved_is_accounted_for_by_its_cost():
     assert (rows["State"]["accountant"], rows["Block"]["accountant"]) == ("exact", "zcdp")
     assert rows["Block"]["epsilon_at_1e-5"] == zcdp_to_epsilon(Fraction(1, 2), Fraction("1e-5"))
     assert rows["Block"][BETA] is None
+    assert rows["State"][MU] is None
     pure = cost_parameters(strategy(Mechanism.DISCRETE_LAPLACE))
     assert (pure["accountant"], pure["spent"], pure["epsilon_at_1e-11"]) == ("pure", "1", 1.0)
 

@@ -79,7 +79,9 @@ def test_every_query_fits_its_schema(name: str) -> None:
 def test_an_unknown_geolevel_is_refused() -> None:
     preset = load_strategy_preset("redistricting-state-rooted")
     for steps in (preset.passes_of, preset.rounding_of):
-        with pytest.raises(BudgetError, match="has no geolevel US; it has State, County"):
+        with pytest.raises(
+            BudgetError, match=r"^preset redistricting-state-rooted has no geolevel US; it has State,"
+        ):
             steps("US")
 
 

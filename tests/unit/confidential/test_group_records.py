@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.confidential.declassify import declassify_levels
 from tallyveil.confidential.group_records import read_group_records
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.errors import SchemaError
@@ -99,6 +101,31 @@ def test_every_record_is_counted_in_its_groups_and_cells(plan, silent, tmp_path_
             for place, values in zip(table.places, table.values, strict=True):
                 own = [cells[names[place], cell] for cell in product("FM", ("young", "old"))]
                 assert values.tolist() == (own if by_age else [own[0] + own[1], own[2] + own[3]])
+
+
+def test_declassified_levels_are_those_counted_by_hand_after_the_entry(plan, ledger, tmp_path):
+    rows = [(("N", "F", "old"), ["i1", "j1", ""]), (("S", "M", "young"), ["both", "", ""])]
+    rows += [(("N", "F", "young"), ["i2", "i1", ""]), ((" ", "M", "old"), ["none", "", ""])]
+    records = read_group_records(written(tmp_path / "r.parquet", rows), plan)
+    levels = declassify_levels(records, plan.levels, ledger=ledger, reason="evaluation")
+    (entry,) = read_ledger(tmp_path / "ledger.jsonl")[1]
+    assert (entry.kind, entry.event.reason) == ("declassify", "evaluation")
+    for number, found in enumerate(levels):
+        one = plan.levels[number]
+        names = list(zip(*one.groups.labels(np.arange(one.width)).values(), strict=True)) or [()]
+        wanted = [
+            [row for row, codes in rows if name in groups_by_sets(row, codes)[number]] for name in names
+        ]
+        assert found.level is one
+        assert found.totals.tolist() == [len(own) for own in wanted]
+        for place, own in enumerate(wanted):
+            held = place < one.n_adaptive and bool(own)
+            assert (found.slots[place] >= 0) == held
+            if held:
+                cells = Counter(row[1:] for row in own)
+                table = [cells[cell] for cell in product("FM", ("young", "old"))]
+                assert found.finest[found.slots[place]].tolist() == table
+        assert len(found.finest) == (found.slots >= 0).sum() == found.slots.max(initial=-1) + 1
 
 
 def test_the_order_of_records_does_not_change_the_digest(plan, tmp_path):

@@ -53,6 +53,23 @@ def test_bounds_hold_up_to_the_last_person(histogram):
             assert not any(character.isdigit() for character in str(caught.value))
 
 
+@pytest.mark.usefixtures("any_pieces")
+def test_sums_over_groups_of_geounits(histogram):
+    group = SCHEMA.query("race_ethnicity")
+    each = histogram.answers(group, 0, N)
+    groups = np.arange(N) % 3
+    wanted = np.stack([each[groups == number].sum(axis=0) for number in range(3)])
+    assert np.array_equal(invariant_values(histogram, group, groups), wanted)
+    check_bounds(histogram, group, wanted, wanted, "facilities", groups)
+    for place in np.ndindex(wanted.shape):
+        for lower, upper in ((1, 0), (0, -1)):
+            low, high = wanted.copy(), wanted.copy()
+            low[place] += lower
+            high[place] += upper
+            with pytest.raises(ConstraintError, match="facilities"):
+                check_bounds(histogram, group, low, high, "facilities", groups)
+
+
 def test_narrow_bounds_without_an_upper_end_hold(histogram):
     group = SCHEMA.query("total")
     truth = invariant_values(histogram, group)

@@ -1,5 +1,7 @@
 """A confidential table: read whatever form it has, checked against what its owner states, and released or not."""
 
+from fractions import Fraction
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,6 +12,7 @@ from tallyveil.confidential.subspace_table import (
     keeps_invariants,
     read_confidential_table,
     release_table,
+    restricted_table,
 )
 from tallyveil.errors import (
     ConfigError,
@@ -19,7 +22,11 @@ from tallyveil.errors import (
     StoreError,
     TallyveilError,
 )
+from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.restricted import draw_restricted
+from tallyveil.subspace.structure import recognise
 from tallyveil.subspace.table import Margin, WeightedSum, constrain
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.schema import Schema
@@ -125,6 +132,19 @@ def test_sums_that_may_overflow_are_refused():
     with pytest.raises(ConstraintError) as caught:
         check_stated_totals(table_of(COUNTS), constraints)
     assert caught.value.code == "subspace-constraints"
+
+
+def test_a_restricted_table_is_drawn_around_the_true_one():
+    table = table_of([6, 5, 0, 0, 0, 7])
+    structure = recognise(ConstraintSystem.from_sets([range(3), range(3, 6)], SCHEMA.size))
+    place = NoiseAddress(NoiseSource(insecure_key("table")), 3, 4)
+    found = restricted_table(table, place, structure, Fraction(1, 2))
+    assert found.tolist() == draw_restricted(place, table.counts, structure, Fraction(1, 2)).tolist()
+    assert (found.reshape(2, 3).sum(axis=1) == [11, 7]).all()
+    assert (found >= 0).all()
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 0
+    assert restricted_table(table, place, structure, Fraction(50)).tolist() == table.counts.tolist()
 
 
 def test_only_noise_that_leaves_the_invariants_alone_is_released():

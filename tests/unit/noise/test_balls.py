@@ -48,6 +48,20 @@ def test_float_is_given_only_when_certain() -> None:
         certified_float(arb(1, 1e-6))
 
 
+def test_a_float_needs_48_proved_bits_and_no_more() -> None:
+    balls = [arb(1, 2.0**-exponent) for exponent in range(40, 60)]
+    with precision(200):
+        for ball in balls:
+            if ball.rel_accuracy_bits() >= 48:
+                assert certified_float(ball) == 1
+            else:
+                with pytest.raises(
+                    SolverError, match=f"only {ball.rel_accuracy_bits()} proved bits, wanted 48"
+                ):
+                    certified_float(ball)
+    assert {47, 48} <= {ball.rel_accuracy_bits() for ball in balls}
+
+
 def test_between_zero_and_contains_both_ends() -> None:
     ball = between_zero_and(arb(3))
     assert ball.contains(arb(0))

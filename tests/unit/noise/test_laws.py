@@ -9,6 +9,7 @@ import pytest
 from flint import arb
 
 from tallyveil.errors import BudgetError, SolverError
+from tallyveil.exact import as_given
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, laws
 from tallyveil.noise.balls import precision, rational
 from tallyveil.noise.laws import IntegerLaw
@@ -128,6 +129,18 @@ def test_parameters_outside_the_range_are_refused(parameter: Fraction) -> None:
         DiscreteLaplace(parameter)
 
 
+@pytest.mark.parametrize(("law", "name"), [(DiscreteGaussian, "variance"), (DiscreteLaplace, "scale")])
+def test_a_refused_parameter_is_shown_with_its_law_and_its_type(law: type[Law], name: str) -> None:
+    with pytest.raises(
+        BudgetError, match=rf"^{law.__name__}: {name} is a float \(68.49\), wanted a fractions"
+    ):
+        law(68.49)
+    with pytest.raises(
+        BudgetError, match=rf"^{law.__name__}: {name} is about 0, wanted a value from 1/250 to"
+    ):
+        law(Fraction(0))
+
+
 def test_the_ends_of_the_range_belong_to_it() -> None:
     assert DiscreteGaussian(laws.SMALLEST_PARAMETER).variance == laws.SMALLEST_PARAMETER
     assert DiscreteGaussian(laws.LARGEST_VARIANCE).variance == laws.LARGEST_VARIANCE
@@ -153,8 +166,12 @@ def test_largest_scale() -> None:
 
 @pytest.mark.parametrize("confidence", [Fraction(1), Fraction(-1, 2), 0.9])
 def test_confidence_outside_the_range_is_refused(confidence: Fraction) -> None:
-    with pytest.raises(BudgetError, match="confidence is"):
+    with pytest.raises(BudgetError) as caught:
         GAUSSIANS[0].margin(confidence)
+    said = str(caught.value)
+    assert said.startswith(
+        f"{as_given(GAUSSIANS[0])}: confidence is {as_given(confidence)}, wanted a Fraction"
+    )
 
 
 class FairCoin(IntegerLaw):
@@ -186,10 +203,15 @@ def test_undecidable_boundary_is_an_error() -> None:
         FairCoin().tail_floor(1, 80)
 
 
-def test_undecidable_margin_is_an_error() -> None:
+def test_a_margin_may_suffice_exactly() -> None:
+    assert FairCoin().margin(Fraction(1, 2)) == 0
+
+
+@pytest.mark.parametrize("offset", [arb(0, 2.0**-10), arb(2.0**-10, 2.0**-10)], ids=["around", "from it up"])
+def test_undecidable_margin_is_an_error(offset: arb) -> None:
     class NearlyFairCoin(FairCoin):
         def _tails(self, unit: arb) -> Iterator[arb]:
-            return (tail + arb(0, 0.001) for tail in super()._tails(unit))
+            return (tail + offset for tail in super()._tails(unit))
 
     with pytest.raises(SolverError, match="too close"):
         NearlyFairCoin().margin(Fraction(1, 2))

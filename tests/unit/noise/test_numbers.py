@@ -45,5 +45,5 @@ def test_no_sites_and_the_last_sites():
 
 @pytest.mark.parametrize(("first", "n"), [(1, 2), (-2, 2), (0, -1), (1 << 48, 2)])
 def test_sites_out_of_range(first, n):
-    with pytest.raises(SchemaError, match="sites"):
+    with pytest.raises(SchemaError, match=f"sites {first} to {first + n}, wanted an even first site"):
         SOURCE.numbers(0, 0, [0], first, n)

@@ -338,6 +338,7 @@ def test_a_sealed_release_whose_files_are_damaged(make, tmp_path, kill_at_step, 
                 with pytest.raises(StoreError) as caught:
                     make(out)
                 assert caught.value.code == "release-damaged"
+                assert "removed, but a.txt has been changed or removed since" in str(caught.value)
                 (out / "a.txt").write_bytes(whole["a.txt"])
                 make(out)
             assert contents(out) == whole

@@ -1,6 +1,7 @@
 """The ledger of a run folder is held to the one spend of the run."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,7 +9,7 @@ from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.errors import StoreError
 from tallyveil.runs.key_file import RunSecrets
-from tallyveil.runs.run_ledger import enter_spend, ledger_entries, require_one_spend
+from tallyveil.runs.run_ledger import copy_ledger, enter_spend, ledger_entries, require_one_spend
 
 from .conftest import KEY, make_job
 
@@ -39,6 +40,24 @@ def test_the_spend_of_the_run_passes(tmp_path):
 def test_another_spend_is_refused(tmp_path, changes, said):
     with pytest.raises(StoreError, match=said) as caught:
         require_one_spend(tmp_path, spent(tmp_path, **changes), JOB, SECRETS.run_id)
+    assert caught.value.code == "ledger-damaged"
+
+
+def test_a_ledger_is_begun_with_the_lines_of_the_earlier_run_and_no_others(tmp_path):
+    (tmp_path / "earlier").mkdir()
+    entries = spent(tmp_path / "earlier")
+    earlier = SimpleNamespace(ledger=(tmp_path / "earlier" / "ledger.jsonl").read_bytes())
+    for _ in range(2):  # the second time, work goes on
+        assert copy_ledger(tmp_path, earlier) == entries
+        assert (tmp_path / "ledger.jsonl").read_bytes() == earlier.ledger
+    (tmp_path / "other").mkdir()
+    spent(tmp_path / "other", event=OTHER_EVENT)
+    (tmp_path / "other" / "ledger.jsonl").replace(tmp_path / "ledger.jsonl")
+    said = (
+        "not as the run left it: it does not hold the lines of the run that drew the measurements. The counts"
+    )
+    with pytest.raises(StoreError, match=said) as caught:
+        copy_ledger(tmp_path, earlier)
     assert caught.value.code == "ledger-damaged"
 
 

@@ -103,6 +103,7 @@ def test_worker_processes_that_never_start_end_the_run(here, run, site, folder):
     with pytest.raises(ClusterError, match="6 worker processes in a row ended") as caught:
         run()
     assert caught.value.code == "cluster-no-workers"
+    assert [request["do"] for request in here.sent].count("hire") == 7  # one is left when the sixth ends
 
 
 def test_a_cluster_without_room_is_not_waited_for_for_ever(here, run, site, folder, monkeypatch):

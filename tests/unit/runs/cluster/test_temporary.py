@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def test_a_folder_is_private_and_goes_with_its_driver(parent):
     assert own.path.is_dir()
     own.remove()
     assert list(parent.iterdir()) == []
+
+
+def test_paths_of_sockets_are_short_whatever_the_folder_for_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = OwnFolder.new()
+    assert own.path.parent == Path("/tmp")
+    own.remove()
+    monkeypatch.setattr(Path, "is_dir", lambda path: path != Path("/tmp"))
+    own = OwnFolder.new()
+    assert own.path.parent == tmp_path
+    own.remove()
 
 
 def test_the_next_driver_removes_it_once_driver_and_relay_are_killed(parent):
