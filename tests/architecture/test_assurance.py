@@ -6,7 +6,10 @@ from pathlib import Path
 from tests.source_trees import functions_of
 
 PROJECT = Path(__file__).parents[2]
-PAGES = [PROJECT / "docs" / name for name in ("assurance.md", "seeded-bugs.md", "mutation-testing.md", "proofs/index.md")]
+PAGES = [
+    PROJECT / "docs" / name
+    for name in ("assurance.md", "seeded-bugs.md", "mutation-testing.md", "proofs/index.md")
+]
 NAMED = re.compile(r"`((?:src|tests|tools)/[\w./-]+)(?:::(\w+))?`")
 
 
