@@ -14,9 +14,10 @@ delta. If the claim is true, the mean of g is at most 0, whatever the past, so t
 is the mean of all accounts. With a probability of at most the level it ever reaches 1 / level. When it does, the claim
 is refuted, and no more pairs are needed.
 
-A is the set of outputs whose score, the logarithm of a ratio of likelihoods, is above epsilon. The bet is the one that
-would have been best on the pairs before, and changes after each block of pairs. The stake is at most half of what could
-be lost.
+A is the set of outputs whose score, the logarithm of a ratio of likelihoods, is above epsilon. There are two kinds of
+scores, with accounts of their own: those of the documented noise, and those of a classifier that the first tenth of the
+pairs trains and that bets on the others. The bet is the one that would have been best on the pairs before, and changes
+after each block of pairs. The stake is at most half of what could be lost.
 
 The lower bound on epsilon at a delta has an account for each epsilon of a grid. It is the largest epsilon of the grid
 such that its account and every smaller one's have reached 1 / level. If the truth is epsilon*, a bound above it needs
@@ -34,11 +35,15 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tests.auditors.bounds import Floats
+from tests.auditors.classifier import train
 from tests.auditors.findings import LEVEL, Finding
 from tests.auditors.outputs import Outputs
 
 BLOCK: Final = 500
 """Pairs between two changes of the bets; fewer where there are few pairs."""
+
+MOST_TRAINING: Final = 20_000
+"""Pairs, at most, that train the classifier."""
 
 _BETS: Final = np.linspace(0, 0.5, 26)
 """Bets that are compared, as shares of the largest that is allowed."""
@@ -88,7 +93,7 @@ class Accounts:
         return found
 
     def observe(self, first: Floats, second: Floats) -> Floats:
-        """Bet on a block of pairs; returns the logarithm of the mean of all accounts after each pair."""
+        """Bet on a block of pairs; returns the logarithm of each account after each pair."""
         log_factor = np.log1p(self._bets()[:, :, None, None] * self._gains)
         paths = np.empty((2, self.epsilons.size, first.size))
         for direction, (x, y) in enumerate(((second, first), (-first, -second))):
@@ -103,44 +108,55 @@ class Accounts:
         self.wealth = paths[:, :, -1]
         self.highest = np.maximum(self.highest, paths.max(axis=2))
         self.pairs += first.size
-        mixed: Floats = logsumexp(paths, axis=(0, 1)) - math.log(paths.shape[0] * paths.shape[1])
-        return mixed
+        return paths.reshape(-1, first.size)
+
+    def rest(self, pairs: int) -> Floats:
+        """Leave the accounts as they are during some pairs; returns what `observe` does."""
+        return np.repeat(self.wealth.reshape(-1, 1), pairs, axis=1)
 
 
 def audit(outputs: Outputs, level: float = LEVEL) -> list[Finding]:
     """Whether the curve is refuted and after how many pairs, and a lower bound on epsilon at the delta of the claim."""
     claim, total = outputs.claim, len(outputs.first)
-    goal = math.log(1 / level)
-    curve = Accounts(claim.epsilons, claim.deltas)
+    training = min(total // 10, MOST_TRAINING)
+    model = train(outputs.first[:training], outputs.second[:training])
+    scores = [
+        (outputs.first_scores, outputs.second_scores),
+        (model.scores(outputs.first), model.scores(outputs.second)),
+    ]
     grid = np.linspace(0, 1.5 * claim.epsilon, 76)[1:]
-    at_delta = Accounts(grid, np.full(grid.size, claim.delta))
-    block = min(BLOCK, max(total // 40, 1))
+    curves = [Accounts(claim.epsilons, claim.deltas) for _ in scores]
+    at_delta = [Accounts(grid, np.full(grid.size, claim.delta)) for _ in scores]
+    goal, block = math.log(1 / level), min(BLOCK, max(total // 40, 1))
     stopped, best = None, 0.0
     for begin in range(0, total, block):
         part = slice(begin, min(begin + block, total))
-        first, second = outputs.first_scores[part], outputs.second_scores[part]
+        paths = []
+        for kind, (first, second) in enumerate(scores):
+            if kind and begin < training:
+                paths.append(curves[kind].rest(part.stop - begin))
+                continue
+            at_delta[kind].observe(first[part], second[part])
+            if stopped is None:
+                paths.append(curves[kind].observe(first[part], second[part]))
         if stopped is None:
-            path = curve.observe(first, second)
+            together = np.concatenate(paths)
+            path = logsumexp(together, axis=0) - math.log(len(together))
             best = max(best, float(path.max()))
-            if best >= goal:
-                stopped = begin + int(np.argmax(path >= goal)) + 1
-        at_delta.observe(first, second)
-    # Each epsilon may be refuted in either direction, so that each of the two has half the level.
-    refuted = at_delta.highest.max(axis=0) >= math.log(2 / level)
-    n_refuted = int(np.argmin(refuted)) if not refuted.all() else grid.size
-    epsilon = float(grid[n_refuted - 1]) if n_refuted else 0.0
-    name = outputs.name
-    digits = math.log(10)
-    return [
-        Finding(
-            "sequential f-DP",
-            name,
-            "digits of evidence against the whole curve",
-            goal / digits,
-            best / digits,
-            2 * (stopped or total),
-        ),
-        Finding(
-            "sequential f-DP", name, f"epsilon at delta {claim.delta:g}", claim.epsilon, epsilon, 2 * total
-        ),
-    ]
+            stopped = begin + int(np.argmax(path >= goal)) + 1 if best >= goal else None
+    quantity, digits, name = "digits of evidence against the whole curve", math.log(10), outputs.name
+    whole = Finding(
+        "sequential f-DP", name, quantity, goal / digits, best / digits, 2 * (stopped or total)
+    )
+    epsilon = _largest_refuted(at_delta, level)
+    quantity = f"epsilon at delta {claim.delta:g}"
+    return [whole, Finding("sequential f-DP", name, quantity, claim.epsilon, epsilon, 2 * total)]
+
+
+def _largest_refuted(accounts: list[Accounts], level: float) -> float:
+    """The largest epsilon of the grid such that it and every smaller one is refuted; 0 if the smallest one is not."""
+    # Each epsilon has two accounts of each kind, which share the level.
+    highest = np.concatenate([one.highest for one in accounts])
+    refuted = highest.max(axis=0) >= math.log(len(highest) / level)
+    number = refuted.size if refuted.all() else int(np.argmin(refuted))
+    return float(accounts[0].epsilons[number - 1]) if number else 0.0

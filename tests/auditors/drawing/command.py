@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.auditors.drawing.groups_of_outputs import GROUPS
 from tests.auditors.outputs import Draws, Outputs
 
-GROUPS = ("samplers", "counts", "tree", "groups", "lattices", "releases")
 
 
 def main() -> None:
