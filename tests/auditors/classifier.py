@@ -38,7 +38,7 @@ class Classifier:
         return found
 
 
-def train(first: NDArray[np.int64], second: NDArray[np.int64], most: int = 100_000) -> Classifier:
+def train(first: NDArray[np.int64], second: NDArray[np.int64], most: int = 30_000) -> Classifier:
     """A classifier of two samples, from at most so many rows of each."""
     rows = min(len(first), len(second), most)
     table = np.concatenate([first[:rows], second[:rows]]).astype(np.float64)

@@ -30,6 +30,9 @@ PEERS: Final = {
     "jax-privacy": "tests/auditors/with_jax_privacy.py",
     "privacy-estimates": "tests/auditors/with_privacy_estimates.py",
 }
+ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+"""Libraries start no threads of their own, which would only wait for each other."""
+
 Found = dict[str, Any]
 
 
@@ -64,7 +67,7 @@ def _draw(project: Path, folder: Path, group: str, number: int, releases: int) -
     """Draw a group from a copy of the package; returns the error that it ended with, or nothing."""
     if folder.exists():
         return ""
-    environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": ""}
+    own = {"PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": ""}
     sizes = ["--number", str(number), "--releases", str(releases), "--groups", group]
     module = "tests.auditors.drawing.command"
     half = folder.with_name(folder.name + ".half")
@@ -72,7 +75,7 @@ def _draw(project: Path, folder: Path, group: str, number: int, releases: int) -
     done = subprocess.run(
         [sys.executable, "-m", module, str(half), *sizes],
         cwd=PROJECT,
-        env=environment,
+        env={**os.environ, **ONE_THREAD, **own},
         capture_output=True,
         text=True,
         check=False,
@@ -95,19 +98,20 @@ def _audited(folders: Iterable[Path], rungs: Sequence[int] = ()) -> list[Found]:
 
 
 def _findings(command: list[str]) -> list[Found]:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
+    environment = {**os.environ, **ONE_THREAD, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
     done = subprocess.run(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def _table(findings: Sequence[Found]) -> list[str]:
     """The findings as rows of a table."""
-    rows = ["| target | auditor | what | claimed | found | outputs | s |", "|---|---|---|---|---|---|---|"]
+    names = ("target", "auditor", "what", "claimed", "found", "outputs", "s", "note")
+    rows = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for one in sorted(findings, key=lambda f: (f["target"], f["auditor"], f["quantity"])):
         mark = " REFUTED" if one["refuted"] else ""
         rows.append(
             f"| {one['target']} | {one['auditor']} | {one['quantity']} | {one['claimed']:.4g} "
-            f"| {one['found']:.4g}{mark} | {one['samples']:,} | {one['seconds']:.1f} |"
+            f"| {one['found']:.4g}{mark} | {one['samples']:,} | {one['seconds']:.1f} | {one['note']} |"
         )
     return rows
 

@@ -24,7 +24,7 @@ such that its account and every smaller one's have reached 1 / level. If the tru
 the account of the first grid point not below epsilon* to reach 1 / level, which happens with at most this probability.
 
 Worked case. epsilon = ln 2, delta = 0, A holds x always and y never: g = 1 each time. The bet is at most half of the
-largest share 1 / 2, so the account grows by a quarter each time, and reaches 200 after 24 pairs.
+largest share 1 / 2, so the account grows by a quarter each time, and passes 200 with the 24th pair after the first block.
 """
 
 import math

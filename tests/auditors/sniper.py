@@ -8,15 +8,18 @@ violated most; so does the third test here.
 Steps. The first quarter of the outputs trains the classifier. The second quarter chooses the scores, the threshold and
 the direction, separately for each test. The other half judges what was chosen, by exact binomial bounds.
 
-Three tests:
+Four tests:
 1. epsilon at the delta of the claim;
-2. mu, if one is claimed;
-3. delta at the epsilon of the claimed curve at which the second quarter shows most.
+2. epsilon at delta 1e-10, which releases report;
+3. mu, if one is claimed, with the epsilon at delta 1e-10 of a curve of Gaussian shape with the mu that was found;
+4. delta at the epsilon of the claimed curve at which the second quarter shows most.
 """
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +27,10 @@ from tests.auditors.bounds import Bools, Floats, delta_below, epsilon_below, mu_
 from tests.auditors.classifier import train
 from tests.auditors.findings import LEVEL, Finding
 from tests.auditors.outputs import Outputs
+
+
+RELEASE_DELTA: Final = 1e-10
+"""The delta at which releases report epsilon."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ Bound = Callable[[Bools, Bools], float]
 
 
 def audit(outputs: Outputs) -> list[Finding]:
-    """The three tests."""
+    """The four tests."""
     claim, name, samples = outputs.claim, outputs.name, 2 * len(outputs.first)
     quarter, half = len(outputs.first) // 4, len(outputs.first) // 2
     model = train(outputs.first[:quarter], outputs.second[:quarter])
@@ -66,40 +73,45 @@ def audit(outputs: Outputs) -> list[Finding]:
     choosing = [one[quarter:half] for one in first], [one[quarter:half] for one in second]
     judging = [one[half:] for one in first], [one[half:] for one in second]
 
-    def tested(bound: Bound) -> tuple[float, Attack]:
+    def tested(auditor: str, quantity: str, claimed: float, bound: Bound) -> Finding:
         attack = _best(*choosing, bound)
-        return bound(*attack.hits(*judging)), attack
+        found = bound(*attack.hits(*judging))
+        return Finding(auditor, name, quantity, claimed, found, samples, attack.note)
 
-    epsilon, attack = tested(lambda a, b: epsilon_below(a, b, claim.delta, LEVEL))
-    found = [
-        Finding(
-            "DP-Sniper",
-            name,
-            f"epsilon at delta {claim.delta:g}",
-            claim.epsilon,
-            epsilon,
-            samples,
-            attack.note,
-        )
+    findings = [
+        tested("DP-Sniper", f"epsilon at delta {delta:g}", claimed, partial(_epsilon, delta))
+        for delta, claimed in ((claim.delta, claim.epsilon), (RELEASE_DELTA, claim.epsilon_at_release))
     ]
     if math.isfinite(claim.mu):
-        mu, attack = tested(lambda a, b: mu_below(a, b, LEVEL))
-        found.append(Finding("DP-Sniper", name, "mu", claim.mu, mu, samples, attack.note))
+        mu = tested("DP-Sniper", "mu", claim.mu, lambda often, seldom: mu_below(often, seldom, LEVEL))
+        as_epsilon = gaussian_epsilon(mu.found, RELEASE_DELTA)
+        findings.append(replace(mu, note=f"{mu.note}; epsilon {as_epsilon:.2f} at 1e-10 if Gaussian"))
     place = _weakest(*choosing, claim.epsilons, claim.deltas)
-    at = float(claim.epsilons[place])
-    delta, attack = tested(lambda a, b: delta_below(a, b, at, LEVEL))
-    found.append(
-        Finding(
-            "Delta-Siege",
-            name,
-            f"delta at epsilon {at:.3g}",
-            float(claim.deltas[place]),
-            delta,
-            samples,
-            attack.note,
-        )
-    )
-    return found
+    at, claimed = float(claim.epsilons[place]), float(claim.deltas[place])
+    return [*findings, tested("Delta-Siege", f"delta at epsilon {at:.3g}", claimed, partial(_delta, at))]
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon at a delta of N(0, 1) against N(mu, 1)."""
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
+
+    if mu <= 0:
+        return 0.0
+
+    def excess(epsilon: float) -> float:
+        first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        return float(first + math.log(-math.expm1(second - first)) - math.log(delta))
+
+    return float(brentq(excess, 0.0, mu * (mu / 2 + 40))) if excess(0.0) > 0 else 0.0
+
+
+def _epsilon(delta: float, often: Bools, seldom: Bools) -> float:
+    return epsilon_below(often, seldom, delta, LEVEL)
+
+
+def _delta(epsilon: float, often: Bools, seldom: Bools) -> float:
+    return delta_below(often, seldom, epsilon, LEVEL)
 
 
 def _attacks(first: list[Floats], second: list[Floats]) -> Iterator[Attack]:
