@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r coverage soak seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r coverage soak seeded-bugs auditors auditors-power lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -57,6 +57,17 @@ soak: $(VENV)/.installed-dev
 # Faults of the kinds that have broken real systems, seeded one by one in a copy: the suite must catch each of them.
 seeded-bugs: $(VENV)/.installed-dev
 	$(BIN)/python tests/seeded/run.py
+
+# Lower bounds on what releases really cost, beside what is claimed, by auditors in environments of their own; nightly.
+AUDITS := build/audits
+auditors: $(VENV)/.installed-dev
+	rm -rf $(AUDITS)
+	$(BIN)/python -m tests.auditors.run --out $(AUDITS)
+
+# What these auditors catch: the same with seeded faults.
+auditors-power: $(VENV)/.installed-dev
+	rm -rf $(AUDITS)-power
+	$(BIN)/python -m tests.auditors.run --power --out $(AUDITS)-power
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -117,4 +128,4 @@ benchmark-long: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run_all.py --long $(NAMES)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo-release build dist docs/_build docs/generated
+	rm -rf $(VENV) $(OLDEST) .venv-auditors demo-release build dist docs/_build docs/generated

@@ -2,9 +2,9 @@
 
     python -m tests.auditors.audit FOLDER [--rungs 1000 10000]
 
-It needs numpy and scipy, and none of the audited code. With rungs, every auditor first sees only so many outputs on each
-side, then more, then all, until it refutes: this shows how many a fault takes. It also writes the scores of the half that
-was not learnt from, for the auditors of others.
+It needs numpy and scipy, and none of the audited code. With rungs, every auditor first sees only so many outputs on
+each side, then more, then all, until it refutes: this shows how many a fault takes. It also writes the scores of the
+half that was not learnt from, for the auditors of others.
 """
 
 import argparse
@@ -13,10 +13,10 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-
 from tests.auditors import auditorium, kolmogorov, sequential, sniper, statdp
 from tests.auditors.classifier import train
 from tests.auditors.findings import Finding
@@ -31,11 +31,11 @@ def main() -> None:
     asked = parser.parse_args()
     for path in sorted(asked.folder.glob("*.draws.npz")):
         draws = Draws.read(path)
-        _climb(asked.rungs, draws.values.size, lambda n, d=draws: [_judged_draws(d, n)])
+        _climb(asked.rungs, draws.values.size, partial(_judged_draws, draws))
     for path in sorted(asked.folder.glob("*.pair.npz")):
         outputs = Outputs.read(path)
         for auditor in _auditors(outputs):
-            _climb(asked.rungs, len(outputs.first), lambda n, a=auditor, o=outputs: a(_first(o, n)))
+            _climb(asked.rungs, len(outputs.first), partial(_judged, auditor, outputs))
         _write_scores(outputs, asked.folder)
 
 
@@ -66,13 +66,15 @@ def _climb(rungs: Sequence[int], whole: int, audit: Callable[[int], list[Finding
             return
 
 
-def _judged_draws(draws: Draws, number: int) -> Finding:
-    return kolmogorov.audit(replace(draws, values=draws.values[:number]))
+def _judged_draws(draws: Draws, number: int) -> list[Finding]:
+    """What the first draws show."""
+    return [kolmogorov.audit(replace(draws, values=draws.values[:number]))]
 
 
-def _first(outputs: Outputs, number: int) -> Outputs:
+def _judged(auditor: Callable[[Outputs], list[Finding]], outputs: Outputs, number: int) -> list[Finding]:
+    """What the first outputs show."""
     names = ("first", "second", "first_scores", "second_scores")
-    return replace(outputs, **{name: getattr(outputs, name)[:number] for name in names})
+    return auditor(replace(outputs, **{name: getattr(outputs, name)[:number] for name in names}))
 
 
 def _write_scores(outputs: Outputs, folder: Path) -> None:

@@ -17,7 +17,6 @@ import math
 from typing import Final
 
 import numpy as np
-
 from tests.auditors.bounds import Floats, delta_below, mean_radius
 from tests.auditors.classifier import train
 from tests.auditors.findings import LEVEL, Finding

@@ -1,7 +1,7 @@
 """Confidence bounds that hold for every sample size: of a probability, a mean, a distance of two distributions.
 
-Every function takes a failure probability, and fails with at most this probability. None of them is an approximation for
-large samples.
+Every function takes a failure probability, and fails with at most this probability. None of them is an approximation
+for large samples.
 """
 
 import math

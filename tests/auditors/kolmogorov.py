@@ -9,7 +9,6 @@ package. Its error, about 1e-13, is far below the distances that can be seen.
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tests.auditors.bounds import farthest_distribution
 from tests.auditors.findings import LEVEL, Finding
 from tests.auditors.outputs import Draws
@@ -24,17 +23,17 @@ def audit(draws: Draws) -> Finding:
     empirical = np.cumsum(seen) / draws.values.size
     distance = float(np.abs(empirical - distribution(draws.kind, draws.parameter, points)).max())
     allowed = farthest_distribution(draws.values.size, LEVEL)
-    return Finding("Kolmogorov", draws.name, "distance of distributions", allowed, distance, draws.values.size)
+    return Finding(
+        "Kolmogorov", draws.name, "distance of distributions", allowed, distance, draws.values.size
+    )
 
 
 def distribution(kind: str, parameter: float, points: NDArray[np.int64]) -> NDArray[np.float64]:
     """The exact distribution function at ascending integers without gaps."""
     reach = int(max(np.abs(points).max(), 45 * parameter if kind == "laplace" else 12 * parameter**0.5)) + 2
     support = np.arange(-reach, reach + 1, dtype=np.float64)
-    if kind == "gaussian":
-        weights = np.exp(-(support**2) / (2 * parameter))
-    else:
-        weights = np.exp(-np.abs(support) / parameter)
+    exponent = support**2 / (2 * parameter) if kind == "gaussian" else np.abs(support) / parameter
+    weights = np.exp(-exponent)
     cumulated = np.cumsum(weights) / weights.sum()
     found: NDArray[np.float64] = cumulated[points + reach]
     return found

@@ -75,8 +75,11 @@ class Outputs:
         with np.load(path, allow_pickle=False) as stored:
             numbers = {one.name: stored[one.name] for one in fields(Claim)}
             claim = Claim(**{name: n if n.ndim else float(n) for name, n in numbers.items()})
-            arrays = (stored[name] for name in ("first", "second", "first_scores", "second_scores"))
-            return cls(path.name.removesuffix(".pair.npz"), *arrays, claim)
+            sides, scores = (
+                (stored["first"], stored["second"]),
+                (stored["first_scores"], stored["second_scores"]),
+            )
+            return cls(path.name.removesuffix(".pair.npz"), sides[0], sides[1], scores[0], scores[1], claim)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,9 @@ def main() -> int:
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
     parser.add_argument("--power", action="store_true", help="audit copies with a seeded fault")
     parser.add_argument("--faults", nargs="+", choices=sorted(FAULTS), default=sorted(FAULTS))
-    parser.add_argument("--out", type=Path, help="keep outputs and findings here; outputs that are there are not drawn")
+    parser.add_argument(
+        "--out", type=Path, help="keep outputs and findings here; outputs that are there are not drawn"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = asked.out or Path(scratch) / "audits"
@@ -99,7 +101,9 @@ def _audited(folders: Iterable[Path], rungs: Sequence[int] = ()) -> list[Found]:
 
 def _findings(command: list[str]) -> list[Found]:
     environment = {**os.environ, **ONE_THREAD, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
-    done = subprocess.run(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

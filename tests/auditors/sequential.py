@@ -24,7 +24,8 @@ such that its account and every smaller one's have reached 1 / level. If the tru
 the account of the first grid point not below epsilon* to reach 1 / level, which happens with at most this probability.
 
 Worked case. epsilon = ln 2, delta = 0, A holds x always and y never: g = 1 each time. The bet is at most half of the
-largest share 1 / 2, so the account grows by a quarter each time, and passes 200 with the 24th pair after the first block.
+largest share 1 / 2, so the account grows by a quarter each time, and passes 200 with the 24th pair after the first
+block.
 """
 
 import math
@@ -33,7 +34,6 @@ from typing import Final
 
 import numpy as np
 from scipy.special import logsumexp
-
 from tests.auditors.bounds import Floats
 from tests.auditors.classifier import train
 from tests.auditors.findings import LEVEL, Finding
@@ -145,9 +145,7 @@ def audit(outputs: Outputs, level: float = LEVEL) -> list[Finding]:
             best = max(best, float(path.max()))
             stopped = begin + int(np.argmax(path >= goal)) + 1 if best >= goal else None
     quantity, digits, name = "digits of evidence against the whole curve", math.log(10), outputs.name
-    whole = Finding(
-        "sequential f-DP", name, quantity, goal / digits, best / digits, 2 * (stopped or total)
-    )
+    whole = Finding("sequential f-DP", name, quantity, goal / digits, best / digits, 2 * (stopped or total))
     epsilon = _largest_refuted(at_delta, level)
     quantity = f"epsilon at delta {claim.delta:g}"
     return [whole, Finding("sequential f-DP", name, quantity, claim.epsilon, epsilon, 2 * total)]

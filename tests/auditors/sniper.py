@@ -1,9 +1,9 @@
 """DP-Sniper, after Bichsel, Steffen, Bogunovic and Vechev 2021, with the curve of Delta-Siege (Lokna et al. 2023).
 
-Our own code after the papers. A classifier learns which outputs are likelier on the second population. The outputs above
-a threshold of its scores are the attack. Beside the classifier there is the score that an adversary computes who knows
-the documented noise. Delta-Siege asks not for one epsilon at one delta but for the point of a claimed curve that is
-violated most; so does the third test here.
+Our own code after the papers. A classifier learns which outputs are likelier on the second population. The outputs
+above a threshold of its scores are the attack. Beside the classifier there is the score that an adversary computes who
+knows the documented noise. Delta-Siege asks not for one epsilon at one delta but for the point of a claimed curve that
+is violated most. So does the last test here.
 
 Steps. The first quarter of the outputs trains the classifier. The second quarter chooses the scores, the threshold and
 the direction, separately for each test. The other half judges what was chosen, by exact binomial bounds.
@@ -22,12 +22,10 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-
 from tests.auditors.bounds import Bools, Floats, delta_below, epsilon_below, mu_below
 from tests.auditors.classifier import train
 from tests.auditors.findings import LEVEL, Finding
 from tests.auditors.outputs import Outputs
-
 
 RELEASE_DELTA: Final = 1e-10
 """The delta at which releases report epsilon."""
@@ -49,9 +47,7 @@ class Attack:
 
     def hits(self, first: list[Floats], second: list[Floats]) -> tuple[Bools, Bools]:
         """Membership under the population in which the set should be likelier, and under the other."""
-        in_first, in_second = (
-            (side[self.scores] > self.threshold) == self.above for side in (first, second)
-        )
+        in_first, in_second = ((side[self.scores] > self.threshold) == self.above for side in (first, second))
         return (in_second, in_first) if self.above else (in_first, in_second)
 
     @property

@@ -2,8 +2,8 @@
 
 Our own code after the paper. It applies to claims of pure differential privacy.
 
-Problem. If P(A) <= exp(epsilon) Q(A), then a hit under P that is kept with probability exp(-epsilon) is no likelier than
-a hit under Q. So the number of kept hits and the number of hits under Q can be compared by Fisher's exact test.
+Problem. If P(A) <= exp(epsilon) Q(A), then a hit under P that is kept with probability exp(-epsilon) is no likelier
+than a hit under Q. So the number of kept hits and the number of hits under Q can be compared by Fisher's exact test.
 
 Steps. One half of the outputs chooses the event, among the sets {column <= t} and {column >= t} of every column and of
 the score, and the direction. The other half tests it. Kept hits are chosen once, by a generator with a fixed seed; the
@@ -18,7 +18,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tests.auditors.findings import LEVEL, Finding
 from tests.auditors.outputs import Floats, Outputs
 
@@ -69,7 +68,9 @@ def audit(outputs: Outputs) -> Finding:
             break
         found = epsilon
     note = "score" if event.column == tables[0].shape[1] - 1 else f"column {event.column}"
-    return Finding("StatDP", outputs.name, "epsilon at delta 0", claim.pure, found, 2 * len(outputs.first), note)
+    return Finding(
+        "StatDP", outputs.name, "epsilon at delta 0", claim.pure, found, 2 * len(outputs.first), note
+    )
 
 
 def p_value(often: int, seldom: int, trials: int, epsilon: float) -> float:
@@ -104,7 +105,9 @@ def _best(first: Floats, second: Floats, epsilon: float) -> Event:
 def _candidates(first: Floats, second: Floats) -> Iterator[Event]:
     for column in range(first.shape[1]):
         both = np.concatenate([first[:, column], second[:, column]])
-        for threshold in np.unique(np.quantile(both, np.linspace(0, 1, _THRESHOLDS), method="lower")).tolist():
+        for threshold in np.unique(
+            np.quantile(both, np.linspace(0, 1, _THRESHOLDS), method="lower")
+        ).tolist():
             for above in (True, False):
                 for swapped in (True, False):
                     yield Event(column, threshold, above, swapped)

@@ -1,4 +1,4 @@
-"""Runs the auditor of the package jax-privacy (Google DeepMind) on scores; it needs that package, numpy, and no other code.
+"""Runs the auditor of the package jax-privacy (Google DeepMind) on scores. It needs that package and numpy.
 
     python with_jax_privacy.py FOLDER LEVEL
 

@@ -1,4 +1,4 @@
-"""Runs the package privacy-estimates (Microsoft) on scores; it needs that package, numpy, and no other code.
+"""Runs the package privacy-estimates (Microsoft) on scores. It needs that package and numpy.
 
     python with_privacy_estimates.py FOLDER LEVEL
 
@@ -28,7 +28,9 @@ def bound(first: Scores, second: Scores, threshold: float, delta: float, level: 
 def audit(first: Scores, second: Scores, delta: float, level: float) -> float:
     """Choose on the first half, judge on the second."""
     half = first.size // 2
-    grid = np.unique(np.quantile(np.concatenate([first[:half], second[:half]]), np.linspace(0.001, 0.999, 80)))
+    grid = np.unique(
+        np.quantile(np.concatenate([first[:half], second[:half]]), np.linspace(0.001, 0.999, 80))
+    )
     chosen = max(grid.tolist(), key=lambda one: bound(first[:half], second[:half], one, delta, level))
     return bound(first[half:], second[half:], chosen, delta, level)
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import binom, norm
-
-from tallyveil.accounting import Gaussian, compose
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
 from tests.auditors import auditorium, kolmogorov, sequential, sniper, statdp
 from tests.auditors.bounds import delta_below, epsilon_below, mean_radius, mu_below, probability_bounds
 from tests.auditors.classifier import train
 from tests.auditors.outputs import Claim, Draws, Outputs
 from tests.auditors.power import FAULTS, IN_RELEASES, UNSEEN
 from tests.seeded.run import read_bugs
+
+from tallyveil.accounting import Gaussian, compose
+from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
 
 
 def claim_of_mu(mu):
@@ -31,9 +31,9 @@ def claim_of_mu(mu):
 def gaussian_outputs(mu, claimed, number=40_000):
     """A column in which the sides differ by mu, and one of noise alone."""
     rng = np.random.default_rng(8)
-    first, second = (rng.normal(size=(number, 2)) + [shift, 0] for shift in (0, mu))
+    first, second = (rng.normal([shift, 0], size=(number, 2)) for shift in (0, mu))
     scores = [claimed * (side[:, 0] - claimed / 2) for side in (first, second)]
-    return Outputs("gaussian", first, second, *scores, claim_of_mu(claimed))
+    return Outputs("gaussian", first, second, scores[0], scores[1], claim_of_mu(claimed))
 
 
 def answers_at_random(epsilon, claimed, number=40_000):
@@ -44,7 +44,7 @@ def answers_at_random(epsilon, claimed, number=40_000):
     deltas = (math.exp(claimed) - np.exp(epsilons)) / (math.exp(claimed) + 1)
     claim = Claim(epsilons, deltas, 1e-3, claimed, math.inf, claimed, claimed, claimed)
     scores = [claimed * (2 * side[:, 0] - 1.0) for side in (first, second)]
-    return Outputs("bit", first, second, *scores, claim)
+    return Outputs("bit", first, second, scores[0], scores[1], claim)
 
 
 AUDITORS = {
@@ -139,7 +139,7 @@ def test_means_lie_within_the_radius():
 
 
 def test_an_account_gains_nothing_on_average_at_the_claim():
-    """Randomised response at its own epsilon: the mean factor of each account is 1 at that epsilon and below 1 above."""
+    """Randomised response at its own epsilon: no account gains on average there, and one above it loses."""
     epsilon = 0.7
     accounts = sequential.Accounts(np.array([epsilon, 0.9]), np.zeros(2))
     high, low = expit(epsilon), expit(-epsilon)
@@ -164,7 +164,7 @@ def test_true_claims_are_refuted_as_rarely_as_the_level_says():
     for _ in range(60):
         first, second = (rng.normal(shift, 1, (400, 1)) for shift in (0, 1))
         scores = [side[:, 0] - 0.5 for side in (first, second)]
-        outputs = Outputs("true", first, second, *scores, claim_of_mu(1.0))
+        outputs = Outputs("true", first, second, scores[0], scores[1], claim_of_mu(1.0))
         refuted += any(found.refuted for found in sequential.audit(outputs, level=0.1))
     assert refuted <= 15
 

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from tests.auditors.outputs import Claim
 
 from tallyveil.accounting import (
     Neighbours,
@@ -14,7 +15,6 @@ from tallyveil.accounting import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
-from tests.auditors.outputs import Claim
 
 RELEASE_DELTA = Fraction(1, 10**10)
 

@@ -14,7 +14,6 @@ from tests.auditors.drawing.groups_of_outputs import GROUPS
 from tests.auditors.outputs import Draws, Outputs
 
 
-
 def main() -> None:
     """Draw the groups that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

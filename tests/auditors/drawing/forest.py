@@ -1,7 +1,7 @@
 """Measurements of very many tiny countries at once, by the measuring code of the TopDown release.
 
-Every country is a release of its own: it has its own root, and noise of its own, because addresses differ. All countries
-of a side are alike, so that one call measures as many independent releases as there are countries.
+Every country is a release of its own: it has its own root, and noise of its own, because addresses differ. All
+countries of a side are alike, so that one call measures as many independent releases as there are countries.
 
 A country has the counties A and B, of two blocks and one. The person lives alone in the first block of A. On the other
 side the person is absent (unbounded neighbours) or lives in the block of B and has other characteristics (bounded). So
@@ -17,6 +17,8 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.auditors.drawing.claims import claim_of
+from tests.auditors.outputs import Outputs
 
 from tallyveil.accounting import Neighbours
 from tallyveil.budget.allocation import allocation_of
@@ -30,8 +32,6 @@ from tallyveil.noise import DiscreteGaussian, Law, NoiseSource, insecure_key
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
-from tests.auditors.drawing.claims import claim_of
-from tests.auditors.outputs import Outputs
 
 Integers = NDArray[np.int64]
 
@@ -142,7 +142,7 @@ def draw(number: int) -> Iterator[Outputs]:
         columns = [side.columns() for side in sides]
         truths = [_Side(country, person, 1, "").truth() for person in (country.first, country.second)]
         scores = [_scores(country, rows, *truths) for rows in columns]
-        yield Outputs(country.name, *columns, *scores, claim)
+        yield Outputs(country.name, columns[0], columns[1], scores[0], scores[1], claim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,9 +218,7 @@ class _Side:
         )
 
 
-def _scores(
-    country: Country, rows: Integers, first: Integers, second: Integers
-) -> NDArray[np.float64]:
+def _scores(country: Country, rows: Integers, first: Integers, second: Integers) -> NDArray[np.float64]:
     """How much likelier the measurements are on the second side, under the documented noise."""
     found, column = np.zeros(len(rows)), 0
     n_geounits = (1, 2, len(BLOCKS))

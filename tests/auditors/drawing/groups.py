@@ -19,6 +19,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.auditors.drawing.claims import claim_of
+from tests.auditors.outputs import Outputs
 
 from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import GroupMeasurer
@@ -30,8 +32,6 @@ from tallyveil.safetab.levels import NEIGHBOURS
 from tallyveil.safetab.measurements import GroupMeasurements
 from tallyveil.safetab.plan import LevelSet, SafetabPlan, read_plan
 from tallyveil.safetab.regions import Regions
-from tests.auditors.drawing.claims import claim_of
-from tests.auditors.outputs import Outputs
 
 CELL: Final = 10
 """The person's cell among the finest cells of sex and age."""
@@ -54,7 +54,7 @@ def draw(number: int) -> Iterator[Outputs]:
         declared = {"rho" if mechanism == "zcdp" else "epsilon": Fraction(budget)}
         claim = claim_of(run.event(), NEIGHBOURS, delta=Fraction(1, 100), **declared)
         rows, scores = zip(*sides, strict=True)
-        yield Outputs(f"groups-{mechanism}", *rows, *scores, claim)
+        yield Outputs(f"groups-{mechanism}", rows[0], rows[1], scores[0], scores[1], claim)
 
 
 def _toy_country() -> ModuleType:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from tests.auditors.drawing.claims import RELEASE_DELTA, claim_of
+from tests.auditors.outputs import Claim, Outputs
 
 from tallyveil.accounting import Neighbours, zcdp_to_epsilon
 from tallyveil.noise import NoiseSource, insecure_key
@@ -27,8 +29,6 @@ from tallyveil.subspace import (
     pair_profile,
 )
 from tallyveil.subspace.mechanisms import size_of
-from tests.auditors.drawing.claims import RELEASE_DELTA, claim_of
-from tests.auditors.outputs import Claim, Outputs
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ SUM = ConstraintSystem.from_sets([[0, 1, 2]], 3)
 MARGINS = ConstraintSystem.from_sets([[0, 1, 2], [3, 4, 5], [0, 3], [1, 4], [2, 5]], 6)
 
 TABLES = (
-    Table(
-        "sum-laplace", SUM, GeneralisedLaplace("l1", Fraction(1, 2)), (1, 0, 4), (0, 1, 4), 2
-    ),
+    Table("sum-laplace", SUM, GeneralisedLaplace("l1", Fraction(1, 2)), (1, 0, 4), (0, 1, 4), 2),
     Table("sum-gaussian", SUM, GeneralisedGaussian(Fraction(2)), (1, 0, 4), (0, 1, 4), 2),
     Table(
         "margins-gaussian",
@@ -86,7 +84,7 @@ def draw(number: int) -> Iterator[Outputs]:
             rate * (size_of(table.law, values - truths[0]) - size_of(table.law, values - truths[1]))
             for values in rows
         ]
-        yield Outputs(table.name, *rows, *scores, _claim(table, lattice))
+        yield Outputs(table.name, rows[0], rows[1], scores[0], scores[1], _claim(table, lattice))
 
 
 def _claim(table: Table, lattice: Lattice) -> Claim:

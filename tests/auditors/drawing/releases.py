@@ -1,9 +1,9 @@
 """Whole releases, as the run makes them: from files of records to the published files, each with a key of its own.
 
-The country is that of `forest`: counties A and B, blocks A1, A2 and B1. On the first side a person lives alone in A1; on
-the second side the person lives in B1 and has another sex and age (bounded neighbours), or is absent from the first side
-(unbounded neighbours). The adversary knows everybody else, reads the noisy measurements and the counts that are
-published, and knows nothing of the run.
+The country is that of `forest`: counties A and B, blocks A1, A2 and B1. Under bounded neighbours a person lives alone
+in A1 on the first side, and in B1 with another sex and age on the second. Under unbounded neighbours the person is
+absent on the first side, and lives alone in A1 on the second. The adversary knows everybody else, and reads the noisy
+measurements and the counts that are published.
 
 Runs are made in this process, one after another: starting a process for each takes longer than the release. Only the
 flushing of files to the disk is left out.
@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from tests.auditors.drawing.claims import claim_of
+from tests.auditors.drawing.forest import BLOCKS, LEVELS, evidence
+from tests.auditors.outputs import Outputs
 
 import tallyveil
 from tallyveil.accounting import Neighbours, event_from_mapping
 from tallyveil.measurements.store import measurement_name
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law
-from tests.auditors.drawing.claims import claim_of
-from tests.auditors.drawing.forest import BLOCKS, LEVELS, evidence
-from tests.auditors.outputs import Outputs
 
 SEXES, AGES = ("female", "male"), ("young", "old")
 
@@ -142,10 +142,11 @@ def draw(number: int, folder: Path) -> Iterator[Outputs]:
         for kind in KINDS:
             sides = [_Side(kind, side, folder / kind.name / str(side)) for side in (0, 1)]
             drawn = [side.outputs(number) for side in sides]
-            scores = [_scores(rows, *(side.truth() for side in sides), sides[0].laws()) for rows in drawn]
+            before, after, laws = sides[0].truth(), sides[1].truth(), sides[0].laws()
+            scores = [_scores(rows, before, after, laws) for rows in drawn]
             event = event_from_mapping(sides[0].manifest()["event"])
             claim = claim_of(event, kind.neighbours, delta=Fraction(1, 10), **{kind.unit: kind.total})
-            yield Outputs(kind.name, *drawn, *scores, claim)
+            yield Outputs(kind.name, drawn[0], drawn[1], scores[0], scores[1], claim)
     finally:
         os.fsync = flush
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
+from tests.auditors.drawing.claims import claim_of
+from tests.auditors.outputs import Draws, Outputs
 
 from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace, Neighbours
 from tallyveil.noise import discrete_gaussian, discrete_laplace, insecure_key
-from tests.auditors.drawing.claims import claim_of
-from tests.auditors.outputs import Draws, Outputs
 
 KEY = insecure_key("auditors: samplers")
 VARIANCES = ("1/4", "2", "68.49", "10000", "123456789/1000")
@@ -23,7 +23,9 @@ def draws(number: int) -> Iterator[Draws]:
         yield Draws(name, "gaussian", float(Fraction(variance)), values)
     for place, scale in enumerate(SCALES, start=100):
         values = discrete_laplace(scale, number, key=KEY, number=place)
-        yield Draws(f"laplace-scale-{scale.replace('/', '-over-')}", "laplace", float(Fraction(scale)), values)
+        yield Draws(
+            f"laplace-scale-{scale.replace('/', '-over-')}", "laplace", float(Fraction(scale)), values
+        )
 
 
 def counts(number: int) -> Iterator[Outputs]:
@@ -35,10 +37,10 @@ def counts(number: int) -> Iterator[Outputs]:
     claim = claim_of(
         DiscreteLaplace(1 / epsilon), Neighbours.UNBOUNDED, delta=Fraction(1, 100), epsilon=epsilon
     )
-    yield Outputs("count-laplace", first[:, None], second[:, None], *scores, claim)
+    yield Outputs("count-laplace", first[:, None], second[:, None], scores[0], scores[1], claim)
     noise = [discrete_gaussian(variance, number, key=KEY, number=300 + side) for side in (0, 1)]
     first, second = noise[0] + 3, noise[1] + 4
-    scores = [(values - 3.5) / float(variance) for values in (first, second)]
+    scores = [(values.astype(np.float64) - 3.5) / float(variance) for values in (first, second)]
     rho = 1 / (2 * variance)
     claim = claim_of(DiscreteGaussian(variance), Neighbours.UNBOUNDED, delta=Fraction(1, 100), rho=rho)
-    yield Outputs("count-gaussian", first[:, None], second[:, None], *scores, claim)
+    yield Outputs("count-gaussian", first[:, None], second[:, None], scores[0], scores[1], claim)
