@@ -134,8 +134,9 @@ def draw(number: int) -> Iterator[Outputs]:
         allocation = sides[0].measurer.allocation
         gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
         claim = claim_of(
-            allocation.event(),
-            strategy.neighbours,
+            strategy.event(),  # what a plan shows before it has read the geography
+            allocation.event(),  # what a release spends
+            neighbours=strategy.neighbours,
             delta=Fraction(1, 100),
             **{"rho" if gaussian else "epsilon": strategy.total},
         )

@@ -52,7 +52,7 @@ def draw(number: int) -> Iterator[Outputs]:
         (one,) = run.sets
         sides = [_side(one, BASE + more, number, f"auditors: {mechanism} {more}") for more in (0, 1)]
         declared = {"rho" if mechanism == "zcdp" else "epsilon": Fraction(budget)}
-        claim = claim_of(run.event(), NEIGHBOURS, delta=Fraction(1, 100), **declared)
+        claim = claim_of(run.event(), neighbours=NEIGHBOURS, delta=Fraction(1, 100), **declared)
         rows, scores = zip(*sides, strict=True)
         yield Outputs(f"groups-{mechanism}", rows[0], rows[1], scores[0], scores[1], claim)
 

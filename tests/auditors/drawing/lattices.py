@@ -93,7 +93,7 @@ def _claim(table: Table, lattice: Lattice) -> Claim:
     if isinstance(table.law, GeneralisedLaplace):
         event = event_of(table.law, lattice, table.distance)
         epsilon = table.law.epsilon * table.distance
-        return claim_of(event, Neighbours.BOUNDED, delta=delta, epsilon=epsilon)
+        return claim_of(event, neighbours=Neighbours.BOUNDED, delta=delta, epsilon=epsilon)
     profile = pair_profile(lattice, table.law, np.array(table.second) - np.array(table.first))
     rho = gaussian_rho(table.law, table.distance)
     steps = np.linspace(0, zcdp_to_epsilon(rho, delta), 400)

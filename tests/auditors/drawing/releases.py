@@ -145,7 +145,9 @@ def draw(number: int, folder: Path) -> Iterator[Outputs]:
             before, after, laws = sides[0].truth(), sides[1].truth(), sides[0].laws()
             scores = [_scores(rows, before, after, laws) for rows in drawn]
             event = event_from_mapping(sides[0].manifest()["event"])
-            claim = claim_of(event, kind.neighbours, delta=Fraction(1, 10), **{kind.unit: kind.total})
+            claim = claim_of(
+                event, neighbours=kind.neighbours, delta=Fraction(1, 10), **{kind.unit: kind.total}
+            )
             yield Outputs(kind.name, drawn[0], drawn[1], scores[0], scores[1], claim)
     finally:
         os.fsync = flush

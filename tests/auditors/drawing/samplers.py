@@ -35,12 +35,14 @@ def counts(number: int) -> Iterator[Outputs]:
     first, second = noise[0] + 3, noise[1] + 4
     scores = [float(epsilon) * (np.abs(values - 3) - np.abs(values - 4)) for values in (first, second)]
     claim = claim_of(
-        DiscreteLaplace(1 / epsilon), Neighbours.UNBOUNDED, delta=Fraction(1, 100), epsilon=epsilon
+        DiscreteLaplace(1 / epsilon), neighbours=Neighbours.UNBOUNDED, delta=Fraction(1, 100), epsilon=epsilon
     )
     yield Outputs("count-laplace", first[:, None], second[:, None], scores[0], scores[1], claim)
     noise = [discrete_gaussian(variance, number, key=KEY, number=300 + side) for side in (0, 1)]
     first, second = noise[0] + 3, noise[1] + 4
     scores = [(values.astype(np.float64) - 3.5) / float(variance) for values in (first, second)]
     rho = 1 / (2 * variance)
-    claim = claim_of(DiscreteGaussian(variance), Neighbours.UNBOUNDED, delta=Fraction(1, 100), rho=rho)
+    claim = claim_of(
+        DiscreteGaussian(variance), neighbours=Neighbours.UNBOUNDED, delta=Fraction(1, 100), rho=rho
+    )
     yield Outputs("count-gaussian", first[:, None], second[:, None], scores[0], scores[1], claim)
