@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-PAGES = [PROJECT / "docs" / name for name in ("assurance.md", "seeded-bugs.md")]
+PAGES = [PROJECT / "docs" / name for name in ("assurance.md", "seeded-bugs.md", "auditors.md")]
 NAMED = re.compile(r"`((?:src|tests|tools)/[\w./-]+)(?:::(\w+))?`")
 
 

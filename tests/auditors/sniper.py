@@ -11,7 +11,7 @@ the direction, separately for each test. The other half judges what was chosen, 
 Four tests:
 1. epsilon at the delta of the claim;
 2. epsilon at delta 1e-10, which releases report;
-3. mu, if one is claimed, with the epsilon at delta 1e-10 of a curve of Gaussian shape with the mu that was found;
+3. mu, if one is claimed; with Gaussian noise also the epsilon at delta 1e-10 of a Gaussian curve with the mu found;
 4. delta at the epsilon of the claimed curve at which the second quarter shows most.
 """
 
@@ -80,8 +80,10 @@ def audit(outputs: Outputs) -> list[Finding]:
     ]
     if math.isfinite(claim.mu):
         mu = tested("DP-Sniper", "mu", claim.mu, lambda often, seldom: mu_below(often, seldom, LEVEL))
-        as_epsilon = gaussian_epsilon(mu.found, RELEASE_DELTA)
-        findings.append(replace(mu, note=f"{mu.note}; epsilon {as_epsilon:.2f} at 1e-10 if Gaussian"))
+        if math.isinf(claim.pure):
+            as_epsilon = gaussian_epsilon(mu.found, RELEASE_DELTA)
+            mu = replace(mu, note=f"{mu.note}; epsilon {as_epsilon:.2f} at 1e-10 if Gaussian")
+        findings.append(mu)
     place = _weakest(*choosing, claim.epsilons, claim.deltas)
     at, claimed = float(claim.epsilons[place]), float(claim.deltas[place])
     return [*findings, tested("Delta-Siege", f"delta at epsilon {at:.3g}", claimed, partial(_delta, at))]
