@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -78,6 +78,17 @@ mutants: $(VENV)/.installed-mutants
 		$(BIN)/python -m tests.mutants.run --room $$room $(if $(SAMPLE),--sample $(SAMPLE)) --seed $(SEED) || failed=1; \
 	done; exit $$failed
 
+# Lower bounds on what releases really cost, beside what is claimed, by auditors in environments of their own; nightly.
+AUDITS := build/audits
+auditors: $(VENV)/.installed-dev
+	rm -rf $(AUDITS)
+	$(BIN)/python -m tests.auditors.run --out $(AUDITS)
+
+# What these auditors catch: the same with seeded faults.
+auditors-power: $(VENV)/.installed-dev
+	rm -rf $(AUDITS)-power
+	$(BIN)/python -m tests.auditors.run --power --out $(AUDITS)-power
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -137,4 +148,4 @@ benchmark-long: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run_all.py --long $(NAMES)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo-release build dist docs/_build docs/generated
+	rm -rf $(VENV) $(OLDEST) .venv-auditors demo-release build dist docs/_build docs/generated

@@ -8,7 +8,7 @@ from tests.source_trees import functions_of
 PROJECT = Path(__file__).parents[2]
 PAGES = [
     PROJECT / "docs" / name
-    for name in ("assurance.md", "seeded-bugs.md", "mutation-testing.md", "proofs/index.md")
+    for name in ("assurance.md", "seeded-bugs.md", "mutation-testing.md", "proofs/index.md", "auditors.md")
 ]
 NAMED = re.compile(r"`((?:src|tests|tools)/[\w./-]+)(?:::(\w+))?`")
 

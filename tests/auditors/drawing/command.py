@@ -1,0 +1,57 @@
+"""Draws the outputs that are audited, and writes them for the auditors.
+
+    python -m tests.auditors.drawing.command FOLDER --number 200000 --releases 250 --groups samplers tree ...
+
+The package that is drawn from is the one that is imported, so that a copy with a fault can be audited as well.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.auditors.drawing.groups_of_outputs import GROUPS
+from tests.auditors.outputs import Draws, Outputs
+
+
+def main() -> None:
+    """Draw the groups that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--number", type=int, required=True, help="outputs on each side")
+    parser.add_argument("--releases", type=int, required=True, help="whole releases on each side")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    for group in asked.groups:
+        with tempfile.TemporaryDirectory() as scratch:
+            for drawn in _drawn(group, asked.number, asked.releases, Path(scratch)):
+                drawn.write(asked.folder)
+
+
+def _drawn(group: str, number: int, releases: int, scratch: Path) -> Iterator[Draws | Outputs]:
+    # Imported here: a fault may keep one of them from being imported.
+    if group in ("samplers", "counts"):
+        from tests.auditors.drawing import samplers
+
+        # One sample costs less here than elsewhere.
+        return samplers.draws(10 * number) if group == "samplers" else samplers.counts(5 * number)
+    if group == "tree":
+        from tests.auditors.drawing import forest
+
+        return forest.draw(number)
+    if group == "groups":
+        from tests.auditors.drawing import groups
+
+        return groups.draw(number)
+    if group == "lattices":
+        from tests.auditors.drawing import lattices
+
+        return lattices.draw(number)
+    from tests.auditors.drawing import releases as whole
+
+    return whole.draw(releases, scratch)
+
+
+if __name__ == "__main__":
+    main()

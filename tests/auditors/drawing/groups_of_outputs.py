@@ -1,0 +1,3 @@
+"""Names of the groups of outputs."""
+
+GROUPS = ("samplers", "counts", "tree", "groups", "lattices", "releases")

@@ -1,0 +1,171 @@
+"""External audits of what the package claims, and of what the auditors would catch.
+
+    python -m tests.auditors.run [--number N] [--releases N] [--groups ...] [--out FOLDER]
+    python -m tests.auditors.run --power [--faults NAME ...]
+
+Outputs are drawn by the package and written to files. Auditors read the files, each in an environment of its own that
+does not have the package (`environments.py`). Keys and seeds are fixed, so that two runs on one machine find the same.
+The exit status is 1 if a claim is refuted; with `--power`, if a fault is refuted by nobody that is not listed among the
+unseen ones (`power.py`). All findings are also written to FOLDER/findings.jsonl, or to FOLDER/power.jsonl.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.auditors.drawing.groups_of_outputs import GROUPS
+from tests.auditors.environments import PROJECT, python_of
+from tests.auditors.findings import LEVEL, MOST_TESTS
+from tests.auditors.power import FAULTS, IN_RELEASES, RUNGS, UNSEEN
+from tests.seeded.run import Bug, read_bugs, scratch_copy
+
+PEERS: Final = {
+    "jax-privacy": "tests/auditors/with_jax_privacy.py",
+    "privacy-estimates": "tests/auditors/with_privacy_estimates.py",
+}
+ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+"""Libraries start no threads of their own, which would only wait for each other."""
+
+Found = dict[str, Any]
+
+
+def main() -> int:
+    """Audit, or show the power of the audits."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--number", type=int, default=200_000, help="outputs on each side")
+    parser.add_argument("--releases", type=int, default=250, help="whole releases on each side")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
+    parser.add_argument("--power", action="store_true", help="audit copies with a seeded fault")
+    parser.add_argument("--faults", nargs="+", choices=sorted(FAULTS), default=sorted(FAULTS))
+    parser.add_argument(
+        "--out", type=Path, help="keep outputs and findings here; outputs that are there are not drawn"
+    )
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = asked.out or Path(scratch) / "audits"
+        folder.mkdir(parents=True, exist_ok=True)
+        if asked.power:
+            return _show_power(asked.faults, asked.number, asked.releases, folder)
+        for group in asked.groups:
+            _draw(PROJECT, folder / group, group, asked.number, asked.releases)
+        findings = _audited([folder / group for group in asked.groups])
+        (folder / "findings.jsonl").write_text("".join(json.dumps(one) + "\n" for one in findings))
+    if len(findings) > MOST_TESTS:
+        raise ValueError(f"{len(findings)} tests share a level meant for {MOST_TESTS}; raise MOST_TESTS")
+    print(*_table(findings), sep="\n")
+    refuted = [one for one in findings if one["refuted"]]
+    print(f"{len(findings)} tests, {len(refuted)} claims refuted")
+    return 1 if refuted else 0
+
+
+def _draw(project: Path, folder: Path, group: str, number: int, releases: int) -> str:
+    """Draw a group from a copy of the package; returns the error by which the copy refuses to draw, or nothing."""
+    if folder.exists():
+        return ""
+    own = {"PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": ""}
+    sizes = ["--number", str(number), "--releases", str(releases), "--groups", group]
+    module = "tests.auditors.drawing.command"
+    half = folder.with_name(folder.name + ".half")
+    shutil.rmtree(half, ignore_errors=True)
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(half), *sizes],
+        cwd=PROJECT,
+        env={**os.environ, **ONE_THREAD, **own},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        refusals = [line for line in done.stderr.splitlines() if line.startswith("tallyveil.errors.")]
+        if not refusals:
+            raise RuntimeError(f"drawing {group} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        return refusals[-1][:100]
+    half.rename(folder)
+    return ""
+
+
+def _audited(folders: Iterable[Path], rungs: Sequence[int] = ()) -> list[Found]:
+    """The findings of every auditor on some folders of outputs."""
+    found: list[Found] = []
+    for folder in folders:
+        steps = ["--rungs", *map(str, rungs)] if rungs else []
+        found += _findings([python_of("own"), "-m", "tests.auditors.audit", str(folder), *steps])
+        for name, script in PEERS.items():
+            found += _findings([python_of(name), script, str(folder), str(LEVEL)])
+    return found
+
+
+def _findings(command: list[str]) -> list[Found]:
+    environment = {**os.environ, **ONE_THREAD, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _table(findings: Sequence[Found]) -> list[str]:
+    """The findings as rows of a table."""
+    names = ("target", "auditor", "what", "claimed", "found", "outputs", "s", "note")
+    rows = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for one in sorted(findings, key=lambda f: (f["target"], f["auditor"], f["quantity"])):
+        mark = " REFUTED" if one["refuted"] else ""
+        rows.append(
+            f"| {one['target']} | {one['auditor']} | {one['quantity']} | {one['claimed']:.4g} "
+            f"| {one['found']:.4g}{mark} | {one['samples']:,} | {one['seconds']:.1f} | {one['note']} |"
+        )
+    return rows
+
+
+def _show_power(faults: Sequence[str], number: int, releases: int, folder: Path) -> int:
+    """Audit a copy with each fault in turn, and print who refutes with how many outputs."""
+    bugs = {bug.name: bug for bug in read_bugs()}
+    everything: list[Found] = []
+    missed = []
+    print("| fault | refuted by, with the fewest outputs | not refuted by |", "|---|---|---|", sep="\n")
+    for fault in faults:
+        findings, refusals = _with_fault(bugs[fault], number, releases, folder / fault)
+        everything += [{"fault": fault, **one} for one in findings]
+        by, not_by = _who(findings)
+        said = "; ".join([*by, *refusals]) or "nobody"
+        print(f"| {fault} | {said} | {', '.join(not_by)} |", flush=True)
+        missed += [] if by or refusals else [fault]
+    (folder / "power.jsonl").write_text("".join(json.dumps(one) + "\n" for one in everything))
+    print(f"{len(faults) - len(missed)} of {len(faults)} faults refuted")
+    return 1 if set(missed) - set(UNSEEN) else 0
+
+
+def _with_fault(bug: Bug, number: int, releases: int, folder: Path) -> tuple[list[Found], list[str]]:
+    """Findings on a copy with the fault, and refusals of the copy itself."""
+    groups = (*FAULTS[bug.name], *(("releases",) if releases and bug.name in IN_RELEASES else ()))
+    refusals = []
+    with tempfile.TemporaryDirectory() as scratch:
+        project = scratch_copy(Path(scratch))
+        bug.apply(project)
+        for group in groups:
+            error = _draw(project, folder / group, group, number, releases)
+            if error:
+                refusals.append(f"{group}: the package itself refuses ({error})")
+    drawn = [folder / group for group in groups if (folder / group).exists()]
+    return _audited(drawn, RUNGS), refusals
+
+
+def _who(findings: Sequence[Found]) -> tuple[list[str], list[str]]:
+    """For each auditor that refutes a claim, the fewest outputs it took; and the others."""
+    fewest: dict[str, Found] = {}
+    for one in findings:
+        known = fewest.get(one["auditor"])
+        if one["refuted"] and (known is None or one["samples"] < known["samples"]):
+            fewest[one["auditor"]] = one
+    by = [f"{name} ({one['samples']:,}, {one['target']})" for name, one in sorted(fewest.items())]
+    return by, sorted({one["auditor"] for one in findings} - set(fewest))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
