@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r coverage soak seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r coverage soak seeded-bugs attacks lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -57,6 +57,10 @@ soak: $(VENV)/.installed-dev
 # Faults of the kinds that have broken real systems, seeded one by one in a copy: the suite must catch each of them.
 seeded-bugs: $(VENV)/.installed-dev
 	$(BIN)/python tests/seeded/run.py
+
+# Made-up releases are attacked at several budgets: docs/attacks.md. What was learnt is written to build/attacks.
+attacks: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.attacks.run
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ DHC_PERSONS = Fraction(24811, 5000)
 """Rho of the persons of the 2020 Demographic and Housing Characteristics."""
 REDISTRICTING = Fraction(1173587180, 471061179)
 """Rho of the persons of the 2020 redistricting data from State down."""
-LARGE = Fraction("741.5")
+LARGE = Fraction("741.489")
 """Rho of a release with next to no noise. By the published conversion, epsilon is then at most 1000 at delta 1e-10."""
 GEOLEVELS = ("State", "County", "Tract", "Block_Group", "Block")
 PREFIXES = [2, 5, 11, 12, 15]
@@ -33,7 +33,6 @@ def budgets_from(production: Fraction) -> tuple[Budget, ...]:
         Budget("production", production),
         Budget("4 times", production * 4),
         Budget("16 times", production * 16),
-        Budget("64 times", production * 64),
         Budget("epsilon 1000", LARGE),
     )
 
@@ -122,7 +121,10 @@ def redistricting_release(rho: Fraction) -> dict[str, Any]:
         },
         "invariants": [{"query": "total", "geolevels": ["State"]}],
         "bounds": [
-            {"name": "facilities", "query": "hhgq", "geolevel": "Block", "path": "facilities.parquet", "missing": "zero"}
+            {
+                "name": "facilities", "query": "hhgq", "geolevel": "Block", "path": "facilities.parquet",
+                "missing": "zero",
+            }
         ],
         "outputs": {"tables": ["total", "votingage", "hispanic*cenrace"]},
     }  # fmt: skip

@@ -1,8 +1,9 @@
 """Names for reconstructed records: a file of names, addresses, sexes and ages is joined to them.
 
-The attacker knows block, sex and age of every person, without error. For each person he looks up the reconstructed records
-of that block, sex and age. If there are any, he takes the Hispanic origin and race of most of them for the person's, and of
-those that are equally frequent the more frequent in the county. The match is *confirmed* if both are right.
+The attacker knows block, sex and age of every person, without error. For each person he looks up the reconstructed
+records of that block, sex and age. If there are any, he takes the Hispanic origin and race of most of them for the
+person's, and of those that are equally frequent the more frequent in the county. The match is *confirmed* if both are
+right.
 
 Held-out people are in his file and in no release. What he finds out about them follows from their neighbours.
 """
@@ -10,7 +11,6 @@ Held-out people are in his file and in no release. What he finds out about them 
 from dataclasses import dataclass
 
 import numpy as np
-
 from tests.attacks.worlds import World
 
 
@@ -37,14 +37,18 @@ def link(world: World, files: np.ndarray, shares: np.ndarray) -> Linked:
     ties = shares[:, order].reshape(-1, n_known, n_unknown)
     here = world.blocks, known[world.cells]
     matched = records[here].sum(axis=1) > 0
-    guess = (records[here] + ties[here] / 2).argmax(axis=1)  # a share is below 1, so it decides between equals alone
+    guess = (records[here] + ties[here] / 2).argmax(
+        axis=1
+    )  # a share is below 1, so it decides between equals alone
     return Linked(matched, matched & (guess == unknown[world.cells]))
 
 
 def divide(world: World) -> tuple[np.ndarray, np.ndarray]:
     """For each cell, what the attacker knows (sex and age) and what he wants to know (origin and race)."""
     cells = np.arange(world.schema.size)
-    return world.schema.query("sex*age").answers_of(cells), world.schema.query("hispanic*race").answers_of(cells)
+    return world.schema.query("sex*age").answers_of(cells), world.schema.query("hispanic*race").answers_of(
+        cells
+    )
 
 
 def alone(world: World) -> np.ndarray:
@@ -56,7 +60,7 @@ def alone(world: World) -> np.ndarray:
 
 
 def uncommon(world: World) -> np.ndarray:
-    """Whether a person's origin and race are not the county's most common: a guess without the release is then wrong."""
+    """Whether a person's origin and race are not the county's most common: a guess without data is then wrong."""
     _, unknown = divide(world)
     county = world.county_of_block()[world.blocks]
     counts = np.zeros((county.max() + 1, unknown.max() + 1), np.int64)

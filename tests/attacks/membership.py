@@ -1,11 +1,11 @@
 """Which of two records is in the data? The attacker knows all others, and both records.
 
-Many states are released at once. All have the same few people, but for one: in half of the states it is record A, in the
-other half record B, which lives in another county and has another sex and age. The noise of two states is independent. So
-every state is a trial of its own, at the budget of one record.
+Many states are released at once. All have the same few people, but for one: in half of the states it is record A, in
+the other half record B, which lives in another county and has another sex and age. The noise of two states is
+independent. So every state is a trial of its own, at the budget of one record.
 
-The attacker computes the logarithm of the likelihood ratio of all noisy answers that the two records touch. No rule is
-better, by the lemma of Neyman and Pearson. From the published counts he uses the same weighted sum.
+The attacker computes the logarithm of the likelihood ratio of all noisy answers that the two records touch. No rule
+is better, by the lemma of Neyman and Pearson. From the published counts he uses the same weighted sum.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from tests.attacks.statistics import Rate, area_of_trials, of_trials
+from tests.attacks.worlds import as_array, release_of
 
 import tallyveil
 from tallyveil.accounting import compose
+from tallyveil.face.opened import Measurements, WithMeasurements
 from tallyveil.universe.presets import schema_from_mapping
-from tests.attacks.statistics import Rate, area_of_trials, of_trials
-from tests.attacks.worlds import as_array, release_of
 
 SEXES, AGES = ("female", "male"), ("0-17", "18-64", "65+")
 A, B = ("female", "0-17"), ("male", "65+")
@@ -97,20 +98,51 @@ def release_states(world: States, rho: Fraction, out: Path, key: str) -> tallyve
     return release_of(world.folder, release_file(rho), out, key)
 
 
-def scores(world: States, release: tallyveil.Release, *, noisy: bool) -> np.ndarray:
-    """For each state, how strongly its answers speak for record B."""
-    group_of = schema_from_mapping(schema()).query
+def measure_states(world: States, rho: Fraction, out: Path, key: str) -> Measurements:
+    """The noisy measurements of all states alone, which take less time than a release."""
+    plan = tallyveil.plan(release_file(rho), folder=world.folder)
+    return tallyveil.measure(plan, out, workers=1, insecure_test_key=key)
+
+
+def noisy_scores(world: States, measured: WithMeasurements) -> np.ndarray:
+    """For each state, how strongly its noisy answers speak for record B."""
     total = np.zeros(world.number)
     for geolevel, queries in LEVELS.items():
         for query in queries:
-            group = group_of(query)
-            frame = release.measurements(geolevel, query)
+            frame = measured.measurements(geolevel, query)
             variance = float(frame["variance"][0])
-            geocodes = tuple(geocodes_of(world, geolevel))
-            if not noisy:
-                frame = release.table(geolevel, query)
-            values = as_array(frame, group, geocodes, "value" if noisy else "count")
-            total += (evidence(values, geolevel, query)) / max(variance, 1e-3)
+            total += evidence(_values(world, frame, geolevel, query, "value"), geolevel, query) / variance
+    return total
+
+
+def table_scores(world: States, release: tallyveil.Release) -> np.ndarray:
+    """The same sum of published counts, which are not negative and add up."""
+    total = np.zeros(world.number)
+    for geolevel, queries in LEVELS.items():
+        for query in queries:
+            variance = float(release.measurements(geolevel, query)["variance"][0])
+            frame = release.table(geolevel, query)
+            total += evidence(_values(world, frame, geolevel, query, "count"), geolevel, query) / variance
+    return total
+
+
+def _values(world: States, frame: pl.DataFrame, geolevel: str, query: str, column: str) -> np.ndarray:
+    """A column as an array with a row for each geounit and a column for each answer."""
+    group = schema_from_mapping(schema()).query(query)
+    return as_array(frame, group, tuple(geocodes_of(world, geolevel)), column)
+
+
+def exact_scores(world: States) -> np.ndarray:
+    """The same from true counts, at the weights of the least noise."""
+    records = pl.read_parquet(world.folder / "people.parquet")
+    total = np.zeros(world.number)
+    for geolevel, queries in LEVELS.items():
+        length = {"State": 6, "County": 7, "Block": 8}[geolevel]
+        cut = records.with_columns(pl.col("geocode").str.head(length))
+        for query in queries:
+            group = schema_from_mapping(schema()).query(query)
+            summed = cut.group_by("geocode", *group.factor_names).agg(pl.col("count").sum())
+            total += evidence(_values(world, summed, geolevel, query, "count"), geolevel, query)
     return total
 
 

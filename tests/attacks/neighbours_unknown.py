@@ -1,8 +1,8 @@
 """Was this person in the data? The attacker knows the person, and of the others no more than the county's table.
 
-Problem. The person would count in one cell of one block, whose noisy count is y, with noise of variance v. The others in
-the cell are Poisson with mean m, from the published counts of the county and of the block's people. The score is the
-logarithm of P(y | one more) / P(y | others alone).
+Problem. The person would count in one cell of one block, whose noisy count is y, with noise of variance v. The others
+in the cell are Poisson with mean m, from the published counts of the county and of the block's people. The score is
+the logarithm of P(y | one more) / P(y | others alone).
 
 Without noise y = 0 says that the person was not there.
 """

@@ -1,12 +1,12 @@
 """Records of a block from its published tables: an integer program.
 
-Problem. The tables of a block are counts t. A microdata file of the block is a count x_c of each kind of record c, a cell
-of the schema. Wanted are whole numbers x >= 0 whose tables are the published ones: A x = t, where A adds up the cells of
-each answer. Of all that fit, the attacker takes the likeliest under the distribution of the county, which is published:
-the one with the least sum of -log(share of c in the county) x_c.
+Problem. The tables of a block are counts t. A microdata file of the block is a count x_c of each kind of record c, a
+cell of the schema. Wanted are whole numbers x >= 0 whose tables are the published ones: A x = t, where A adds up the
+cells of each answer. Of all that fit, the attacker takes the likeliest under the distribution of the county, which is
+published: the one with the least sum of -log(share of c in the county) x_c.
 
-A record is certain if every file that fits has it: for each cell, the least x_c that fits is a further program. Where the
-least counts add up to all people of the block, a single file fits, and the block is *solved*.
+A record is certain if every file that fits has it: for each cell, the least x_c that fits is a further program. Where
+the least counts add up to all people of the block, a single file fits, and the block is *solved*.
 
 Noisy answers fit no file exactly; `likeliest.py` has the program for them.
 """
@@ -19,6 +19,7 @@ from scipy import sparse
 
 from tallyveil.estimation.highs import linear_program, quiet_solver
 from tallyveil.universe.query_group import QueryGroup
+
 
 @dataclass(frozen=True, slots=True)
 class Tables:
@@ -76,10 +77,13 @@ class BlockProgram:
 
     def likeliest(self) -> np.ndarray:
         """Counts of all cells in the likeliest file that fits."""
-        x = np.zeros(self._n_cells, np.int64)
-        if self._cells.size:
-            x[self._cells] = self._solved()
-        return x
+        if not self._cells.size and self._people:
+            raise ValueError(
+                "no file of records fits the tables of a block: every cell is in an answer of zero"
+            )
+        found = np.zeros(self._n_cells, np.int64)
+        found[self._cells] = self._solved() if self._cells.size else 0
+        return found
 
     def certain(self, found: np.ndarray) -> np.ndarray:
         """The counts of all cells that every fitting file has at least, given one file that fits."""

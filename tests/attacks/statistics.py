@@ -48,7 +48,9 @@ def area_of_trials(without: np.ndarray, having: np.ndarray) -> Rate:
     m, n = len(without), len(having)
     beaten = (both[m:] - rankdata(having)) / m
     lost = 1 - (both[:m] - rankdata(without)) / n
-    width = float(norm.ppf((1 + CONFIDENCE) / 2)) * float(beaten.var(ddof=1) / n + lost.var(ddof=1) / m) ** 0.5
+    width = (
+        float(norm.ppf((1 + CONFIDENCE) / 2)) * float(beaten.var(ddof=1) / n + lost.var(ddof=1) / m) ** 0.5
+    )
     return Rate(value, max(0.0, value - width), min(1.0, value + width))
 
 
