@@ -12,6 +12,7 @@ Row = dict[str, Any]
 def tables_of_page(results: dict[str, Any]) -> dict[str, str]:
     """The tables in Markdown, by name."""
     files, districts, states = (results[name]["rows"] for name in ("files", "districts", "states"))
+    covered = results["districts"]["covered"]
     return {
         "budgets": _table(
             ["budget", "people: rho", "epsilon", "by the published conversion", "redistricting: rho", "epsilon",
@@ -50,6 +51,22 @@ def tables_of_page(results: dict[str, Any]) -> dict[str, str]:
                 [row["name"], *_cells(row, "total exact", "within 1"), _number(row, "error", 1),
                  *_cells(row, "household exact", "hispanic*cenrace exact")]
                 for row in districts
+            ],
+        ),
+        "covered": _table(
+            ["", "in the interval", "within half a person", "mean standard error"],
+            [
+                [
+                    "the difference (one block)",
+                    *(_percent(over_releases(covered[f"difference {name}"])) for name in ("covered", "exact")),
+                    _with_ends(over_releases(covered["difference error"]), 1),
+                ],
+                [
+                    "the first district (30 blocks)",
+                    _percent(over_releases(covered["district covered"])),
+                    "",
+                    _with_ends(over_releases(covered["district error"]), 1),
+                ],
             ],
         ),
         "movers": _table(

@@ -8,6 +8,7 @@ from tests.attacks.budgets import DHC_PERSONS, LARGE, REDISTRICTING, TABLES, Bud
 from tests.attacks.differencing import TABLES as DISTRICT_TABLES
 from tests.attacks.differencing import (
     block_differences,
+    estimated,
     guessed_tables,
     make_districts,
     moved_apart,
@@ -90,13 +91,23 @@ def test_districts_are_subtracted(districts, tmp_path):
     assert block_differences(districts, shown, pairs)["total exact"] > 0.8
     guessed = block_differences(districts, guessed_tables(districts), pairs)
     assert guessed["total exact"] < 0.3
-    # The published counts of a district and of its rest differ by the published count of the block.
-    district, block = pairs[0]
-    codes = [districts.geocodes[place] for place in district]
-    rest = [code for code in codes if code != districts.geocodes[block]]
-    release.add_intervals(["total"], workers=1)
-    whole, part = (release.district(one).estimate(["total"]).to_frame()["count"][0] for one in (codes, rest))
-    assert whole - part == shown["total"][block, 0]
+
+
+def test_a_difference_of_districts_is_the_published_count_of_the_block(districts, tmp_path):
+    release = release_at(districts, REDISTRICTING, tmp_path / "release", "districts")
+    shown = tables_of(release, districts.geocodes)["total"][:, 0]
+    pairs = pairs_of(districts, 3, 10, seed=2)
+    found = estimated(districts, release, pairs)
+    assert {len(values) for values in found.values()} == {3}
+    for district, block in pairs:
+        codes = [districts.geocodes[place] for place in district]
+        rest = [code for code in codes if code != districts.geocodes[block]]
+        counts = {
+            "all": release.district(codes).count("total"),
+            "rest": release.district(rest).count("total"),
+        }
+        both = release.quantities(counts, workers=1).to_frame()["published"].to_list()
+        assert both[0] - both[1] == shown[block]
 
 
 def test_a_mover_is_seen_between_two_exact_tables(districts, tmp_path):
