@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tests.attacks.statistics import Rate, over_releases
@@ -27,8 +28,14 @@ def tables_of_page(results: dict[str, Any]) -> dict[str, str]:
             ["budget", "from the tables", "published microdata", "from the noisy answers", "certain",
              "of these, true", "blocks solved"],
             [
-                [row["name"], *_cells(row, "tables", "microdata", "noisy", "certain", "certain and true", "solved")]
-                for row in files
+                ["no data, drawn", "", "", *_cells(files[0], "drawn"), "", "", ""],
+                *(
+                    [
+                        row["name"],
+                        *_cells(row, "tables", "microdata", "noisy", "certain", "certain and true", "solved"),
+                    ]
+                    for row in files
+                ),
             ],
         ),
         "names": _table(
@@ -58,14 +65,14 @@ def tables_of_page(results: dict[str, Any]) -> dict[str, str]:
             [
                 [
                     "the difference (one block)",
-                    *(_percent(over_releases(covered[f"difference {name}"])) for name in ("covered", "exact")),
-                    _with_ends(over_releases(covered["difference error"]), 1),
+                    *(_mean(covered[f"difference {name}"]) for name in ("covered", "exact")),
+                    f"{fmean(covered['difference error']):.1f}",
                 ],
                 [
                     "the first district (30 blocks)",
-                    _percent(over_releases(covered["district covered"])),
+                    _mean(covered["district covered"]),
                     "",
-                    _with_ends(over_releases(covered["district error"]), 1),
+                    f"{fmean(covered['district error']):.1f}",
                 ],
             ],
         ),
@@ -172,6 +179,11 @@ def _rate(row: Row, name: str) -> Rate:
 def _cells(row: Row, *names: str) -> list[str]:
     """Rates in per cent; empty where a row has none."""
     return [_percent(_rate(row, name)) if name in row["rates"] else "" for name in names]
+
+
+def _mean(rates: list[float]) -> str:
+    """Mean rate of releases with equally many trials."""
+    return f"{100 * fmean(rates):.1f} %"
 
 
 def _number(row: Row, name: str, digits: int = 3) -> str:

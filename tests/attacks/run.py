@@ -62,6 +62,7 @@ import tallyveil
 
 BLOCKS = 500
 DISTRICT_BLOCKS = 300
+FILES_RELEASES = 5
 RELEASES = 3
 """Releases at each budget, each with a key of its own."""
 PAIRS = 200
@@ -81,7 +82,7 @@ def attack_files(folder: Path) -> Results:
     rows = [_row("no data", [unattacked(world)])]
     for budget in budgets_from(DHC_PERSONS):
         found = []
-        for number in range(RELEASES):
+        for number in range(FILES_RELEASES):
             sight = released_sight(world, budget, folder / "release", f"attack files {budget.name} {number}")
             found.append(attacked(world, sight, certain=number == 0))
             shutil.rmtree(folder / "release")
@@ -123,7 +124,12 @@ def attack_districts(folder: Path) -> Results:
     exact = block_differences(world, truth, pairs) | movers(truth["total"], truth_after["total"], change)
     rows.append(_row("exact", [exact]))
     return {
-        "sizes": {"people": world.people.height, "blocks": DISTRICT_BLOCKS, "pairs": len(pairs)},
+        "sizes": {
+            "people": world.people.height,
+            "blocks": DISTRICT_BLOCKS,
+            "pairs": len(pairs),
+            "movers": int((change < 0).sum()),
+        },
         "rows": rows,
         "covered": covered,
     }

@@ -15,7 +15,7 @@ from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-HELD_OUT = 0.1
+HELD_OUT = 0.25
 """Share of the people whose records no release is made of. What is found out about them is inference, and no breach."""
 
 
