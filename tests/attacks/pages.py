@@ -7,6 +7,8 @@ from typing import Any
 
 from tests.attacks.statistics import Rate, over_releases
 
+from tallyveil.accounting.decimals import at_most
+
 Row = dict[str, Any]
 
 
@@ -161,15 +163,19 @@ def _state(row: Row) -> list[str]:
         _percent(Rate(*first["false alarms"])),
         _percent(Rate(*first["power"])),
         _percent(Rate(*second["power"])),
-        f"{100 * row['most power']:.1f} %",
+        f"{at_most(100 * row['most power'], places=1)} %",
         _with_ends(Rate(*first["advantage"]), 3),
         _with_ends(Rate(*second["advantage"]), 3),
-        f"{row['most advantage']:.4f}",
+        at_most(row["most advantage"], places=4),
     ]
 
 
 def _budget(row: Row) -> list[str]:
-    return [f"{_float(row['rho']):.3f}", f"{row['epsilon']:.2f}", f"{row['epsilon of rho']:.2f}"]
+    return [
+        f"{_float(row['rho']):.3f}",
+        at_most(row["epsilon"], places=2),
+        at_most(row["epsilon of rho"], places=2),
+    ]
 
 
 def _rate(row: Row, name: str) -> Rate:

@@ -150,11 +150,12 @@ def attack_states(folder: Path) -> Results:
             "measurements": noisy_scores(worlds["measurements"], measured),
             "tables": table_scores(worlds["tables"], released),
         }
-        told = {name: told_apart(worlds[name], values) for name, values in found.items()}
         row: Results = {"name": budget.name, "rho": str(budget.rho)}
         row |= _epsilons(tallyveil.plan(release_file(budget.rho), folder=folder / "tables"), budget)
         row |= {"most power": bound.power(FALSE_ALARMS), "most advantage": bound.advantage()}
-        row |= {name: _rates(one) | {"within": within_the_bound(one, bound)} for name, one in told.items()}
+        for name, values in found.items():
+            within = within_the_bound(worlds[name], values, bound)
+            row[name] = _rates(told_apart(worlds[name], values)) | {"within": within}
         rows.append(row)
         shutil.rmtree(folder / "measured")
         shutil.rmtree(folder / "released")

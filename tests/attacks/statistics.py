@@ -30,9 +30,9 @@ def over_releases(values: Sequence[float]) -> Rate:
     return Rate(mean, mean - width, mean + width)
 
 
-def of_trials(hits: int, trials: int) -> Rate:
+def of_trials(hits: int, trials: int, confidence: float = CONFIDENCE) -> Rate:
     """The rate of independent trials, with the exact interval of Clopper and Pearson."""
-    return Rate(hits / trials, *binomial_bounds(hits, trials, (1 - CONFIDENCE) / 2))
+    return Rate(hits / trials, *binomial_bounds(hits, trials, (1 - confidence) / 2))
 
 
 def area_under_curve(without: np.ndarray, having: np.ndarray) -> float:
