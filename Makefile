@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power attacks lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -88,6 +88,10 @@ auditors: $(VENV)/.installed-dev
 auditors-power: $(VENV)/.installed-dev
 	rm -rf $(AUDITS)-power
 	$(BIN)/python -m tests.auditors.run --power --out $(AUDITS)-power
+
+# Made-up releases are attacked at several budgets: docs/attacks.md. What was learnt is written to build/attacks.
+attacks: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.attacks.run
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
