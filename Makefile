@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r coverage soak seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-oldest check-r coverage soak soak-releases fuzz seeded-bugs lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,24 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak/kills.py --number 1000
 	$(BIN)/python tests/soak/bad_inputs.py --number 1000
 	$(BIN)/python tests/soak/cluster_kills.py --number 20
+
+# Random releases of every product under random disturbances. `make soak-releases HOURS=6 SEED=2`
+HOURS ?= 1
+SEED ?= 1
+soak-releases: $(VENV)/.installed-dev
+	$(TESTING) $(BIN)/python tests/soak/releases.py --hours $(HOURS) --seed $(SEED)
+
+# Changed files for every reader, guided by coverage. `make fuzz TARGET=ledger MINUTES=60`; without TARGET, all of them.
+FUZZ := .venv-fuzz
+MINUTES ?= 10
+TARGET ?=
+$(FUZZ)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(FUZZ)
+	$(FUZZ)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,fuzz]'
+	@touch $@
+
+fuzz: $(FUZZ)/.installed
+	$(TESTING) $(FUZZ)/bin/python tests/fuzz/fuzz.py $(TARGET) --minutes $(MINUTES) --seed $(SEED)
 
 # Faults of the kinds that have broken real systems, seeded one by one in a copy: the suite must catch each of them.
 seeded-bugs: $(VENV)/.installed-dev
@@ -117,4 +135,4 @@ benchmark-long: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run_all.py --long $(NAMES)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo-release build dist docs/_build docs/generated
+	rm -rf $(VENV) $(OLDEST) $(FUZZ) demo-release build dist docs/_build docs/generated

@@ -82,7 +82,9 @@ def _census(root: Path, name: str) -> Target:
             path = root / other
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-    found = next(path for path in sorted(root.rglob("*.txt")) if name in path.name and "made" not in path.parts)
+    found = next(
+        path for path in sorted(root.rglob("*.txt")) if name in path.name and "made" not in path.parts
+    )
     folder = next(path for path in sorted(root.rglob("baf44")) if "made" not in path.parts)
     references = (folder.parent / "grf.txt",) if name == "grf" else ()
     facilities = None if references else folder.parent / "facilities.txt"

@@ -10,13 +10,13 @@ import product_inputs as products
 from loading import module_of
 from targets import Builder, Target, at
 
+from tallyveil.confidential.group_records import read_group_records
+from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.config.aims import load_aims
 from tallyveil.config.groups import load_group_plan
 from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.config.subspace import load_subspace_plan
-from tallyveil.confidential.group_records import read_group_records
-from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.execution.topdown.preparation import prepare, read_inputs
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
@@ -113,7 +113,9 @@ def _estimation(root: Path) -> Target:
     """The table `[estimation]` in a file of its own."""
     plan = load_plan(_folder(root, base.release().files) / "release.toml")
     path = root / "estimation.toml"
-    return Target(ESTIMATION.encode(), at(path, lambda: load_estimation(path, plan.estimating, drawn=False)), "toml")
+    return Target(
+        ESTIMATION.encode(), at(path, lambda: load_estimation(path, plan.estimating, drawn=False)), "toml"
+    )
 
 
 def _programme(root: Path) -> Target:
@@ -203,7 +205,9 @@ def _subspace_table(root: Path) -> Target:
     columns, count = dict(plan.table.columns), plan.table.count
 
     def read() -> object:
-        return read_confidential_table(plan.table.path, count=count, columns=columns, schema=plan.schema).digest()
+        return read_confidential_table(
+            plan.table.path, count=count, columns=columns, schema=plan.schema
+        ).digest()
 
     return Target(base.csv_of(base.TABLE), at(root / "t.csv", read), "csv", confidential=True)
 

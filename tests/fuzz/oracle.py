@@ -30,7 +30,10 @@ def fault_of(target: Target, content: bytes, codes: frozenset[str]) -> tuple[str
         fault, refused = _fault_of_message(error, target, codes), error.code
     except OSError as error:
         # The command line says which path the system refuses, and no more.
-        fault, refused = None if isinstance(error.filename, str) and error.errno else _place(error), "path-refused"
+        fault, refused = (
+            None if isinstance(error.filename, str) and error.errno else _place(error),
+            "path-refused",
+        )
     except BaseException as error:  # a panic of polars is no Exception
         if isinstance(error, KeyboardInterrupt):
             raise

@@ -45,10 +45,16 @@ def released(root: Path) -> Path:
     return root / "out"
 
 
-def _file(root: Path, name: str, form: str, read: Callable[[Path], Any], mended: Callable[[Any], Any] | None = None) -> Target:
+def _file(
+    root: Path, name: str, form: str, read: Callable[[Path], Any], mended: Callable[[Any], Any] | None = None
+) -> Target:
     """A file of a finished release, by its name or the begin of it."""
     out = released(root)
-    path = next(path for path in sorted(out.rglob("*")) if path.relative_to(out).as_posix().startswith(name) and path.is_file())
+    path = next(
+        path
+        for path in sorted(out.rglob("*"))
+        if path.relative_to(out).as_posix().startswith(name) and path.is_file()
+    )
     return Target(path.read_bytes(), at(path, lambda: read(out)), form, mended=mended or (lambda tree: tree))
 
 
@@ -111,7 +117,9 @@ def _programme(root: Path) -> Target:
     soak.write_programme(module_of(TESTS / "conftest.py").write_small_inputs(root / "inputs"))
     soak.make_programme(root / "inputs", root / "out", workers=1)
     path = root / "out" / "programme.json"
-    return Target(path.read_bytes(), at(path, lambda: stated_programme(root / "out")), "json", mended=_programme_again)
+    return Target(
+        path.read_bytes(), at(path, lambda: stated_programme(root / "out")), "json", mended=_programme_again
+    )
 
 
 def _parts(out: Path) -> tuple[Schema, Spine]:
@@ -180,5 +188,7 @@ RELEASE_TARGETS: dict[str, Builder] = {
     "bounds-published": lambda root: _file(root, "bounds/", "parquet", _constraints),
     "invariants-published": lambda root: _file(root, "invariants/", "parquet", _constraints),
     "intervals-manifest": lambda root: _file(root, "intervals/_manifest", "json", _intervals_manifest),
-    "interval-table": lambda root: _file(root, "intervals/geolevel=Town/query=home", "parquet", _interval_table),
+    "interval-table": lambda root: _file(
+        root, "intervals/geolevel=Town/query=home", "parquet", _interval_table
+    ),
 }

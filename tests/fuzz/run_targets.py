@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from loading import module_of
 from release_targets import released
 from targets import Builder, Target, at
 
@@ -30,7 +29,9 @@ def _key_file(root: Path) -> Target:
     def mended(tree: Any) -> Any:
         """With the keyed hash of what it says."""
         if isinstance(tree, dict) and "mac" in tree:
-            return tree | {"mac": _mac_of(KEY, {name: value for name, value in tree.items() if name != "mac"})}
+            return tree | {
+                "mac": _mac_of(KEY, {name: value for name, value in tree.items() if name != "mac"})
+            }
         return tree
 
     def read(content: bytes) -> object:
@@ -49,7 +50,9 @@ def _checkpoint(root: Path) -> Target:
     def read() -> object:
         found = read_archive(path)
         write_archive(again, found.record, found.arrays)
-        assert read_archive(again).record == found.record, "an archive that was read is written as another one"
+        assert read_archive(again).record == found.record, (
+            "an archive that was read is written as another one"
+        )
         return found.record
 
     return Target(path.read_bytes(), at(path, read), "bytes")
@@ -78,7 +81,13 @@ def _status(root: Path, name: str, form: str) -> Target:
     out = released(root)
     private = out / "private"
     private.mkdir(mode=0o700)
-    progress = {"format": 1, "process": 1, "stages": [], "stage": None, "written": "2026-11-23T20:00:00+00:00"}
+    progress = {
+        "format": 1,
+        "process": 1,
+        "stages": [],
+        "stage": None,
+        "written": "2026-11-23T20:00:00+00:00",
+    }
     (private / "progress.json").write_text(json.dumps(progress))
     path = out / name
     return Target(path.read_bytes(), at(path, lambda: run_status(out).state), form)
@@ -103,7 +112,9 @@ def _channel(root: Path) -> Target:
         worker_took = _took(lambda: worker.opened(told["driver"], told["sealed"]))
         # Letters of a hexadecimal number may be large or small, and spaces may stand between its bytes.
         same = {name for name in changed if _bytes(told[name]) == _bytes(valid[name])}
-        assert not driver_took or {"worker", "confirmation"}.isdisjoint(changed - same), "a wrong proof is taken"
+        assert not driver_took or {"worker", "confirmation"}.isdisjoint(changed - same), (
+            "a wrong proof is taken"
+        )
         assert not worker_took or {"driver", "sealed"}.isdisjoint(changed - same), "a wrong message is taken"
         return None
 

@@ -50,7 +50,9 @@ def _households(root: Path, name: str, form: str = "csv") -> Target:
 
 def _each(found: dict[str, object]) -> list:
     """All records, by run and table."""
-    return [one for value in found.values() for one in (value.values() if isinstance(value, dict) else [value])]
+    return [
+        one for value in found.values() for one in (value.values() if isinstance(value, dict) else [value])
+    ]
 
 
 CODES = "race-and-ethnicity-code"

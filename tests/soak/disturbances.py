@@ -40,9 +40,7 @@ class Said:
 class Stage:
     """A folder with the inputs of a job, in which its commands are given."""
 
-    def __init__(
-        self, root: Path, job: Job, workers: str, faults: list[str], counted: Counter[str]
-    ) -> None:
+    def __init__(self, root: Path, job: Job, workers: str, faults: list[str], counted: Counter[str]) -> None:
         self.root, self.job, self.workers = root, job, workers
         self.faults, self.counted = faults, counted
         self.seconds: dict[str, float] = {}
@@ -172,7 +170,7 @@ def _raced(stage: Stage, step: Step, draw: random.Random) -> None:
 
 
 def _damaged_unfinished(stage: Stage, step: Step, draw: random.Random) -> None:
-    """A killed run goes on after a file of its folder was damaged: it mends that, or refuses and goes on once restored."""
+    """A killed run goes on after a file of its folder was damaged: it mends that, or refuses until it is restored."""
     _killed(stage, step, draw)
     out, copy = stage.root / step.out, stage.root / "copy"
     paths = sorted(path for path in out.rglob("*") if path.is_file()) if out.exists() else []

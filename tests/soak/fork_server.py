@@ -148,7 +148,7 @@ class Begun:
 
 def begin(request: dict) -> Begun:
     """Start the command of a request in a child."""
-    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed when the command has ended
     moment = time.monotonic()
     return Begun(forked(lambda: _command(request), out.fileno(), err.fileno()), out, err, moment)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from base_inputs import csv_of
 from loading import module_of
-from random_releases import LARGE, World, document, draw_world, shares, write_world
+from random_releases import document, shares, write_world
+from random_worlds import LARGE, World, draw_world
 
 TESTS = Path(__file__).parents[1]
 KEY = ("--insecure-test-key", "soak")
@@ -68,7 +69,9 @@ def _run(release: str = "release.toml") -> Step:
     return Step(("run", release, "--out", "out", *KEY), "out", has_workers=True, has_executor=True)
 
 
-def _after(draw: random.Random, world: World) -> tuple[tuple[Command, str | None], ...]:
+def _after(
+    draw: random.Random, world: World, files: dict[str, bytes]
+) -> tuple[tuple[Command, str | None], ...]:
     """Some of the commands that read a release of the main product."""
     known: list[tuple[Command, str | None]] = [
         (("publish", "csv", "out", "--out", "csv"), "csv"),
@@ -77,9 +80,11 @@ def _after(draw: random.Random, world: World) -> tuple[tuple[Command, str | None
         (("intervals", "out", "--workers", "1"), "out"),
         (("status", "out"), None),
     ]
-    if "geometry" in world.drawn:
+    if "geometry" in world.drawn and b'"total"' in files["release.toml"].partition(b'"tables"')[2]:
         level, query = ("--geolevel", world.geolevels[-1]), ("--tables", "total")
-        known.append((("publish", "geoparquet", "out", *level, *query, "--out", "map.parquet"), "map.parquet"))
+        known.append(
+            (("publish", "geoparquet", "out", *level, *query, "--out", "map.parquet"), "map.parquet")
+        )
     return (*READ, *draw.sample(known, 2))
 
 
@@ -90,7 +95,7 @@ def _topdown(draw: random.Random, mechanism: str = "") -> Job:
     world.drawn.append(mechanism)
     part = draw.sample(world.blocks, (len(world.blocks) + 1) // 2)
     files["district.csv"] = csv_of({"geocode": part})
-    return Job("topdown", files, (_run(),), after=_after(draw, world), world=world, drawn=world.drawn)
+    return Job("topdown", files, (_run(),), after=_after(draw, world, files), world=world, drawn=world.drawn)
 
 
 def _measured(draw: random.Random) -> Job:
@@ -117,7 +122,10 @@ def _programme(draw: random.Random) -> Job:
     text = made.files["release.toml"]
     agree, drawn = b"", made.drawn
     if draw.random() < 0.6:
-        agree, drawn = b'\n[[agreement]]\nname = "first"\nquery = "total"\ntheirs = "total"\n', [*drawn, "agree"]
+        agree, drawn = (
+            b'\n[[agreement]]\nname = "first"\nquery = "total"\ntheirs = "total"\n',
+            [*drawn, "agree"],
+        )
     names = ("first", "second")
     tables: list[tuple[str, dict[str, Any]]] = [("programme", {"name": "soak"})]
     tables += [("[releases]", {"name": name, "file": f"{name}.toml"}) for name in names]
@@ -141,7 +149,16 @@ def _preset(draw: random.Random) -> Job:
 
 def _dhc(draw: random.Random) -> Job:
     """The four releases of a made-up programme of the DHC, which may agree."""
-    synth: Command = ("synth", "--schema", "dhc", "--blocks", str(draw.randint(5, 25)), "--out", "made", "--quiet")
+    synth: Command = (
+        "synth",
+        "--schema",
+        "dhc",
+        "--blocks",
+        str(draw.randint(5, 25)),
+        "--out",
+        "made",
+        "--quiet",
+    )
     flags = draw.choice([(), ("--agree",), ("--agree", "--sizes", "tract"), ("--agree", "--sizes", "block")])
     parts = ("out/dhc-persons", "out/dhc-units")
     publish = (("publish", "dhc", *parts, "--named", "P12,H4", "--out", "dhc"), "dhc")
@@ -157,7 +174,10 @@ def _safetab(draw: random.Random) -> Job:
     if draw.random() < 0.5:
         values["privacy_defn"] = "puredp"
     files = _pipes(lambda folder: toy.write_params(folder, **values), "p")
-    files |= _pipes(lambda folder: toy.write_data(folder, toy.person_rows(draw.choice([0, 40, 300]), draw.randrange(99))), "d")
+    files |= _pipes(
+        lambda folder: toy.write_data(folder, toy.person_rows(draw.choice([0, 40, 300]), draw.randrange(99))),
+        "d",
+    )
     step = Step(("safetab", "run", "p", "d", "--out", "out", *KEY), "out")
     return Job("safetab", files, (step,), after=READ, drawn=[values["privacy_defn"]])
 
@@ -169,7 +189,10 @@ def _households(draw: random.Random) -> Job:
     _thin(draw, values, "privacy_budget_h_")
     persons = toy.person_rows(draw.choice([20, 200]), draw.randrange(99))
     rows = [(*row[3:7], row[7], *row[8:16], row[16], "1", "2") for row in persons]
-    totals = [(*group, str(draw.choice([0, 80, 5000]))) for group in sorted(toy.slow_tabulation(persons, toy.US).groups)]
+    totals = [
+        (*group, str(draw.choice([0, 80, 5000])))
+        for group in sorted(toy.slow_tabulation(persons, toy.US).groups)
+    ]
 
     def data(folder: Path) -> None:
         toy.write_data(folder, [])
@@ -177,7 +200,7 @@ def _households(draw: random.Random) -> Job:
         toy.pipe(folder / "household-records.txt", homes.HEADER, rows)
         toy.pipe(folder / "pop-group-totals.txt", homes.T1_HEADER, totals)
 
-    files = _pipes(lambda folder: toy.write_params(folder), "p") | _pipes(data, "d")
+    files = _pipes(toy.write_params, "p") | _pipes(data, "d")
     files["p/config.json"] = json.dumps(values).encode()
     step = Step(("safetab", "households", "p", "d", "--out", "out", *KEY), "out")
     return Job("safetab-h", files, (step,), after=READ)
@@ -215,11 +238,19 @@ def _groups(draw: random.Random) -> Job:
     }
     laplace = draw.random() < 0.3
     unit = "epsilon" if laplace else "rho"
-    privacy = {"mechanism": "discrete_laplace" if laplace else "discrete_gaussian", unit: draw.choice(["1", "5/2"])}
+    privacy = {
+        "mechanism": "discrete_laplace" if laplace else "discrete_gaussian",
+        unit: draw.choice(["1", "5/2"]),
+    }
     levels = [
         {"name": "all", "by": [], "most_groups": 1, "thresholds": [0, 0]},
         {"name": "places", "by": ["region"], "most_groups": 1, "thresholds": [5, 20]},
-        {"name": "codes", "by": ["code", "region"], "most_groups": min(2, len(codes) // 2 + len(codes) % 2), "thresholds": [1, 2]},
+        {
+            "name": "codes",
+            "by": ["code", "region"],
+            "most_groups": min(2, len(codes) // 2 + len(codes) % 2),
+            "thresholds": [1, 2],
+        },
     ]
     chosen = draw.sample(levels, draw.randint(1, 3))
     parts = shares(draw, [str(one["name"]) for one in chosen])
@@ -229,9 +260,15 @@ def _groups(draw: random.Random) -> Job:
         ("cells", {"unit": "stay", "details": ["sex", "sex * broad"]}),
         ("[cells.attributes]", {"name": "sex", "levels": ["F", "M"]}),
         ("[cells.attributes]", {"name": "age", "levels": ages}),
-        ("[cells.recodes]", {"name": "broad", "attribute": "age", "groups": {"young": ages[:2], "old": ages[2:]}}),
+        (
+            "[cells.recodes]",
+            {"name": "broad", "attribute": "age", "groups": {"young": ages[:2], "old": ages[2:]}},
+        ),
         ("[groupings]", {"name": "region", "columns": ["region"], "groups": places}),
-        ("[groupings]", {"name": "code", "columns": ["d1", "d2"], "path": "codes.csv", "value": "code", "group": "to"}),
+        (
+            "[groupings]",
+            {"name": "code", "columns": ["d1", "d2"], "path": "codes.csv", "value": "code", "group": "to"},
+        ),
         *(("[levels]", one | {"budget": parts[str(one["name"])]}) for one in chosen),
     ]
     used = {name for one in chosen for name in one["by"]}  # type: ignore[attr-defined]
@@ -247,7 +284,7 @@ def _subspace(draw: random.Random) -> Job:
     sizes = draw.choice([[2, 2], [3, 3], [3, 4], [2, 3, 2], [5]])
     names = [f"a{place}" for place in range(len(sizes))]
     columns: dict[str, list[Any]] = {name: [] for name in [*names, "n"]}
-    cells = [()]
+    cells: list[tuple[int, ...]] = [()]
     for size in sizes:
         cells = [(*cell, level) for cell in cells for level in range(size)]
     for cell in cells:
@@ -268,7 +305,10 @@ def _subspace(draw: random.Random) -> Job:
     tables = [
         ("release", {"name": "table"}),
         ("table", {"path": "table.csv", "count": "n"}),
-        *(("[attributes]", {"name": name, "levels": [f"v{i}" for i in range(size)]}) for name, size in zip(names, sizes, strict=True)),
+        *(
+            ("[attributes]", {"name": name, "levels": [f"v{i}" for i in range(size)]})
+            for name, size in zip(names, sizes, strict=True)
+        ),
         *constraints,
         ("privacy", privacy),
         ("mechanism", law),

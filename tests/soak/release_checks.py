@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from random_releases import World, true_counts
+from random_worlds import World, true_counts
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.release.histograms import histogram_name
