@@ -65,7 +65,7 @@ class Fuzzing:
         """Give one file to the reader."""
         from oracle import fault_of, kind_of
 
-        if time.monotonic() > self.until:
+        if self.counted["files"] and time.monotonic() > self.until:
             raise Ended
         fault, refused = fault_of(self.target, content, self.codes)
         self.counted["files"] += 1
@@ -189,7 +189,6 @@ def _guided(atheris: Any, fuzzing: Fuzzing, seed: int) -> None:
         f"-seed={seed}",
         f"-max_len={MOST_BYTES}",
         "-len_control=0",
-        "-timeout=60",
         f"-rss_limit_mb={MOST_MEMORY_MIB}",
     ]
     flags += [f"-timeout={MOST_SECONDS}", f"-artifact_prefix={fuzzing.keep}/", str(corpus)]

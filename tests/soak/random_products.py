@@ -142,7 +142,7 @@ def _preset(draw: random.Random) -> Job:
     if draw.random() < 0.2:
         synth = (*synth, "--geometry")
     after: tuple[tuple[Command, str | None], ...] = READ
-    if schema != "race-age":
+    if schema == "pl94-persons":
         after = (*READ, (("publish", "pl94", "out", "--out", "pl94", "--csv"), "pl94"))
     return Job("preset", {}, (_run("made/release.toml"),), (synth,), after, drawn=[schema])
 
