@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power attacks lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+# What random tests draw from, where a target says so.
+SEED ?= 1
+
+.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power attacks soak-releases fuzz lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +63,23 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak/bad_inputs.py --number 1000
 	$(BIN)/python tests/soak/cluster_kills.py --number 20
 
+# Random releases of every product under random disturbances. `make soak-releases HOURS=6 SEED=2`
+HOURS ?= 1
+soak-releases: $(VENV)/.installed-dev
+	$(TESTING) $(BIN)/python tests/soak/releases.py --hours $(HOURS) --seed $(SEED)
+
+# Changed files for every reader, guided by coverage. `make fuzz TARGET=ledger MINUTES=60`; without TARGET, all of them.
+FUZZ := .venv-fuzz
+MINUTES ?= 10
+TARGET ?=
+$(FUZZ)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(FUZZ)
+	$(FUZZ)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,fuzz]'
+	@touch $@
+
+fuzz: $(FUZZ)/.installed
+	$(TESTING) $(FUZZ)/bin/python tests/fuzz/fuzz.py $(TARGET) --minutes $(MINUTES) --seed $(SEED)
+
 # Faults of the kinds that have broken real systems, seeded one by one in a copy: the suite must catch each of them.
 seeded-bugs: $(VENV)/.installed-dev
 	$(BIN)/python tests/seeded/run.py
@@ -72,7 +92,6 @@ $(VENV)/.installed-mutants: pyproject.toml | $(BIN)/python
 # all mutants of a room, which takes hours. Stopped and given again, the command goes on.
 ROOM ?= noise budget confidential runs accounting
 SAMPLE ?= 150
-SEED ?= 1
 mutants: $(VENV)/.installed-mutants
 	failed=0; for room in $(ROOM); do \
 		$(BIN)/python -m tests.mutants.run --room $$room $(if $(SAMPLE),--sample $(SAMPLE)) --seed $(SEED) || failed=1; \
@@ -152,4 +171,4 @@ benchmark-long: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run_all.py --long $(NAMES)
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .venv-auditors demo-release build dist docs/_build docs/generated
+	rm -rf $(VENV) $(OLDEST) .venv-auditors $(FUZZ) demo-release build dist docs/_build docs/generated

@@ -8,8 +8,9 @@ once and starts no thread, and so it may fork. It reads one request a line from 
 and answers with one line: {"code": exit code or minus the signal, "seconds": ..., "out": ..., "err": ...}. A command
 that outlives its limit is killed with its whole process group, and its code is null. With "kill_at" the command kills
 itself (SIGKILL) where a function is called: ["tallyveil.runs.folder RunFolder seal", 1] is the method's first call.
+With "memory_mib": null there is no limit of memory. With "largest_file" no file can have more bytes.
 
-`ForkServer` starts a server and asks it. `prepare` and `forked` are for scripts that fork work of their own.
+`ForkServer` starts a server and asks it. `prepare`, `begin` and `forked` are for scripts that fork work of their own.
 """
 
 import contextlib
@@ -25,7 +26,9 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import tallyveil
 
@@ -122,18 +125,37 @@ def main() -> None:
         answer.flush()
 
 
+@dataclass
+class Begun:
+    """A command in a process of its own, and the files that take what it says."""
+
+    child: int
+    out: IO[bytes]
+    err: IO[bytes]
+    moment: float
+
+    def ended(self, seconds: float) -> dict:
+        """What it said and how it ended, at the latest so many seconds after it began."""
+        with self.out, self.err:
+            code = _wait(self.child, self.moment + seconds)
+            took = time.monotonic() - self.moment
+            said = {}
+            for name, file in (("out", self.out), ("err", self.err)):
+                file.seek(0)
+                said[name] = file.read(LONGEST_OUTPUT).decode("utf-8", "backslashreplace")
+        return {"code": code, "seconds": took, **said}
+
+
+def begin(request: dict) -> Begun:
+    """Start the command of a request in a child."""
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed when the command has ended
+    moment = time.monotonic()
+    return Begun(forked(lambda: _command(request), out.fileno(), err.fileno()), out, err, moment)
+
+
 def serve(request: dict) -> dict:
     """Run one request in a child; what it said and how it ended."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        started = time.monotonic()
-        child = forked(lambda: _command(request), out.fileno(), err.fileno())
-        code = _wait(child, started + request["seconds"])
-        seconds = time.monotonic() - started
-        said = {}
-        for name, file in (("out", out), ("err", err)):
-            file.seek(0)
-            said[name] = file.read(LONGEST_OUTPUT).decode("utf-8", "backslashreplace")
-    return {"code": code, "seconds": seconds, **said}
+    return begin(request).ended(request["seconds"])
 
 
 def _wait(child: int, end: float) -> int | None:
@@ -155,9 +177,11 @@ def _wait(child: int, end: float) -> int | None:
 def _command(request: dict) -> int:
     """Become the command of a request, and run it as the interpreter would; its exit code."""
     os.setsid()
-    limit = request["memory_mib"] << 20
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    if request["memory_mib"] is not None:
+        limit = request["memory_mib"] << 20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    largest = request.get("largest_file", LARGEST_FILE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.chdir(request["cwd"])
     tempfile.tempdir = os.environ["TMPDIR"] = request["temporary"]

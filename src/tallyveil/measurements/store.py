@@ -29,6 +29,7 @@ from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
 from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.measurements.part_columns import require_part
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import file_digest, write_parquet
@@ -335,7 +336,7 @@ class StoredMeasurements:
         complete = np.array_equal(np.sort(rows), np.flatnonzero(measured)) and (
             frame["values"].list.len().n_unique() <= 1
         )
-        if bool((rows < 0).any()) or (full and not complete):
+        if bool((rows < 0).any()) or len(np.unique(rows)) < len(rows) or (full and not complete):
             raise StoreError(
                 f"the measurements in {folder} are of another geography than the one given. Give the geography that "
                 "they were made with.",
@@ -360,6 +361,7 @@ class StoredMeasurements:
                 "run the same command again.",
                 code="release-damaged",
             )
+        require_part(path, frame)
         return frame
 
     def _measured(self, level: int) -> NDArray[np.bool_]:

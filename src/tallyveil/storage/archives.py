@@ -25,6 +25,18 @@ _ARRAYS: Final = "arrays/"
 _FILES: Final = "files/"
 _AT_ONCE: Final = 1 << 22
 """Bytes that are copied at once."""
+_ENCRYPTED: Final = 1
+"""The bit of an entry's flags that says so."""
+_DAMAGES: Final = (
+    ValueError,
+    KeyError,
+    EOFError,
+    NotImplementedError,  # the archive claims another version of ZIP
+    RecursionError,  # the record is nested too deeply
+    MemoryError,  # an array claims to be huge
+    zipfile.BadZipFile,
+)
+"""What the libraries raise for an archive that was changed."""
 
 
 class Archived(NamedTuple):
@@ -105,14 +117,21 @@ def _extract(archive: zipfile.ZipFile, name: str, target: Path) -> None:
     write_file(target, write)
 
 
+def _is_plain(entry: zipfile.ZipInfo) -> bool:
+    """Whether an entry is stored as `write_archive` stores it: neither compressed nor encrypted."""
+    return entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & _ENCRYPTED
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
+            if not all(_is_plain(one) for one in archive.infolist()):
+                raise zipfile.BadZipFile
             yield archive
     except OSError as error:
         raise store_error(path, error) from error
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except _DAMAGES as error:
         raise StoreError(
             f"{path} is damaged: it is not the archive that was written. Run the same command again.",
             code="run-damaged",

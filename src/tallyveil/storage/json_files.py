@@ -104,14 +104,17 @@ def misfit(value: Any, shape: Any, place: str = "") -> str | None:
         if not isinstance(value, dict):
             return place or "the whole"
         wanted = dict.fromkeys(value, shape.shape) if isinstance(shape, Each) else shape
+        for key, inner in wanted.items():
+            if key not in value and not isinstance(inner, Perhaps):
+                return f"{place}.{key}".lstrip(".")
         parts = [
             (
                 f"{place}.{key}".lstrip("."),
-                value.get(key),
+                value[key],
                 inner.shape if isinstance(inner, Perhaps) else inner,
             )
             for key, inner in wanted.items()
-            if key in value or not isinstance(inner, Perhaps)
+            if key in value
         ]
     elif isinstance(shape, list):
         if not isinstance(value, list):

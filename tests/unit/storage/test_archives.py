@@ -87,3 +87,47 @@ def test_what_cannot_be_read_or_written_is_said(tmp_path):
         read_archive(tmp_path / "absent")
     with pytest.raises(StoreError):
         write_archive(tmp_path / "absent" / "archive", {}, {})
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "archive"
+    write_archive(path, {"families": 3}, {"counts": np.arange(4)})
+    return path
+
+
+def _refused(path):
+    with pytest.raises(StoreError) as refused:
+        read_archive(path)
+    assert refused.value.code == "run-damaged"
+
+
+def test_an_archive_that_claims_another_version_is_damaged(archive):
+    """The version stands 6 bytes behind the signature of each entry of the directory at the end."""
+    content = bytearray(archive.read_bytes())
+    place = content.index(b"PK\x01\x02")
+    content[place + 6] = 96
+    archive.write_bytes(content)
+    _refused(archive)
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_that_says_it_is_compressed_is_damaged(archive, kind):
+    """The bytes are stored as they are, so that each way to decompress them would fail with an error of its own."""
+    content = bytearray(archive.read_bytes())
+    content[content.index(b"PK\x01\x02") + 10] = kind
+    archive.write_bytes(content)
+    _refused(archive)
+
+
+def test_an_archive_that_says_it_is_encrypted_is_damaged(archive):
+    content = bytearray(archive.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    archive.write_bytes(content)
+    _refused(archive)
+
+
+def test_a_record_that_is_nested_too_deeply_is_damaged(tmp_path):
+    with zipfile.ZipFile(tmp_path / "archive", "w") as archive:
+        archive.writestr("record.json", "[" * 100_000 + "]" * 100_000)
+    _refused(tmp_path / "archive")

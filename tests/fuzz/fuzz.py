@@ -1,0 +1,200 @@
+"""Fuzz a reader, guided by the coverage of the library's code (atheris), or at random where atheris is missing.
+
+    python tests/fuzz/fuzz.py ledger --minutes 60 --keep crashers
+    python tests/fuzz/fuzz.py --minutes 10          # every target, one after the other
+    python tests/fuzz/fuzz.py --list
+
+Each input is the valid file of a target (`targets.py`) with changes that hypothesis draws from bytes (`changes.py`).
+atheris chooses these bytes: it keeps those that reach new branches of the library, and changes them further. A reader
+may accept the file, or refuse it with a documented error (`oracle.py`). Everything else is a fault. The first file of
+each fault is kept, and fuzzing goes on; exit code 1 says that there were faults.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NoReturn
+
+os.environ["POLARS_MAX_THREADS"] = "1"
+for folder in ("soak", "fuzz"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
+
+MOST_MEMORY_MIB = 6000
+BEGINNINGS = 100
+"""Random inputs that atheris begins with."""
+MOST_SECONDS = 200
+"""After which atheris ends the process; `oracle.MOST_SECONDS` of the processor are a fault already."""
+MOST_BYTES = 8192
+"""What atheris gives hypothesis to draw a file from."""
+
+
+class Fuzzing:
+    """The files of one target so far, and what was found."""
+
+    def __init__(self, name: str, minutes: float, keep: Path) -> None:
+        from changes import changed
+        from hypothesis import HealthCheck, Phase, given, settings
+        from oracle import documented_codes
+        from targets import all_targets
+
+        self.name, self.keep = name, keep
+        self.until = time.monotonic() + 60 * minutes
+        self.codes = documented_codes()
+        self.counted: Counter[str] = Counter()
+        self.found: dict[str, str] = {}
+        self._temporary = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        self.folder = self._temporary.name
+        self.target = all_targets()[name](Path(self.folder) / "target")
+        self.judge(self.target.valid)
+        if self.found or self.counted["accepted"] != 1:
+            raise SystemExit(f"the valid file of {name} is refused: {self.found}")
+        decorate = settings(
+            database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+            max_examples=1_000_000,
+        )  # fmt: skip
+        self.one: Any = decorate(given(changed(self.target))(self.judge))
+
+    def judge(self, content: bytes) -> None:
+        """Give one file to the reader."""
+        from oracle import fault_of, kind_of
+
+        if self.counted["files"] and time.monotonic() > self.until:
+            raise Ended
+        fault, refused = fault_of(self.target, content, self.codes)
+        self.counted["files"] += 1
+        self.counted["accepted" if not refused else f"refused: {refused}"] += fault is None
+        if fault is None or kind_of(fault) in self.found:
+            return
+        self.found[kind_of(fault)] = fault
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        (self.keep / f"{self.name}-{digest}").write_bytes(content)
+        print(f"FAULT {self.name}-{digest}: {fault}", flush=True)
+
+    def end(self) -> NoReturn:
+        """Remove the files of the target, say what was done, and end the process."""
+        self._temporary.cleanup()
+        files = self.counted.pop("files")
+        for line, times in self.counted.most_common():
+            print(f"{times:9} {line}")
+        seconds = time.process_time()
+        print(
+            f"{self.name}: {files} files in {seconds:.0f} s of the processor, {len(self.found)} faults",
+            flush=True,
+        )
+        os._exit(int(bool(self.found)))
+
+
+class Ended(BaseException):
+    """The time is over."""
+
+
+def main() -> int:
+    """Fuzz some targets; 1 where there are faults."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("targets", nargs="*", help="names of targets; default: all of them")
+    parser.add_argument("--list", action="store_true", help="show the names of all targets")
+    parser.add_argument("--minutes", type=float, default=60.0, help="for each target")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--keep", type=Path, default=Path("fuzz-crashers"), help="folder of files with faults"
+    )
+    chosen = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    atheris = _instrumented()
+    from targets import all_targets
+
+    if chosen.list:
+        print("\n".join(all_targets()))
+        return 0
+    chosen.keep.mkdir(parents=True, exist_ok=True)
+    codes = []
+    for name in chosen.targets or all_targets():
+        # Nothing has started a thread so far, and so the process may fork.
+        child = os.fork()
+        if not child:
+            _fuzz(atheris, name, chosen)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        if codes[-1] not in (0, 1):
+            print(
+                f"FAULT {name}: the process ended with {codes[-1]}; its last input is in {chosen.keep}",
+                flush=True,
+            )
+    return int(any(codes))
+
+
+def _fuzz(atheris: Any, name: str, chosen: argparse.Namespace) -> NoReturn:
+    """Fuzz one target in this process, and end it."""
+    fuzzing = Fuzzing(name, chosen.minutes, chosen.keep)
+    if atheris is None:
+        _at_random(fuzzing, chosen.seed)
+    else:
+        _guided(atheris, fuzzing, chosen.seed)
+    fuzzing.end()
+
+
+def _instrumented() -> Any:
+    """atheris, once it watches every module of the library but the compiled ones; None where it is not installed."""
+    try:
+        import atheris
+    except ImportError:
+        print("atheris is not installed: files are drawn at random")
+        return None
+    source = Path(__file__).parents[2] / "src"
+    # numba compiles the source as it is written, and atheris would add calls to it.
+    compiled = [
+        path.relative_to(source).with_suffix("") for path in (source / "tallyveil/kernels").rglob("*.py")
+    ]
+    names = [".".join(path.parts).removesuffix(".__init__") for path in compiled]
+    with atheris.instrument_imports(include=["tallyveil"], exclude=names):
+        from targets import all_targets
+
+        all_targets()
+    return atheris
+
+
+def _at_random(fuzzing: Fuzzing, first: int) -> None:
+    from hypothesis import seed
+
+    while True:
+        try:
+            seed(first)(fuzzing.one)()
+        except Ended:
+            return
+        first += 1
+
+
+def _guided(atheris: Any, fuzzing: Fuzzing, seed: int) -> None:
+    """Let atheris choose; it never comes back by itself, so the end of the time is an exit."""
+
+    def one(data: bytes) -> None:
+        try:
+            fuzzing.one.hypothesis.fuzz_one_input(data)
+        except Ended:
+            fuzzing.end()
+
+    corpus, choose = Path(fuzzing.folder) / "corpus", random.Random(seed)
+    corpus.mkdir()
+    for number in range(BEGINNINGS):  # too few bytes draw nothing
+        (corpus / str(number)).write_bytes(choose.randbytes(choose.choice([200, 1000, 4000])))
+    flags = [
+        f"-seed={seed}",
+        f"-max_len={MOST_BYTES}",
+        "-len_control=0",
+        f"-rss_limit_mb={MOST_MEMORY_MIB}",
+    ]
+    flags += [f"-timeout={MOST_SECONDS}", f"-artifact_prefix={fuzzing.keep}/", str(corpus)]
+    atheris.Setup([sys.argv[0], *flags], one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
