@@ -92,6 +92,7 @@ def tables_of_page(results: dict[str, Any]) -> dict[str, str]:
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Success by budget: what the attacks add to what an attacker finds without the data."""
+    from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -105,7 +106,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
         each.set_xlabel("rho")
         each.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
+    with rc_context({"svg.hashsalt": "attacks"}):  # the same names of parts every time
+        FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
 
 
 def _draw_files(axes: Any, rows: list[Row]) -> None:
