@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tallyveil.config.load import estimation_from_mapping, load_estimation, load_plan
@@ -259,3 +260,18 @@ def test_errors_of_the_middle_geolevel_fall(edit, tmp_path, monkeypatch):
     }
     assert ratios["cells"] < 0.75
     assert ratios["total"] < 0.75
+
+
+def test_next_to_no_noise_leaves_the_true_counts(edit, tmp_path):
+    """Variances from 1e-3 down to 1e-40: as floats, their precisions could not be added up."""
+    edit("[estimation.passes]", TREE)
+    edit('tables = ["total", "age", "home"]', 'tables = ["age"]\nmeasurements = "full"\nintervals = "0.95"')
+    made = run_release(load_plan(edit('rho = "2"', 'rho = "900"')), tmp_path / "out", test_key=KEY)
+    people = pl.read_parquet(tmp_path / "inputs" / "people.parquet")
+    for geolevel, length in (("Region", 1), ("Town", 3), ("Block", 5)):
+        table = pl.read_parquet(made.path / "tables" / f"geolevel={geolevel}" / "query=age")
+        truth = people.group_by(pl.col("geocode").str.head(length), "age").agg(pl.col("count").sum())
+        both = table.join(truth, on=["geocode", "age"], how="left", suffix="_true").fill_null(0)
+        assert both["count"].to_list() == both["count_true"].to_list()
+        intervals = pl.read_parquet(made.path / "intervals" / f"geolevel={geolevel}" / "query=age")
+        assert intervals["lower"].to_list() == intervals["upper"].to_list() == table["count"].to_list()

@@ -22,6 +22,11 @@ ABOVE: Final = ""
 """Stands for the sum of all roots where invariants are given by geolevel. No geolevel has this name."""
 
 
+LEAST_VARIANCE: Final = 2.0**-30
+"""The least variance that a model takes noise to have, in counts squared. Noise of less variance is taken to have this
+one, so that variances are upper bounds. Precisions that are farther apart would exceed what floats can add up."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelModel:
     """What is known about the geounits of one geolevel.
@@ -30,8 +35,8 @@ class LevelModel:
         geolevel: Name of the geolevel.
         measured: Query groups measured there, in the order of a row of answers. Of a query group whose groups overlap,
             each layer; the row repeats its answers for every layer, and each layer uses its own answers alone.
-        precisions: 1 / variance of each query's answers, in 1 / squared counts, and 0 for unmeasured geounits; shape
-            (n_geounits, n_queries), or (1, n_queries) if all geounits have the same.
+        precisions: 1 / variance of each query's answers, in 1 / squared counts and at most 1 / LEAST_VARIANCE, and 0 for
+            unmeasured geounits; shape (n_geounits, n_queries), or (1, n_queries) if all geounits have the same.
         invariants: Query groups published exactly there.
     """
 
@@ -156,7 +161,7 @@ def levels_of_strategy(
         layers = [schema.query(query).layers for query in queries]
         measured = (*chain(*layers), *(group for group, _ in more))
         precisions = np.repeat(_precisions(strategy, name, own), [len(one) for one in layers], axis=1)
-        drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
+        drawn = np.tile([1.0 / max(variance, LEAST_VARIANCE) for _, variance in more], (len(precisions), 1))
         levels.append(LevelModel(name, measured, np.concatenate([precisions, drawn], axis=1), exact))
     return levels
 
@@ -172,9 +177,12 @@ def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None
     """Precisions of a geolevel, with one row if all geounits have the same."""
     queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
     if allocation is None:
-        return np.array([[1.0 / strategy.law(geolevel, query).variance_float() for query in queries]])
+        variances = [strategy.law(geolevel, query).variance_float() for query in queries]
+        return 1.0 / np.maximum([variances], LEAST_VARIANCE)
     n = len(allocation.positions(geolevel))
-    columns = [1.0 / allocation.variances(geolevel, query, 0, n) for query in queries]
+    columns = [
+        1.0 / np.maximum(allocation.variances(geolevel, query, 0, n), LEAST_VARIANCE) for query in queries
+    ]
     found = np.array(columns, dtype=np.float64).reshape(len(queries), n).T
     return found[:1] if bool((found == found[:1]).all()) else np.ascontiguousarray(found)
 

@@ -10,7 +10,7 @@ import polars as pl
 from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals.model import LevelModel
+from tallyveil.intervals.model import LEAST_VARIANCE, LevelModel
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import measurement_folder
 from tallyveil.storage.published import published_columns, published_height, read_published
@@ -173,7 +173,8 @@ class StoredRows:
         """Refuse measurements whose variance differs from that of the model."""
         own = self._model.levels[level]
         precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
-        off = np.abs(frame["variance"].to_numpy() * precisions - 1.0)
+        variances = np.maximum(frame["variance"].to_numpy(), LEAST_VARIANCE)
+        off = np.abs(variances * precisions - 1.0)
         if bool((off[precisions > 0] > SAME_VARIANCE).any()):
             raise StoreError(
                 f"the measurements of '{group.name}' at {own.geolevel} in {self._root} have another variance than "

@@ -54,6 +54,9 @@ import { scaled, statistics } from "./statistics.js";
 
 /** @typedef {import("./statistics.js").Statistics} Statistics */
 
+/** The least variance that a model takes noise to have, as `LEAST_VARIANCE` in Python. */
+const LEAST_VARIANCE = 2 ** -30;
+
 /** Two noises are the same but for one factor if their precisions are in the same ratio to this relative difference. */
 const ALIKE = 1e-13;
 
@@ -186,7 +189,7 @@ export function counts(children) {
 
 /** @param {Variance[]} noise */
 function byPlace(noise) {
-  return new Map(noise.map((one) => [`${one.geolevel}\n${one.query}`, one.variance]));
+  return new Map(noise.map((one) => [`${one.geolevel}\n${one.query}`, Math.max(one.variance, LEAST_VARIANCE)]));
 }
 
 /**
