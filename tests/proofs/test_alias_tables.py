@@ -14,7 +14,7 @@ from tests.samples import every
 from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, NOTHING_GIVEN, Given, alias_tables
-from tallyveil.subspace.exact.convolution import floats_of
+from tallyveil.subspace.exact.convolution import SumTable, floats_of
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter, candidates, exact_split, split_tree
 
@@ -286,6 +286,30 @@ def test_w7_what_is_left_is_inverted_exactly(seed):
         given = tables.given(node, t)
         if given.total < 1 << given.bits and abs(t) < 3:
             compare_inversion(random, sums, (size // 2, size - size // 2), t, given)
+
+
+class Rough(RationalSums):
+    """Tables whose entries are off by about a quarter of the last digit that decides, and say so."""
+
+    def table(self, n, bits=0):
+        random, error, exact = Random(f"rough {n} {bits}"), 1 << 190, self.exact(n)
+        reach = max(exact)
+        values = tuple(
+            floor(exact[s] * 2**bits) + random.randint(2 - error, error - 2) for s in range(-reach, reach + 1)
+        )
+        return SumTable(bits, reach, error, values)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_w7_decisions_allow_for_the_errors_of_tables(seed):
+    random = Random(f"rough {seed}")
+    sums = Rough("a law of fractions", cell=random_masses(random, random.randint(1, 4)))
+    t = random.randint(-1, 1)
+    shares = {
+        s: floor(mass * 2**50 * 7 / 8) for s, mass in split_law(sums.exact(1), sums.exact(1), t).items()
+    }
+    for given in (NOTHING_GIVEN, Given(50, shares, sum(shares.values()))):
+        compare_inversion(random, sums, (1, 1), t, given)
 
 
 class Understated(RationalSums):

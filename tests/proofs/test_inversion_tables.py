@@ -19,6 +19,8 @@ WORD = 1 << 64
 
 def random_law(seed):
     random = Random(f"inversion {seed}")
+    if seed % 4 == 2:  # so narrow a law that no stored boundary lies in the first cell
+        return random, TwoSidedGeometric(Fraction(2, 2 ** random.randint(43, 60) + 1))
     denominator = 2 * random.randint(4, 500) + 1
     return random, TwoSidedGeometric(Fraction(2 * random.randint(1, 3 * denominator // 8), denominator))
 
@@ -169,7 +171,8 @@ def test_i6_further_words_decide_as_fractions_do(seed):
     for j in (-3, -1, 0, 2):
         bits = CELL_BITS + 64 * 3
         digits = floor(law.up_to(j) * 2**bits)
-        for number in (digits - 1, digits + 1, digits - 2**70, digits + 2**70):
+        near = (digits - 1, digits + 1, digits - 2**70, digits + 2**70)
+        for number in (one for one in near if 0 < one < 2**bits - 1):
             cell = number >> 192
             words = [number >> 128 & WORD - 1, number >> 64 & WORD - 1, number & WORD - 1]
             exact = outcome_by_fractions(law, number, bits)
