@@ -68,7 +68,7 @@ class Workplace:
 
     def prepare(self) -> None:
         """Bring the copy up to date. If sources or tests have changed, what was not caught counts as not run again."""
-        digest = _digest()
+        digest = _digest(self._settings())
         kept = {*CAUGHT}
         if self.looked.exists() and json.loads(self.looked.read_text())["digest"] == digest:
             kept = set(Outcome) - {Outcome.NOT_RUN}
@@ -242,9 +242,9 @@ def _seconds_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _digest() -> str:
-    """SHA-256 of the sources and tests, without this folder."""
-    digest = hashlib.sha256()
+def _digest(settings: str) -> str:
+    """SHA-256 of the settings, the sources and the tests, without this folder."""
+    digest = hashlib.sha256(settings.encode())
     for folder in ("src", "tests"):
         for path in sorted((PROJECT / folder).rglob("*")):
             if path.suffix in {".py", ".toml"} and path.parent != HERE:

@@ -35,6 +35,13 @@ def test_query_out_of_range(query: int) -> None:
         high_word(CELLS, 0, query)
 
 
+def test_the_refusal_says_what_was_found_and_wanted() -> None:
+    with pytest.raises(
+        GeographyError, match=r"geounits lie in -2\.\.7, wanted 0 to 68719476735\. Number them from 0"
+    ):
+        checked_geounits([7, -2])
+
+
 def test_ranges_and_arrays_are_the_same() -> None:
     np.testing.assert_array_equal(checked_geounits(range(9, 3, -2)), [9, 7, 5])
     assert checked_geounits(np.arange(4, dtype=np.uint8)[::2]).dtype == np.int64

@@ -66,3 +66,5 @@ def test_between_zero_and_contains_both_ends() -> None:
     ball = between_zero_and(arb(3))
     assert ball.contains(arb(0))
     assert ball.contains(arb(3))
+    assert not ball.contains(arb(-0.01))
+    assert not ball.contains(arb(3.01))
