@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _draw(project: Path, folder: Path, group: str, number: int, releases: int) -> str:
-    """Draw a group from a copy of the package; returns the error by which the copy refuses to draw, or nothing."""
+    """Draw a group from a copy of the package; returns the error with which a faulty copy ends, or nothing."""
     if folder.exists():
         return ""
     own = {"PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": ""}
@@ -83,10 +83,11 @@ def _draw(project: Path, folder: Path, group: str, number: int, releases: int) -
         check=False,
     )
     if done.returncode:
-        refusals = [line for line in done.stderr.splitlines() if line.startswith("tallyveil.errors.")]
-        if not refusals:
+        error = next((line for line in reversed(done.stderr.splitlines()) if "Error: " in line), "no message")
+        if project == PROJECT:
             raise RuntimeError(f"drawing {group} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        return refusals[-1][:100]
+        half.rename(folder)  # what was drawn before is audited
+        return error[:100]
     half.rename(folder)
     return ""
 
@@ -151,7 +152,7 @@ def _with_fault(bug: Bug, number: int, releases: int, folder: Path) -> tuple[lis
         for group in groups:
             error = _draw(project, folder / group, group, number, releases)
             if error:
-                refusals.append(f"{group}: the package itself refuses ({error})")
+                refusals.append(f"{group}: the copy ends with an error ({error})")
     drawn = [folder / group for group in groups if (folder / group).exists()]
     return _audited(drawn, RUNGS), refusals
 
