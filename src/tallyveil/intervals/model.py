@@ -35,7 +35,7 @@ class LevelModel:
         geolevel: Name of the geolevel.
         measured: Query groups measured there, in the order of a row of answers. Of a query group whose groups overlap,
             each layer; the row repeats its answers for every layer, and each layer uses its own answers alone.
-        precisions: 1 / variance of each query's answers, in 1 / squared counts and at most 1 / LEAST_VARIANCE, and 0 for
+        precisions: 1 / variance of each query's answers, in 1 / squared counts, at most 1 / LEAST_VARIANCE, and 0 for
             unmeasured geounits; shape (n_geounits, n_queries), or (1, n_queries) if all geounits have the same.
         invariants: Query groups published exactly there.
     """
