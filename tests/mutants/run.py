@@ -49,12 +49,18 @@ class Workplace:
     Attributes:
         room: The room.
         tests: What must notice.
-        forked_from: See `rooms.toml`.
+        forked_from, left_out: See `rooms.toml`.
     """
 
     room: str
     tests: tuple[str, ...]
     forked_from: str
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def pytest(self) -> list[str]:
+        """Arguments of pytest beside the tests."""
+        return [*PYTEST, *(f"--deselect={test}" for test in self.left_out)]
 
     @property
     def folder(self) -> Path:
@@ -108,7 +114,7 @@ class Workplace:
             "source_paths": [str(package / self.room)],
             "also_copy": [*sorted(beside), *COPIED[1:]],
             "pytest_add_cli_args_test_selection": list(self.tests),
-            "pytest_add_cli_args": list(PYTEST),
+            "pytest_add_cli_args": self.pytest,
             "process_isolation": "fork" if self.forked_from == "tests" else "forkserver",
             "forkserver_warmup": "import",
             "preload_modules_file": str(HERE / "imported_first.txt"),
@@ -178,7 +184,7 @@ class Workplace:
         """
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "pytest", "-x", *PYTEST, *self.tests],
+                [sys.executable, "-m", "pytest", "-x", *self.pytest, *self.tests],
                 cwd=self.folder / "mutants",
                 env={**self._environment(), "MUTANT_UNDER_TEST": mutant},
                 capture_output=True,
@@ -283,7 +289,7 @@ def main() -> int:
     asked = parser.parse_args()
     refuse_compiled(asked.room)
     own = rooms[asked.room]
-    place = Workplace(asked.room, tuple(own["tests"]), own["forked_from"])
+    place = Workplace(asked.room, tuple(own["tests"]), own["forked_from"], tuple(own.get("left_out", ())))
     place.prepare()
     mutants = mutants_of(asked.room, place.folder / "mutants")
     justified(asked.room, mutants)  # says what is wrong with the file before hours are spent

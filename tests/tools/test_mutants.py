@@ -121,4 +121,7 @@ def test_every_justified_mutant_is_named_once_and_has_its_reason():
 def test_every_test_that_must_notice_exists():
     rooms = tomllib.loads((PROJECT / "tests" / "mutants" / "rooms.toml").read_text())
     assert all((PROJECT / test).exists() for room in rooms.values() for test in room["tests"])
+    for test in (one for room in rooms.values() for one in room.get("left_out", ())):
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (PROJECT / path).read_text()
     assert all((PROJECT / "src" / "tallyveil" / room).is_dir() for room in rooms)
