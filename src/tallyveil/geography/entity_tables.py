@@ -12,6 +12,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
+from tallyveil.printable import some_names
 from tallyveil.storage.read import text_columns
 
 NAMES = "_name"
@@ -37,8 +38,8 @@ def entities_from_columns(
     absent = [name for name in (geocode, *families) if name not in columns]
     if absent:
         raise GeographyError(
-            f"the entity table has no column {', '.join(absent)}; it has {', '.join(columns)}. Correct the names of "
-            "the columns, or add the column.",
+            f"the entity table has no column {', '.join(absent)}; it has {some_names(tuple(columns))}. Correct the "
+            "names of the columns, or add the column.",
             code="entity-table",
         )
     codes = text_column(columns[geocode], f"column {geocode} of the entity table")

@@ -14,6 +14,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.geometry.geoparquet import GEO
+from tallyveil.printable import some_names
 from tallyveil.storage.addresses import is_object, shown_path
 from tallyveil.storage.inputs import input_size, is_input, open_input
 from tallyveil.storage.read import collect, require_text, scan_table, table_metadata
@@ -136,7 +137,7 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
         if geocode not in present:
             raise ConfigError(
                 f"the geometry file {path} lacks the column '{geocode}' of geocodes. It has: "
-                f"{', '.join(present[:40])}. Name the right one as [geography] geometry_geocode.",
+                f"{some_names(present)}. Name the right one as [geography] geometry_geocode.",
                 code="column-missing",
             )
         meta, _, shapes, fields = pyogrio.raw.read(path.absolute(), columns=[geocode], force_2d=True)
