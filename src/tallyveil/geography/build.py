@@ -16,7 +16,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, row_order, text_column
 from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
-from tallyveil.printable import some_names
+from tallyveil.printable import short_name, some_names
 
 LONGEST_GEOCODE = 1000
 """Largest number of characters of a geocode."""
@@ -158,7 +158,7 @@ def _check_whole_length(names: tuple[str, ...], lengths: Sequence[int], column: 
     else:
         meaning = "the rest of the geocode would be dropped"
     raise GeographyError(
-        f"{len(wrong)} geocodes of {names[-1]}, such as '{example}', do not have {lengths[-1]} characters: "
+        f"{len(wrong)} geocodes of {names[-1]}, such as '{short_name(example)}', do not have {lengths[-1]} characters: "
         f"{meaning}. Read geocodes as text, make the last length that of the whole geocode, or, where "
         "lengths differ, give each geolevel a column of its own."
     )

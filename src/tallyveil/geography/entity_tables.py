@@ -12,7 +12,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
-from tallyveil.printable import some_names
+from tallyveil.printable import short_name, some_names
 from tallyveil.storage.read import text_columns
 
 NAMES = "_name"
@@ -137,7 +137,9 @@ def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Integers:
     rows = spine.locate(spine.finest, codes)
     lost = codes.filter(pl.Series(rows < 0))
     if len(lost):
-        shown = ", ".join(f"'{code}'" for code in lost.drop_nulls().unique().sort().head(3).to_list())
+        shown = ", ".join(
+            f"'{short_name(code)}'" for code in lost.drop_nulls().unique().sort().head(3).to_list()
+        )
         raise GeographyError(
             f"{len(lost)} rows of {where} have a geocode that is not the geocode of a {spine.geolevels[-1]} of the "
             f"spine, such as {shown or 'null'}. Use geocodes of the same year as the spine, as text, and leave other "
