@@ -8,6 +8,7 @@ keeps its meaning. In a page, every character that HTML gives a meaning is repla
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Final
 from unicodedata import category
 
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -17,6 +18,10 @@ These are control characters, format characters (for example those that reverse 
 surrogates, private and unassigned characters, and the separators of lines and paragraphs.
 """
 
+LONGEST_NAME: Final = 80
+"""Characters of a name that a message shows."""
+MOST_NAMES: Final = 40
+"""Names that a message shows."""
 _CELL = "vertical-align:top;padding:0.1em 1em 0.1em 0"
 _PLAIN = re.compile(r"[\n\t -~]*")
 
@@ -26,6 +31,17 @@ def shown(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)
+
+
+def short_name(name: str) -> str:
+    """A name as it is. A long one is cut, and ends in three dots."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+
+
+def some_names(names: Sequence[str]) -> str:
+    """The first names, such as those of the columns of a file, with commas between them. Long ones are cut."""
+    first = ", ".join(map(short_name, names[:MOST_NAMES]))
+    return first if len(names) <= MOST_NAMES else f"{first} and {len(names) - MOST_NAMES:,} more"
 
 
 def has_bytes(text: str) -> bool:

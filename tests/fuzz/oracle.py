@@ -54,7 +54,7 @@ def _fault_of_message(error: TallyveilError, target: Target, codes: frozenset[st
     if error.code not in codes:
         return f"the code {error.code} is not documented"
     if len(text) > LONGEST_MESSAGE:
-        return f"a message of {len(text):,} characters: {error.code}"
+        return f"a message that nobody can read, of {error.code}: {len(text):,} characters"
     if target.confidential:
         if CANARY in text:
             return f"the message of {error.code} shows a value of a record"

@@ -282,7 +282,9 @@ class TestInterrupted:
         assert error.code == "folder-taken"
         assert "has not begun its release 'homes'" in str(error)
 
-    @pytest.mark.parametrize("text", ["", "{}", "[]", '{"key": 3}', '{"key": "00"}'])
+    WITHOUT_TEST_KEY = json.dumps({"format": 1, "key": "00" * 32, "begun": {}, "waiting": {}})
+
+    @pytest.mark.parametrize("text", ["", "{}", "[]", '{"key": 3}', '{"key": "00"}', WITHOUT_TEST_KEY])
     def test_what_it_has_kept_may_be_damaged(self, stopped, programme, text):
         (stopped / "private" / "programme.json").write_text(text)
         before = contents(stopped)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.printable import described, shown, tabulated
+from tallyveil.printable import described, short_name, shown, some_names, tabulated
 
 
 @given(st.text(st.characters(exclude_categories=[])))
@@ -67,3 +67,10 @@ def test_a_table_has_names_to_the_left_and_numbers_to_the_right():
     assert "<td style='text-align:left" in table
     assert "text-align:right;vertical-align:top;padding:0.1em 1em 0.1em 0'>± 3</td>" in table
     assert "<p" not in table
+
+
+def test_long_names_and_many_names_are_cut():
+    assert short_name("x" * 80) == "x" * 80
+    assert short_name("x" * 100_000) == "x" * 77 + "..."
+    assert some_names(["a", "y" * 200_000]) == f"a, {'y' * 77}..."
+    assert some_names([str(n) for n in range(1_041)]).endswith("38, 39 and 1,001 more")

@@ -16,6 +16,7 @@ from tallyveil.config.models import EstimationFile, ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.printable import LONGEST_NAME, short_name
 from tallyveil.storage.addresses import is_object
 from tallyveil.storage.text_files import read_text_file
 
@@ -175,7 +176,10 @@ def _all_mistakes(where: str, error: ValidationError, model: type[BaseModel]) ->
 def _place(location: tuple[str | int, ...]) -> str:
     text = ""
     for part in location:
-        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            text += f".{short_name(part)}" if text else short_name(part)
     return text or "the file"
 
 
@@ -183,7 +187,7 @@ def _explain(item: Any, model: type[BaseModel]) -> str:
     kind = item["type"]
     if kind == "extra_forbidden":
         known = _keys_at(item["loc"][:-1], model)
-        close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
+        close = difflib.get_close_matches(short_name(str(item["loc"][-1])), known, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
         return f"unknown key; {hint}Known keys here: {', '.join(known)}."
     if kind == "missing":
@@ -196,7 +200,7 @@ def _explain(item: Any, model: type[BaseModel]) -> str:
 def _shown(value: Any) -> str:
     """A value as it was written. A long or nested value is shortened."""
     shortened = reprlib.Repr()
-    shortened.maxstring = shortened.maxother = shortened.maxlong = 80
+    shortened.maxstring = shortened.maxother = shortened.maxlong = LONGEST_NAME
     try:
         return shortened.repr(value)
     except ValueError:  # Python refuses to print an integer with several thousand digits

@@ -16,6 +16,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, row_order, text_column
 from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
+from tallyveil.printable import short_name, some_names
 
 LONGEST_GEOCODE = 1000
 """Largest number of characters of a geocode."""
@@ -67,7 +68,7 @@ def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[st
     missing = [name for name in names if name not in columns]
     if missing:
         raise GeographyError(
-            f"there is no column for geolevel {', '.join(missing)}; got columns {', '.join(columns)}. Give one "
+            f"there is no column for geolevel {', '.join(missing)}; got columns {some_names(tuple(columns))}. Give one "
             "column of geocodes, named after the geolevel, for every geolevel."
         )
     given = {name: text_column(columns[name], f"column {name}") for name in names}
@@ -157,7 +158,7 @@ def _check_whole_length(names: tuple[str, ...], lengths: Sequence[int], column: 
     else:
         meaning = "the rest of the geocode would be dropped"
     raise GeographyError(
-        f"{len(wrong)} geocodes of {names[-1]}, such as '{example}', do not have {lengths[-1]} characters: "
+        f"{len(wrong)} geocodes of {names[-1]}, such as '{short_name(example)}', do not have {lengths[-1]} characters: "
         f"{meaning}. Read geocodes as text, make the last length that of the whole geocode, or, where "
         "lengths differ, give each geolevel a column of its own."
     )

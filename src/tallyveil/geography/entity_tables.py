@@ -12,6 +12,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
+from tallyveil.printable import short_name, some_names
 from tallyveil.storage.read import text_columns
 
 NAMES = "_name"
@@ -37,8 +38,8 @@ def entities_from_columns(
     absent = [name for name in (geocode, *families) if name not in columns]
     if absent:
         raise GeographyError(
-            f"the entity table has no column {', '.join(absent)}; it has {', '.join(columns)}. Correct the names of "
-            "the columns, or add the column.",
+            f"the entity table has no column {', '.join(absent)}; it has {some_names(tuple(columns))}. Correct the "
+            "names of the columns, or add the column.",
             code="entity-table",
         )
     codes = text_column(columns[geocode], f"column {geocode} of the entity table")
@@ -136,7 +137,9 @@ def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Integers:
     rows = spine.locate(spine.finest, codes)
     lost = codes.filter(pl.Series(rows < 0))
     if len(lost):
-        shown = ", ".join(f"'{code}'" for code in lost.drop_nulls().unique().sort().head(3).to_list())
+        shown = ", ".join(
+            f"'{short_name(code)}'" for code in lost.drop_nulls().unique().sort().head(3).to_list()
+        )
         raise GeographyError(
             f"{len(lost)} rows of {where} have a geocode that is not the geocode of a {spine.geolevels[-1]} of the "
             f"spine, such as {shown or 'null'}. Use geocodes of the same year as the spine, as text, and leave other "

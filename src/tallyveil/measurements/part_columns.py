@@ -24,7 +24,7 @@ def require_part(path: Path, frame: pl.DataFrame) -> None:
     """
     kinds = frame.schema
     lists = [name for name in ("values", "answers") if name in kinds]
-    fits = (kinds.get("geocode"), kinds.get("variance")) == (pl.String, pl.Float64) and "values" in lists
+    fits = kinds.get("geocode") == pl.String and kinds.get("variance") == pl.Float64 and "values" in lists
     if not fits or any(kinds[name] not in _WHOLE for name in lists):
         raise _damaged(path, "the columns geocode, values and variance, and their types")
     lengths = frame.select(pl.col(lists).list.len())

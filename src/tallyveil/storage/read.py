@@ -11,6 +11,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError
+from tallyveil.printable import some_names
 from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.inputs import held, is_input, object_bytes, object_settings, open_input
@@ -357,5 +358,5 @@ def _missing_message(path: Path, what: str, missing: Sequence[str], present: Seq
             "with commas between them and a line feed at its end. Name the right columns, or add the line."
         )
     else:
-        lines.append(f"It has: {', '.join(present[:40])}. Name the right columns, or add them to the file.")
+        lines.append(f"It has: {some_names(present)}. Name the right columns, or add them to the file.")
     return "\n".join(lines)

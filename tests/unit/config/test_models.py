@@ -93,6 +93,15 @@ def test_a_mistake_is_told_with_its_place(edit, old, new, said):
     assert "\x1b" not in str(caught.value)
 
 
+def test_a_key_of_any_length_leaves_the_message_short(edit):
+    path = edit("[geography]", f"[{'x' * 100_000}]")
+    with pytest.raises(ConfigError) as caught:
+        load_plan(path)
+    assert caught.value.code == "bad-key-or-value"
+    assert f"{'x' * 77}...: unknown key" in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
 def test_all_mistakes_are_told_at_once(edit, small_release):
     edit('count = "count"', "count = 3")
     edit('missing = "zero"', 'missing = "none"')

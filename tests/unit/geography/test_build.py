@@ -166,3 +166,9 @@ def test_a_state_sized_table_is_built_whatever_the_order_of_its_rows() -> None:
     spine = spine_from_prefixes(shuffled, names, (0, 2, 5, 11, 12, 15))
     assert spine.n_geounits(spine.finest) == 400_000
     assert spine.n_geounits(3) == 4_000
+
+
+def test_a_geocode_of_any_length_leaves_the_message_short() -> None:
+    with pytest.raises(GeographyError, match=r"x{77}\.\.\.'") as caught:
+        spine_from_prefixes([*BLOCKS, "x" * 100_000], LEVELS, (2, 3, 4))
+    assert len(str(caught.value)) < 1000

@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from tallyveil.errors import StoreError
-from tallyveil.storage.read import scan_parquet, stream_parquet
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.storage.read import scan_parquet, scan_table, stream_parquet
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
@@ -25,3 +25,14 @@ def test_a_damaged_file_is_no_traceback(tmp_path):
     with pytest.raises(StoreError, match="reading the test file") as caught:
         list(stream_parquet(scan_parquet(path), path, "test", 10))
     assert caught.value.code == "input-unreadable"
+
+
+def test_a_header_of_any_length_leaves_the_message_short(tmp_path):
+    """A file without a header line, or of another kind, may have anything in its first line."""
+    path = tmp_path / "blocks.csv"
+    path.write_text(",".join(["x" * 100_000, "geo", *(f"column{n}" for n in range(3000))]) + "\n")
+    with pytest.raises(ConfigError) as caught:
+        scan_table(path, ["geocode"], "geography")
+    assert caught.value.code == "column-missing"
+    assert f"{'x' * 77}..., geo, column0" in str(caught.value)
+    assert len(str(caught.value)) < 5000

@@ -14,6 +14,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.geometry.geoparquet import GEO
+from tallyveil.printable import some_names
 from tallyveil.storage.addresses import is_object, shown_path
 from tallyveil.storage.inputs import input_size, is_input, open_input
 from tallyveil.storage.read import collect, require_text, scan_table, table_metadata
@@ -164,7 +165,7 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
 def _columns(names: list[str]) -> str:
     if not names:
         return "It has no column. A GeoJSON has columns if it has features, a shapefile if its part .dbf is beside it."
-    return f"It has: {', '.join(names[:40])}."
+    return f"It has: {some_names(names)}."
 
 
 def _text(values: Any) -> pl.Series:

@@ -18,6 +18,7 @@ from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.intervals.model import Zeros
 from tallyveil.plans.constraints import Bounds
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.printable import short_name
 from tallyveil.storage.read import read_table, whole_number
 from tallyveil.universe.counts import row_ranges
 from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
@@ -198,8 +199,8 @@ def _read_bounds(
         unknown = table["geocode"].filter(rows < 0)
         raise ConstraintError(
             f"the bounds table {bounds.path} has {len(unknown)} row(s) whose geocode is not that of a "
-            f"{bounds.geolevel} of the geography table, such as '{unknown[0]}'. Correct these rows, or add the "
-            "geounits to the geography table.",
+            f"{bounds.geolevel} of the geography table, such as '{short_name(str(unknown[0]))}'. Correct these "
+            "rows, or add the geounits to the geography table.",
             code="bounds-geocode",
         )
     answers = _answers(table, query)
