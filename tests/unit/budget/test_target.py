@@ -8,7 +8,7 @@ import pytest
 from tallyveil.accounting import Neighbours, compose
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.budget.target import rho_for_target
+from tallyveil.budget.target import geolevel_savings, rho_for_target
 
 DELTA = Fraction(1, 10**10)
 
@@ -30,3 +30,26 @@ def test_the_rho_found_meets_the_target_and_a_larger_one_does_not(neighbours):
     larger = compose(replace(shape, total=rho * Fraction(1000001, 1000000)).event(), neighbours=neighbours)
     assert larger.epsilon(DELTA).lower > 3
     assert zcdp_to_epsilon(rho, DELTA) > 3
+
+
+def test_each_geolevel_is_calibrated_to_what_zcdp_gives_for_it():
+    shares = (("total", Fraction(1)),)
+    strategy = Strategy(
+        Mechanism.DISCRETE_GAUSSIAN,
+        Neighbours.BOUNDED,
+        Fraction(3),
+        (("State", Fraction(1, 3)), ("Block", Fraction(2, 3))),
+        (("State", shares), ("Block", shares)),
+    )
+    found = dict(geolevel_savings(strategy, DELTA))
+    assert list(found) == ["State", "Block"]
+    for geolevel, rho in (("State", 1), ("Block", 2)):
+        noise = strategy.law(geolevel, "total").variance
+        claimed = zcdp_to_epsilon(Fraction(rho), DELTA)
+        exact = compose(
+            replace(strategy, total=strategy.total / found[geolevel].factor).geolevel_event(geolevel),
+            neighbours=Neighbours.BOUNDED,
+        ).epsilon(DELTA)
+        assert found[geolevel].factor < 1
+        assert noise == Fraction(1, rho)
+        assert claimed * (1 - 1e-6) < exact.upper <= claimed

@@ -129,3 +129,12 @@ def test_unmeasured_geolevels_and_wrong_sizes_are_refused(random_spine):
         greatest_column_sum(random_spine(rng, 12, 3), shares)
     with pytest.raises(BudgetError, match="rows"):
         SpineMatrix(spine).apply(np.ones(3))
+
+
+def test_another_number_of_rows_is_named():
+    spine = spine_from_columns({"A": ["a"] * 3, "B": ["b0", "b1", "b2"]}, ("A", "B"))
+    matrix = SpineMatrix(spine)
+    with pytest.raises(BudgetError, match="3 finest geounits"):
+        matrix.apply(np.zeros((2, 1)))
+    with pytest.raises(BudgetError, match="4 geounits"):
+        matrix.adjoint(np.zeros((3, 1)))
