@@ -75,6 +75,14 @@ def test_a_filter_of_mu_takes_normal_noise_alone() -> None:
     assert promised.log_delta(1) == compose(*found.events, neighbours="unbounded").log_delta(1)
 
 
+@pytest.mark.parametrize("mu", ["1/2", "1", "3"])
+def test_a_filter_of_mu_promises_its_mu(mu) -> None:
+    """Normal noise of variance 1 / mu^2 on an answer that moves by 1 has exactly this mu."""
+    promised = compose(Filter(mu=mu, neighbours="unbounded").event, neighbours="unbounded")
+    bounds = promised.mu()
+    assert bounds.lower <= Fraction(mu) <= bounds.upper < bounds.lower * 1.000001
+
+
 @pytest.mark.parametrize(
     "event",
     [
