@@ -243,6 +243,7 @@ def test_other_inputs_and_keys_cannot_go_on(make, started):
         with pytest.raises(StoreError, match=words) as caught:
             make(started, **changes)
         assert caught.value.code == code
+        assert str(started) in str(caught.value)
     assert spends(started) == 1
 
 

@@ -41,6 +41,7 @@ def test_another_spend_is_refused(tmp_path, changes, said):
     with pytest.raises(StoreError, match=said) as caught:
         require_one_spend(tmp_path, spent(tmp_path, **changes), JOB, SECRETS.run_id)
     assert caught.value.code == "ledger-damaged"
+    assert "The run drew noise and cannot go on" in str(caught.value)
 
 
 def test_a_ledger_is_begun_with_the_lines_of_the_earlier_run_and_no_others(tmp_path):

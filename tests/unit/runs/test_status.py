@@ -78,6 +78,7 @@ def test_an_interrupted_run_says_where_it_stopped(tmp_path, make):
     assert status.ledger.spent == Fraction(1)
     make(out)
     finished = seen(out)
+    assert finished.path == out
     assert (finished.state, finished.held, finished.is_complete) == (FolderState.FINISHED, False, True)
     assert finished.under_way is None
 
