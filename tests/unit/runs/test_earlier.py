@@ -46,6 +46,8 @@ def test_it_is_told_apart_from_a_run_that_may_have_spent():
         require_same_work(Path("out"), key, work_file(secrets, EARLIER))
     for text in (key, b"", b"[]", b"{", b"[" * 10**5):
         refuse_other_work(Path("out"), text)
-    with pytest.raises(StoreError, match="estimate from the measurements of run '0123456789abcdef'") as caught:
+    with pytest.raises(
+        StoreError, match="estimate from the measurements of run '0123456789abcdef'"
+    ) as caught:
         refuse_other_work(Path("out"), stored(secrets))
     assert caught.value.code == "resume-changed"
