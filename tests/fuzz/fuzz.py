@@ -15,6 +15,7 @@ import hashlib
 import os
 import random
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -30,7 +31,7 @@ MOST_MEMORY_MIB = 6000
 BEGINNINGS = 100
 """Random inputs that atheris begins with."""
 MOST_SECONDS = 200
-"""After which atheris ends the process; `oracle.MOST_SECONDS` of the processor are a fault already."""
+"""After which a process that stands still is ended; `oracle.MOST_SECONDS` of the processor are a fault already."""
 MOST_BYTES = 8192
 """What atheris gives hypothesis to draw a file from."""
 
@@ -133,10 +134,13 @@ def main() -> int:
 
 def _fuzz(atheris: Any, name: str, chosen: argparse.Namespace) -> NoReturn:
     """Fuzz one target in this process, and end it."""
+    signal.alarm(MOST_SECONDS)  # no handler: the system ends the process, and its parent reports it
     fuzzing = Fuzzing(name, chosen.minutes, chosen.keep)
     if atheris is None:
+        signal.alarm(int(60 * chosen.minutes) + MOST_SECONDS)
         _at_random(fuzzing, chosen.seed)
     else:
+        signal.alarm(0)  # atheris sets an alarm of its own
         _guided(atheris, fuzzing, chosen.seed)
     fuzzing.end()
 

@@ -1,4 +1,4 @@
-"""Each reader that is fuzzed takes the valid file that fuzzing begins with; a few readers get some changed files."""
+"""A few readers get some changed files. Each reader takes the valid file that fuzzing begins with (`make soak`)."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 FUZZ = Path(__file__).parents[1] / "fuzz" / "fuzz.py"
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.usefixtures("compiled_kernels")
 def test_every_target_takes_its_valid_file(tmp_path):
     """`--minutes 0` ends after the valid file."""
