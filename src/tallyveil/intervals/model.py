@@ -161,8 +161,9 @@ def levels_of_strategy(
         layers = [schema.query(query).layers for query in queries]
         measured = (*chain(*layers), *(group for group, _ in more))
         precisions = np.repeat(_precisions(strategy, name, own), [len(one) for one in layers], axis=1)
-        drawn = np.tile([1.0 / max(variance, LEAST_VARIANCE) for _, variance in more], (len(precisions), 1))
-        levels.append(LevelModel(name, measured, np.concatenate([precisions, drawn], axis=1), exact))
+        drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
+        limited = np.minimum(np.concatenate([precisions, drawn], axis=1), 1.0 / LEAST_VARIANCE)
+        levels.append(LevelModel(name, measured, limited, exact))
     return levels
 
 
@@ -177,12 +178,9 @@ def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None
     """Precisions of a geolevel, with one row if all geounits have the same."""
     queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
     if allocation is None:
-        variances = [strategy.law(geolevel, query).variance_float() for query in queries]
-        return 1.0 / np.maximum([variances], LEAST_VARIANCE)
+        return np.array([[1.0 / strategy.law(geolevel, query).variance_float() for query in queries]])
     n = len(allocation.positions(geolevel))
-    columns = [
-        1.0 / np.maximum(allocation.variances(geolevel, query, 0, n), LEAST_VARIANCE) for query in queries
-    ]
+    columns = [1.0 / allocation.variances(geolevel, query, 0, n) for query in queries]
     found = np.array(columns, dtype=np.float64).reshape(len(queries), n).T
     return found[:1] if bool((found == found[:1]).all()) else np.ascontiguousarray(found)
 

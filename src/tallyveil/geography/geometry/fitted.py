@@ -53,7 +53,7 @@ def with_geometry(spine: Spine, stored: StoredShapes) -> Geometry:
     place = np.full(spine.n_geounits(spine.finest), -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     ordered = wkb.gather(pl.Series(place).replace(-1, None))
-    points = bool(len(shapes)) and bool((shapely.get_type_id(shapes) == _POINT).all())
+    points = bool((shapely.get_type_id(shapes) == _POINT).all())
     return Geometry(ordered.alias("geometry"), points)
 
 
