@@ -20,8 +20,9 @@ pairs trains and that bets on the others. The bet is the one that would have bee
 after each block of pairs. The stake is at most half of what could be lost.
 
 The lower bound on epsilon at a delta has an account for each epsilon of a grid. It is the largest epsilon of the grid
-such that its account and every smaller one's have reached 1 / level. If the truth is epsilon*, a bound above it needs
-the account of the first grid point not below epsilon* to reach 1 / level, which happens with at most this probability.
+such that its account and every smaller one's have reached 1 / level. Let epsilon* be the true epsilon, and e the
+smallest grid point that is at least epsilon*. The bound can exceed e only if the account of e reaches 1 / level. The
+claim at e is true, so the probability of this is at most the level.
 
 Worked case. epsilon = ln 2, delta = 0, A holds x always and y never: g = 1 each time. The bet is at most half of the
 largest share 1 / 2, so the account grows by a quarter each time, and passes 200 with the 24th pair after the first

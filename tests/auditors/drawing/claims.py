@@ -26,7 +26,7 @@ def claim_of(
     rho: Fraction | None = None,
     epsilon: Fraction | None = None,
 ) -> Claim:
-    """The claim of descriptions of one event and of the budget that was declared for it: of each number the smallest.
+    """The claim for one event: each bound is the smallest of those that its descriptions and the declared budget give.
 
     Args:
         events: What was done; several where the package describes the same thing in several places.
