@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from math import floor
+from random import Random
 
 from flint import arb
 
@@ -97,3 +98,16 @@ class TwoSidedGeometric(IntegerLaw):
 
     def _variance(self) -> arb:
         raise NotImplementedError
+
+
+def split_law(left: Masses, right: Masses, t: int) -> Masses:
+    """The law of the left sum, given that both sums add up to t."""
+    joint = {s: p * right[t - s] for s, p in left.items() if t - s in right}
+    total = sum(joint.values())
+    return {s: mass / total for s, mass in joint.items()}
+
+
+def random_block(seed: int) -> tuple[Random, "RationalSums", int]:
+    """A random law of a cell, and a number of cells."""
+    random = Random(f"alias {seed}")
+    return random, sums_of(random_masses(random, random.randint(1, 3))), random.randint(2, 6)
