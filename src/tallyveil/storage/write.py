@@ -27,6 +27,7 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file next to `path`, flush it to disk, and rename it to `path`.
 
     `write` receives an absolute path, because polars interprets `~` at the start of a relative path as the home folder.
+    What is at the temporary name is removed first. So a link that somebody put there is not written through.
 
     Raises:
         StoreError: the disk is full, the folder cannot be written to, or writing fails. The temporary file is removed.
@@ -34,6 +35,7 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX).absolute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
         write(temporary)
         flush(temporary)
         temporary.replace(path)

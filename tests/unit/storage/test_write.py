@@ -33,6 +33,16 @@ def test_a_write_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_at_the_temporary_name_is_not_written_through(tmp_path):
+    elsewhere = tmp_path / "of somebody else"
+    elsewhere.write_text("theirs")
+    (tmp_path / "file.partial").symlink_to(elsewhere)
+    write_text(tmp_path / "file", "ours")
+    assert elsewhere.read_text() == "theirs"
+    assert (tmp_path / "file").read_text() == "ours"
+    assert not (tmp_path / "file").is_symlink()
+
+
 def test_a_write_that_fails_keeps_what_was_there(tmp_path):
     path = tmp_path / "out.txt"
     write_text(path, "before")
