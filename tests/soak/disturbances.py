@@ -4,7 +4,7 @@ import random
 import re
 import shutil
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,13 +38,25 @@ class Said:
 
 
 class Stage:
-    """A folder with the inputs of a job, in which its commands are given."""
+    """A folder with the inputs of a job, in which its commands are given.
+
+    Attributes:
+        root: The folder.
+        job: The job.
+        workers: Number of threads of each command.
+        faults: What went wrong, in words.
+        counted: What happened, and how often.
+        seconds: How long each undisturbed command took.
+        said: What the commands have said.
+        shown: By count that stands out, which commands have shown it: a fault, if no published count is that number.
+    """
 
     def __init__(self, root: Path, job: Job, workers: str, faults: list[str], counted: Counter[str]) -> None:
         self.root, self.job, self.workers = root, job, workers
         self.faults, self.counted = faults, counted
         self.seconds: dict[str, float] = {}
         self.said: list[Said] = []
+        self.shown: dict[int, list[str]] = defaultdict(list)
 
     def lay_out(self) -> bool:
         """Write the inputs, and make those that a command makes; whether that could be done."""
@@ -94,7 +106,7 @@ class Stage:
             self.faults.append(f"{where}: a traceback: {text[-900:]}")
         for count in CANARY_COUNTS:
             if re.search(rf"(?<![0-9.]){count}(?![0-9])|{count:,}", text):
-                self.faults.append(f"{where}: it says the count of a record")
+                self.shown[count].append(f"{where}: it says the count of a record")
         return said
 
     def command(self, step: Step, executor: str = "threads") -> Command:

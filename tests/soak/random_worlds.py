@@ -15,7 +15,7 @@ Record: TypeAlias = tuple[str, ...]
 LEVEL_NAMES = ("Land", "Region", "County", "Town", "Quartier", "Block Group", "Straße", "Block")
 ATTRIBUTE_NAMES = ("age", "sex", "home", "race 2020", "Größe", "a.b")
 LARGE = 75_431
-"""A count that stands out. Nothing public can produce it."""
+"""A count that stands out. Published counts are it by chance only, where noise is 0."""
 
 
 @dataclass(frozen=True)

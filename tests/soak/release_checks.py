@@ -8,7 +8,7 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,20 @@ def folder_faults(out: Path) -> list[str]:
         except (OSError, pl.exceptions.PolarsError) as error:
             faults.append(f"{path.relative_to(out)} cannot be read: {type(error).__name__}")
     return faults
+
+
+def published_counts(root: Path, wanted: Sequence[int]) -> list[int]:
+    """Those of some counts that a finished folder publishes, or that a column of one of its files adds up to.
+
+    Noise is 0 by chance now and then. So a published count can be the true one, and a command may say it.
+    """
+    found = set[int]()
+    for path in root.rglob("*.parquet"):
+        numbers = pl.read_parquet(path, hive_partitioning=False).select(pl.col(pl.Int64, pl.Int32, pl.UInt32))
+        found.update(
+            count for count in wanted for column in numbers if count in column or column.sum() == count
+        )
+    return sorted(found)
 
 
 def _is_left(path: Path) -> bool:

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs are many
@@ -32,7 +33,8 @@ from disturbances import DISTURBANCES, Stage
 from fork_server import forked, prepare
 from kills import contents, ended, spends
 from random_products import Job, draw_job
-from release_checks import folder_faults, world_faults
+from release_checks import folder_faults, published_counts, world_faults
+from runner import CANARY_COUNTS
 
 OFTEN = {"none": 8, "killed": 22, "killed twice": 10, "raced": 10, "damaged unfinished": 16, "damaged finished": 16,
          "disk full": 8, "file too large": 4, "ray": 3}  # fmt: skip
@@ -70,9 +72,24 @@ class Trial:
             return
         if any(whole.done(step) for step in self.job.steps):
             self._refused(whole)
+            self._judge_shown(whole, [])
             return
-        self._check(whole)
+        published = self._check(whole)
         trial = Stage(self.root / "trial", self.job, str(self.draw.choice([1, 2])), self.faults, self.counted)
+        self._disturb(whole, trial)
+        self._judge_shown(whole, published)
+        self._judge_shown(trial, published)
+
+    def _judge_shown(self, stage: Stage, published: Sequence[int]) -> None:
+        """A count that stands out may be said only if the release publishes it, by chance."""
+        for count, where in stage.shown.items():
+            if count in published:
+                self.counted["a published count that is the true one was said"] += 1
+            else:
+                self.faults += where
+
+    def _disturb(self, whole: Stage, trial: Stage) -> None:
+        """Make the release again, and let something happen to it."""
         trial.lay_out()
         trial.seconds = whole.seconds
         place = self.draw.randrange(len(self.job.steps))
@@ -99,31 +116,38 @@ class Trial:
             if said.error not in AFTER_THE_SPEND:
                 self.faults.append(f"refused after the spend: {said.error}")
 
-    def _check(self, whole: Stage) -> None:
-        """Hold the undisturbed folders to what they promise, in a process that may start threads."""
+    def _check(self, whole: Stage) -> list[int]:
+        """Hold the undisturbed folders to what they promise, in a process that may start threads.
+
+        Returns:
+            Which of the counts that stand out they publish.
+        """
         found = self.root / "checked.json"
 
         def check() -> int:
             faults: list[str] = []
             covered: Counter[str] = Counter()
+            published: list[int] = []
             for step in self.job.steps:
                 faults += folder_faults(whole.root / step.out)
+                published += published_counts(whole.root / step.out, CANARY_COUNTS)
             if self.job.world is not None and (whole.root / "out" / "histogram").is_dir():
                 more, covered = world_faults(
                     whole.root / "out", self.job.world, self.job.files["release.toml"]
                 )
                 faults += more
-            found.write_text(json.dumps([faults, covered]))
+            found.write_text(json.dumps([faults, covered, published]))
             return 0
 
         with (self.root / "check").open("w+b") as said:
             if ended(forked(check, said.fileno(), said.fileno())):
                 said.seek(0)
                 self.faults.append(f"the checks failed: {said.read().decode()[-2000:]}")
-                return
-        faults, covered = json.loads(found.read_text())
+                return []
+        faults, covered, published = json.loads(found.read_text())
         self.faults += faults
         self.counted.update(covered)
+        return published
 
     def _compare(self, whole: Path, trial: Path) -> None:
         wanted, found = contents(whole), contents(trial)

@@ -390,6 +390,44 @@ def test_planned_intervals_that_were_killed_are_finished_by_the_run(edit, tmp_pa
     assert all(frame.columns == PLAIN + BESIDE for frame in tables(out).values())
 
 
+@pytest.mark.parametrize("killed_in", ["make_intervals", "write_manifest"])
+def test_tables_that_somebody_changed_after_a_kill_are_refused(edit, tmp_path, monkeypatch, killed_in):
+    """Before any table was exchanged, and after all were. Restored, the same command finishes the run."""
+    plan, out = load_plan(edit("[outputs]", '[outputs]\nintervals = "9/10"')), tmp_path / "out"
+
+    def killed(*_, **__):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"tallyveil.postprocess.intervals.job.{killed_in}", killed)
+        # A kill by the system leaves no time to tidy up.
+        patch.setattr("tallyveil.runs.folder.RunFolder.remove_private", lambda self: None)
+        patch.setattr("tallyveil.runs.folder.RunFolder.__exit__", lambda self, *_: self._let_go())
+        with pytest.raises(Killed):
+            run_release(plan, out, test_key=bytes(32), workers=1)
+    assert (out / "private").is_dir()
+    changed = sorted(out.glob("tables*/**/*.parquet"))
+    held = {path: path.read_bytes() for path in changed}
+    for path in changed:
+        frame = pl.read_parquet(path, hive_partitioning=False)
+        frame.with_columns(pl.col("count") + 1).write_parquet(path, metadata=pl.read_parquet_metadata(path))
+    ledger = (out / "ledger.jsonl").read_bytes()
+    with pytest.raises(StoreError) as refused:
+        run_release(plan, out, test_key=bytes(32), workers=1)
+    assert refused.value.code == "release-damaged"
+    assert (out / "ledger.jsonl").read_bytes() == ledger
+    for path, content in held.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    run_release(plan, out, test_key=bytes(32), workers=1)
+    whole = run_release(plan, tmp_path / "whole", test_key=bytes(32), workers=1)
+    assert digests_hold(out)
+    assert {path: frame.to_dicts() for path, frame in tables(out).items()} == {
+        path: frame.to_dicts() for path, frame in tables(whole.path).items()
+    }
+    assert not list(out.glob("*.partial"))
+
+
 def test_two_processes_do_not_make_intervals_in_one_release(run, command):
     with Claim(run, "intervals"):
         before = contents(run)

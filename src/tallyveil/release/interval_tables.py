@@ -1,7 +1,9 @@
 """Intervals in the tables of a release: estimate, standard error and interval beside every published count.
 
 Tables with these columns have the rows they had, in the same order, and take the place of those without. They are
-written in a folder of their own, checked there, and then renamed into place, table by table.
+written in a folder of their own, checked there, and then renamed into place, table by table. Until the manifest lists
+the new tables, the old ones are kept beside them. So whoever goes on after an interruption can tell from the manifest
+whether a table was changed by anybody else.
 """
 
 import shutil
@@ -19,7 +21,7 @@ from tallyveil.release.tables import TABLES, has_zeros
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
-from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error, write_json, write_parquet
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_json, write_parquet
 from tallyveil.universe.query_group import QueryGroup
 
 BESIDE: Final = {
@@ -56,18 +58,39 @@ def refuse_earlier_tables(root: Path, otherwise: str) -> None:
         )
 
 
+def undo_exchange(root: Path, manifest: Manifest) -> None:
+    """Put back the tables that an interrupted exchange put aside, if the manifest lists those and not the new ones.
+
+    Args:
+        root: Release folder.
+        manifest: Of the release; it is written when all tables are exchanged.
+    Raises:
+        StoreError: the release folder cannot be written to, or a table cannot be read.
+    """
+    staging = root / (TABLES + TEMPORARY_SUFFIX)
+    try:
+        for old in sorted((staging / _REPLACED).glob("*/*")):
+            place = root / TABLES / old.parent.name / old.name
+            found = {
+                f"{place.relative_to(root).as_posix()}/{path.name}": file_digest(path)
+                for path in old.iterdir()
+            }
+            if place.exists() and found and found.items() <= manifest.digests.items():
+                shutil.rmtree(place)
+            if not place.exists():
+                old.rename(place)
+    except OSError as error:
+        raise store_error(staging, error) from error
+
+
 def start_tables(root: Path) -> Path:
-    """An empty folder for new tables; what an interrupted exchange took away is put back first.
+    """An empty folder for new tables.
 
     Raises:
         StoreError: the release folder cannot be written to.
     """
     staging = root / (TABLES + TEMPORARY_SUFFIX)
     try:
-        for old in sorted((staging / _REPLACED).glob("*/*")):
-            place = root / TABLES / old.parent.name / old.name
-            if not place.exists():
-                old.rename(place)
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
     except OSError as error:
@@ -102,7 +125,7 @@ def clear_other_tables(root: Path, staging: Path, queries: Collection[str]) -> N
 
 
 def exchange_tables(root: Path, staging: Path) -> set[str]:
-    """Put the new tables in the place of the old ones.
+    """Put the new tables in the place of the old ones, which stay beside them until `forget_replaced`.
 
     Returns:
         The folders exchanged, relative to the release folder.
@@ -118,10 +141,17 @@ def exchange_tables(root: Path, staging: Path) -> set[str]:
             aside.parent.mkdir(parents=True, exist_ok=True)
             place.rename(aside)
             new.rename(place)
-        shutil.rmtree(staging)
     except OSError as error:
         raise store_error(staging, error) from error
     return exchanged
+
+
+def forget_replaced(staging: Path) -> None:
+    """Remove the old tables, once the manifest lists the new ones; raises StoreError."""
+    try:
+        shutil.rmtree(staging)
+    except OSError as error:
+        raise store_error(staging, error) from error
 
 
 def manifest_with_tables(

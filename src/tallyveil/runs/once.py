@@ -154,7 +154,7 @@ def run_once(
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         folder.seal(text.encode())
         folder.publish()
-        _close(folder, last)
+        _close(folder, last, looked=True)
     return Outcome(out, written_manifest(out), already_finished=False)
 
 
@@ -234,16 +234,22 @@ def _last_steps(folder: RunFolder, asked: Asked) -> Outcome | None:
     _require_plan(folder.path, manifest, asked)
     if state is FolderState.SEALED:
         folder.publish()
-    _close(folder, asked.last)
+    _close(folder, asked.last, looked=state is FolderState.SEALED)
     # Read once more, because the last step may have added to it.
     return Outcome(folder.path, written_manifest(folder.path), already_finished=True)
 
 
-def _close(folder: RunFolder, last: LastStep | None) -> None:
-    """Do what is left in a finished folder, whose key is gone; then give the folder up, also where that fails."""
+def _close(folder: RunFolder, last: LastStep | None, *, looked: bool) -> None:
+    """Do what is left in a finished folder, whose key is gone; then give the folder up, also where that fails.
+
+    Args:
+        folder: The folder of the run.
+        last: What is left to do.
+        looked: Whether every file has just been compared with the manifest.
+    """
     try:
         if last is not None and not last.is_done(folder.path):
-            last.do(folder.path)
+            last.do(folder.path, looked=looked)
     finally:
         folder.remove_private()
 

@@ -143,8 +143,17 @@ class LastStep(Protocol):
         """Whether the folder holds what this step makes."""
         ...
 
-    def do(self, out: Path) -> None:
-        """Do the step; raises TallyveilError."""
+    def do(self, out: Path, *, looked: bool) -> None:
+        """Do the step.
+
+        Args:
+            out: Release folder.
+            looked: Whether this process has just compared every file of the release with its manifest. If not, the
+                step must do so for the files that it reads: a killed process left them, and anybody may have changed
+                them since.
+        Raises:
+            TallyveilError: it cannot be done.
+        """
         ...
 
 

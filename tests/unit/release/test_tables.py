@@ -1,5 +1,8 @@
 """Tables hold the answers of every geounit, also of areas beside the spine, and are exchanged whole or not at all."""
 
+import hashlib
+from types import SimpleNamespace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -15,9 +18,11 @@ from tallyveil.release.interval_tables import (
     BESIDE,
     clear_other_tables,
     exchange_tables,
+    forget_replaced,
     refuse_earlier_tables,
     start_tables,
     table_with_intervals,
+    undo_exchange,
 )
 from tallyveil.release.tables import has_zeros, table_folder, table_rows, table_size, table_tags, write_table
 from tallyveil.storage.write import write_parquet
@@ -119,6 +124,12 @@ def staged(root, query):
     return staging
 
 
+def listing(files):
+    """A manifest that lists these files."""
+    digests = {path.as_posix(): hashlib.sha256(content).hexdigest() for path, content in files.items()}
+    return SimpleNamespace(digests=digests)
+
+
 def stacked(root):
     return pl.read_parquet(root / "tables/**/*.parquet", hive_partitioning=True)
 
@@ -141,6 +152,7 @@ def test_tables_are_exchanged_and_others_have_empty_columns(tmp_path):
     staging = start_tables(tmp_path)
     clear_other_tables(tmp_path, staging, [])
     assert exchange_tables(tmp_path, staging) == {BLOCK_TOTALS}
+    forget_replaced(staging)
     again = stacked(tmp_path)
     assert again.schema == now.schema
     assert again.select(*BESIDE).null_count().row(0) == (again.height,) * 4
@@ -176,8 +188,22 @@ def test_what_an_interrupted_exchange_took_away_is_put_back(tmp_path, monkeypatc
         with pytest.raises(KeyboardInterrupt):
             exchange_tables(tmp_path, staging)
     assert not (tmp_path / BLOCK_TOTALS).exists()
+    undo_exchange(tmp_path, listing(before))
     start_tables(tmp_path)
     assert {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
+
+
+@pytest.mark.parametrize("listed", ["old", "new"])
+def test_exchanged_tables_stay_only_if_the_manifest_lists_them(tmp_path, listed):
+    before = made_tables(tmp_path)
+    exchange_tables(tmp_path, staged(tmp_path, "total"))
+    after = {path: (tmp_path / path).read_bytes() for path in before}
+    assert after != before
+    wanted = before if listed == "old" else after
+    undo_exchange(tmp_path, listing(wanted))
+    assert {path: (tmp_path / path).read_bytes() for path in before} == wanted
+    start_tables(tmp_path)
+    assert not list((tmp_path / "tables.partial").iterdir())
 
 
 def test_a_disk_that_refuses_the_exchange_is_told(tmp_path, monkeypatch):

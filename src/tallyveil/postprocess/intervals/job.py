@@ -27,9 +27,11 @@ from tallyveil.release.interval_tables import (
     BESIDE,
     clear_other_tables,
     exchange_tables,
+    forget_replaced,
     manifest_with_tables,
     refuse_earlier_tables,
     start_tables,
+    undo_exchange,
 )
 from tallyveil.release.intervals import (
     INTERVALS,
@@ -80,6 +82,7 @@ def make_intervals(
     with_bounds: bool = True,
     in_tables: bool = True,
     in_run: bool = False,
+    looked: bool = False,
     observer: Observer | None = None,
     workers: int | None = None,
     executors: Executors | None = None,
@@ -97,6 +100,7 @@ def make_intervals(
         in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
         in_run: Whether this is the last step of the release's own run, which holds the folder and whose manifest then
             states its time and memory.
+        looked: Whether this process has just compared every file of the release with its manifest.
         observer: Told of progress.
         workers: Threads; None for one a core. The files do not depend on it.
         executors: What does the work; None for these threads. The files do not depend on it.
@@ -113,10 +117,9 @@ def make_intervals(
     with Claim(root, COMMAND) as claim, interval_executor(root, executors or Threads(threads)) as executor:
         release = open_release(root, in_run=in_run)
         refuse_partial_measurements(release)
-        if not in_run:  # the run has just looked at its files
-            # Where the same command was interrupted, it may have exchanged tables already.
-            tabulated = {TABLES} if in_tables and not claim.goes_on else set()
-            require_unchanged_files(root, release.manifest, READ | tabulated)
+        undo_exchange(root, release.manifest)
+        if not looked:
+            require_unchanged_files(root, release.manifest, READ | ({TABLES} if in_tables else set()))
         if in_tables:
             refuse_earlier_tables(root, "Leave them as they are with --leave-tables")
         told = observer or SilentObserver()
@@ -169,14 +172,15 @@ class PlannedIntervals:
         there = intervals_manifest(out) is not None and not is_unfinished(out)
         return self.level is None or there
 
-    def do(self, out: Path) -> None:
-        """Make the intervals; raises StoreError."""
+    def do(self, out: Path, *, looked: bool) -> None:
+        """Make the intervals; raises StoreError. The argument is that of `make_intervals`."""
         level = None if self.level is None else float(self.level)
         if level is not None:
             make_intervals(
                 out,
                 level=level,
                 in_run=True,
+                looked=looked,
                 observer=self.observer,
                 workers=self.workers,
                 executors=self.executors,
@@ -215,4 +219,6 @@ def _finish(
     timed = {stage["stage"] for stage in stages}
     kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
     write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
+    if folders.staging is not None:
+        forget_replaced(folders.staging)
     return manifest
