@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -227,9 +228,10 @@ def contents(out: Path) -> dict[str, str]:
     for path in sorted(path for path in out.rglob("*") if path.is_file() and path.name != "log.jsonl"):
         data = path.read_bytes()
         if path.name == "manifest.json":
-            manifest = json.loads(data)
-            del manifest["performance"]
-            data = json.dumps(manifest).encode()
+            with suppress(ValueError, KeyError, TypeError):  # a manifest may have been damaged; its bytes count then
+                manifest = json.loads(data)
+                del manifest["performance"]
+                data = json.dumps(manifest).encode()
         if path.name == "programme.json" and path.parent == out:
             stated = json.loads(data)  # the manifests that it has digests of tell the time
             data = json.dumps([{**one, "manifest_sha256": ""} for one in stated["releases"]]).encode()
