@@ -75,7 +75,7 @@ class Connection:
         """Send one request. If the relay is gone, the next `report` says so."""
         assert self._child is not None
         assert self._child.stdin is not None
-        with suppress(OSError, ValueError):
+        with suppress(OSError):
             self._child.stdin.write(json.dumps(request) + "\n")
             self._child.stdin.flush()
 
@@ -178,7 +178,7 @@ class Connection:
 
     def _listen(self, stream: IO[str]) -> None:
         """Put the relay's reports in the queue, and None when it has ended."""
-        with suppress(ValueError):  # `leave` has closed the stream
+        with suppress(ValueError):  # a relay that is killed may leave half a line
             for line in stream:
                 report = json.loads(line)
                 if report["event"] == "pulse":

@@ -96,7 +96,13 @@ def confirms(crew, line, number, **more):
     """A worker process says hello and proves that it knows the token. Each is on a machine of its own."""
     end = line.ends[number]
     nonce = next(crew._folder.glob("nonce-*")).read_text()
-    said = {**this_installation(), "host": f"host{number}", "pid": 70 + number, "nonce": nonce, "public": end.public}
+    said = {
+        **this_installation(),
+        "host": f"host{number}",
+        "pid": 70 + number,
+        "nonce": nonce,
+        "public": end.public,
+    }
     says(crew, line, number, result(said | more))
     (driver,) = line.last(number)["arguments"]
     says(crew, line, number, result(end.confirmation(driver)))
@@ -231,7 +237,7 @@ def test_the_first_worker_process_has_its_time(crew, line, clock):
     clock.now += module.START_SECONDS
     assert crew.next(0) is None
     clock.now += 0.5
-    with pytest.raises(ClusterError, match="no worker process for 300 seconds. Wanted 2") as caught:
+    with pytest.raises(ClusterError, match=r"no worker process for 300 seconds\. Wanted 2") as caught:
         crew.next(0)
     assert caught.value.code == "cluster-no-workers"
 

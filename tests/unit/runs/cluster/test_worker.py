@@ -29,7 +29,7 @@ VERSIONS = {
     "numba": numba.__version__,
     "polars": pl.__version__,
 }
-THREADS = {name: "7" for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS")}
+THREADS = dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS"), "7")
 
 
 @pytest.fixture
