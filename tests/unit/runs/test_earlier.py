@@ -42,8 +42,9 @@ def test_it_goes_on_only_with_what_it_began_with():
 def test_it_is_told_apart_from_a_run_that_may_have_spent():
     secrets = public_secrets(EARLIER, b"files", b"settings")
     key = json.dumps(key_file(secrets), indent=2).encode()
-    with pytest.raises(StoreError, match="may have spent"):
+    with pytest.raises(StoreError, match="may have spent") as caught:
         require_same_work(Path("out"), key, work_file(secrets, EARLIER))
+    assert caught.value.code == "resume-changed"
     for text in (key, b"", b"[]", b"{", b"[" * 10**5):
         refuse_other_work(Path("out"), text)
     with pytest.raises(

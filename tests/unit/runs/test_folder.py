@@ -178,8 +178,9 @@ def test_states(out):
     assert folder_state(out) is FolderState.KEYLESS
     (out / "ledger.jsonl").rename(out / "x")
     assert folder_state(out) is FolderState.FOREIGN
-    with pytest.raises(StoreError, match="is a file"):
+    with pytest.raises(StoreError, match="is a file") as caught:
         folder_state(out / "x")
+    assert caught.value.code == "folder-taken"
 
 
 def test_a_folder_that_cannot_be_made_is_told(make):
