@@ -28,6 +28,7 @@ class Line:
         self.sent, self.ends, self.reports = [], {}, deque()
 
     def send(self, request):
+        assert len(self.sent) < 200
         self.sent.append(request)
         if request["do"] == "hire":
             self.ends[request["worker"]] = WorkerEnd(TOKEN)
