@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,18 @@ class HereConnection:
         token: As in `Connection`.
         cpus: As in `Connection`.
         dies: Told method and arguments of each call; True ends the worker process before it answers.
+        says: Told each call; a text is answered in the place of the worker process.
         sent: All requests.
+        left: What the work ended with, each time the cluster was left.
     """
 
     def __init__(self, settings: Any = None) -> None:
         self.token: bytes | None = TOKEN
         self.cpus = 2
         self.dies = lambda method, arguments: False
+        self.says: Callable[[dict[str, Any]], str | None] = lambda asked: None
         self.sent: list[dict[str, Any]] = []
-        self.left = False
+        self.left: list[type[BaseException] | None] = []
         self._workers: dict[int, ClusterWorker] = {}
         self._calls: deque[dict[str, Any]] = deque()
 
@@ -46,6 +50,7 @@ class HereConnection:
             self._calls.append(request)
 
     def report(self, seconds: float) -> dict[str, Any] | None:
+        assert 0 < seconds <= 1
         while self._calls and self._calls[0]["worker"] not in self._workers:
             self._calls.popleft()
         if not self._calls:
@@ -54,11 +59,13 @@ class HereConnection:
         if self.dies(asked["method"], asked["arguments"]):
             del self._workers[asked["worker"]]
             return {"event": "died", "call": asked["call"], "why": "ActorDiedError"}
-        text = getattr(self._workers[asked["worker"]], asked["method"])(*asked["arguments"])
+        text = self.says(asked)
+        if text is None:
+            text = getattr(self._workers[asked["worker"]], asked["method"])(*asked["arguments"])
         return {"event": "answer", "call": asked["call"], "text": text}
 
-    def __exit__(self, *_: object) -> None:
-        self.left = True
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.left.append(kind)
 
 
 @pytest.fixture
