@@ -122,6 +122,32 @@ def test_a_run_knows_whether_an_earlier_process_has_spent(tmp_path):
     assert resumed == [(False, 1), (True, 1), (True, 1)]
 
 
+def test_a_run_shows_its_work_what_it_has_written(tmp_path):
+    """Also what it made again and removed since."""
+
+    def during(run):
+        assert run.tags == run.secrets.file_tags()
+        assert run.path == tmp_path / "out"
+        written = [one.path for one in run.listed()]
+        assert written == ["a/part-00000.parquet", "a.txt", "b/part-00000.parquet", "b.txt", "plan.json"]
+        data = {path: (run.path / path).read_bytes() for path in written}
+        assert run.listed() == tuple(
+            ListedFile(path, len(text), hashlib.sha256(text).hexdigest()) for path, text in data.items()
+        )
+        assert run.make(["c.txt"], lambda: (run.path / "c.txt").write_text("c")) == 1
+        run.remove(["a"])
+        assert [one.path for one in run.listed()] == [
+            "a.txt",
+            "b/part-00000.parquet",
+            "b.txt",
+            "c.txt",
+            "plan.json",
+        ]
+        assert [*run.files()] == [one.path for one in run.listed()]
+
+    run_once(tmp_path / "out", Toy(during=during), test_key=KEY)
+
+
 @pytest.mark.parametrize("test_key", [KEY, None])
 def test_the_manifest_says_what_was_done_and_nothing_else(tmp_path, test_key):
     named = []
