@@ -111,6 +111,26 @@ def test_the_file_says_when_who_and_how_far(tmp_path, monkeypatch):
     }
 
 
+def test_what_is_told_while_inputs_are_read_is_written_once_the_folder_is_held(tmp_path):
+    """Both by the same observer, which the work keeps."""
+    told, seen = Recorder(), []
+
+    class Keeping(Toy):
+        def read(self, out, observer):
+            self.observer = observer
+            return super().read(out, observer)
+
+        def release(self, run):
+            self.observer.stage_started("measure", 3)
+            seen.append(json.loads((run.path / "private" / PROGRESS).read_text()))
+            return super().release(run)
+
+    run_product(Keeping(), tmp_path / "out", test_key=KEY, observer=told)
+    assert [one["stage"] for one in seen[0]["finished"]] == ["read"]
+    assert seen[0]["under_way"]["stage"] == "measure"
+    assert told.events == [("started", "read", 1), ("finished", "read", 0.0), ("started", "measure", 3)]
+
+
 def test_a_disk_that_fails_does_not_stop_a_run(tmp_path, monkeypatch):
     with RunFolder(tmp_path / "out") as folder:
         progress = Progress()

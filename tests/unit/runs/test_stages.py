@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +140,7 @@ def test_all_stages_are_in_the_list_of_files_in_the_order_of_paths(tmp_path):
         for known in (["first"], ["first", "second"]):
             stages = Stages(folder, SECRETS)
             for name in known:
-                stages.stage(name, places[name], lambda name=name: write(*names[name]))
+                stages.stage(name, places[name], partial(write, *names[name]))
         stages.make(["c"], lambda: write("c"))
         wanted = ["a/y.txt", "a.txt", "b/x.txt", "b.txt", "c"]
         assert list(stages.files()) == list(stages.written()) == wanted
@@ -224,6 +226,16 @@ def test_a_file_of_another_run_never_enters_a_manifest(tmp_path):
         path = tmp_path / "out" / "x.parquet"
         stages.make(["x.parquet"], lambda: write_parquet(path, pl.DataFrame({"a": [1]}), {"run": "another"}))
         with pytest.raises(StoreError, match="another run"):
+            stages.files()
+
+
+def test_a_file_that_protects_nobody_never_enters_the_manifest_of_a_run_that_does(tmp_path):
+    tags = replace(SECRETS, protected=False).file_tags()
+    with RunFolder(tmp_path / "out") as folder:
+        stages = Stages(folder, SECRETS)
+        path = tmp_path / "out" / "x.parquet"
+        stages.make(["x.parquet"], lambda: write_parquet(path, pl.DataFrame({"a": [1]}), tags))
+        with pytest.raises(StoreError, match="insecure test key"):
             stages.files()
 
 

@@ -161,7 +161,6 @@ class Connection:
                 stderr=said,
                 env=environment,
                 pass_fds=() if self._folder is None else self._folder.inherited,
-                text=True,
                 encoding="utf-8",
                 start_new_session=True,  # Ctrl-C reaches the driver alone, which ends this process
             )

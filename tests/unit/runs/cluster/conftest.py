@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.cluster_site import OPENER
 
+from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.cluster.worker import ClusterWorker
 from tallyveil.runs.executor import Site
 
@@ -27,9 +28,11 @@ class HereConnection:
         says: Told each call; a text is answered in the place of the worker process.
         sent: All requests.
         left: What the work ended with, each time the cluster was left.
+        settings: What it was joined with.
     """
 
-    def __init__(self, settings: Any = None) -> None:
+    def __init__(self) -> None:
+        self.settings: ClusterSettings | None = None
         self.token: bytes | None = TOKEN
         self.cpus = 2
         self.dies = lambda method, arguments: False
@@ -73,7 +76,12 @@ def here(monkeypatch):
     """The connection of every executor of the test."""
     monkeypatch.setattr(os, "environ", dict(os.environ, RAY_AUTH_TOKEN=TOKEN.decode()))
     connection = HereConnection()
-    monkeypatch.setattr("tallyveil.runs.cluster.executor.Connection", lambda settings: connection)
+
+    def joins(settings: ClusterSettings) -> HereConnection:
+        connection.settings = settings
+        return connection
+
+    monkeypatch.setattr("tallyveil.runs.cluster.executor.Connection", joins)
     return connection
 
 

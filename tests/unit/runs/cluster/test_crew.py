@@ -63,8 +63,9 @@ def told():
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(module, "time", Clock())
-    return module.time
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
 
 
 @pytest.fixture

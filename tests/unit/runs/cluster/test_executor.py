@@ -57,7 +57,7 @@ def test_all_chunks_are_done_once_in_the_given_order(here, run, site, folder):
     seconds = {event.pop("seconds", None) for event in events if event["event"] == "chunk finished"}
     assert all(0 < one < 10 for one in seconds)
     assert {"event": "chunk finished", "number": N[-1], **here_and_now} in events
-    assert here.left == [None]
+    assert (here.settings, here.left) == (ClusterSettings(), [None])
     assert not list(folder.glob("nonce-*"))
 
 
@@ -217,6 +217,16 @@ def test_a_chunk_may_kill_two_worker_processes_and_another_chunk_two_others(here
     here.dies = dies
     assert run() == SQUARES
     assert deaths == {2: 2, 5: 2}
+
+
+def test_other_machines_are_told_whole_paths(here, site, tmp_path, monkeypatch):
+    """They work in other folders."""
+    monkeypatch.chdir(tmp_path)
+    with RayExecutor(ClusterSettings(), Path("cluster")) as executor:
+        executor.serve(site)
+    paths = [request["arguments"] for request in here.sent if request.get("method") in ("hello", "open")]
+    assert Path(paths[0][0]).parent == tmp_path / "cluster"
+    assert paths[-1][3] == str(tmp_path / "cluster" / "chunks")
 
 
 def test_one_worker_process_is_asked_for_where_no_processor_is_free(here, folder):
