@@ -222,7 +222,7 @@ class Connection:
     def _said(self) -> str:
         """The last line that Ray wrote, as a sentence."""
         try:
-            text = (self._temporary / "relay.log").read_text(encoding="utf-8", errors="replace")
+            text = (self._temporary / "relay.log").read_bytes().decode(errors="replace")
         except OSError:
             return ""
         last = (_COLOUR.sub("", text).strip().splitlines() or [""])[-1]

@@ -6,11 +6,13 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tallyveil.errors import ClusterError
-from tallyveil.runs.cluster.connection import Connection
+from tallyveil.runs.cluster import connection as module
+from tallyveil.runs.cluster.connection import LOST_SECONDS, Connection
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.cluster.temporary import remove_abandoned
 from tallyveil.storage.system import usable_cores
@@ -246,6 +248,24 @@ def test_a_cluster_without_a_pulse_is_lost(fake, monkeypatch, ending):
         with pytest.raises(ClusterError, match="its head has not answered") as caught:
             dict(enumerate(iter(lambda: connection.report(2), "never")))
         assert caught.value.code == "cluster-lost"
+
+
+def test_a_pulse_may_be_late_by_as_much_as_is_said_and_no_more(fake, monkeypatch):
+    fake(LISTENS)
+    slept = []
+    with Connection(ClusterSettings("head:1")) as connection:
+        for silent, is_lost in ((LOST_SECONDS, False), (LOST_SECONDS + 0.75, True)):
+            clock = SimpleNamespace(monotonic=lambda at=silent: 1000 + at, sleep=slept.append)
+            connection._heard = 1000
+            with monkeypatch.context() as patch:
+                patch.setattr(module, "time", clock)
+                if not is_lost:
+                    connection._require_pulse()
+                    assert slept == []
+                    continue
+                with pytest.raises(ClusterError, match="for 31 seconds its head has not answered"):
+                    connection._require_pulse()
+    assert slept == [1.0]
 
 
 def test_a_relay_that_does_not_end_is_killed(fake, monkeypatch):
