@@ -73,6 +73,13 @@ def test_requests_and_reports(fake):
         assert connection.report(0.05) is None
 
 
+def test_a_report_is_waited_for_as_long_as_is_said(fake):
+    """Longer than the second after which the pulse is looked at."""
+    fake(JOINS + "time.sleep(1.3)\nsay(event='late')\nsys.stdin.read()\n")
+    with Connection(ClusterSettings("head:1")) as connection:
+        assert connection.report(20) == {"event": "late"}
+
+
 def test_a_cluster_of_this_machine_has_a_token_of_its_own(fake):
     fake(
         """
