@@ -76,6 +76,16 @@ def test_what_is_written_takes_the_place_of_whatever_is_there(out):
         assert [path.name for path in folder.private.iterdir()] == ["lock"]
 
 
+def test_a_folder_that_another_process_makes_meanwhile_is_used(out, monkeypatch):
+    def made_meanwhile(path):
+        path.mkdir()
+        return (path,)
+
+    monkeypatch.setattr(module, "absent_folders", made_meanwhile)
+    with RunFolder(out) as folder:
+        assert folder.is_held
+
+
 ATTEMPTS = {
     "taken for a moment": (["taken", "taken", "free"], None),
     "taken": (["taken", "taken", "taken"], "another process is running in"),
