@@ -18,7 +18,7 @@ def stored(secrets) -> bytes:
 
 def test_its_name_follows_from_files_and_settings_alone():
     one, again = (public_secrets(EARLIER, b"files", b"settings") for _ in range(2))
-    assert one.run_id == again.run_id
+    assert one.run_id == again.run_id == "1b5b609ea219cdad"  # also in another version
     others = [public_secrets(EARLIER, b"files", b"other"), public_secrets(EARLIER, b"other", b"settings")]
     assert len({one.run_id, *(other.run_id for other in others)}) == 3
 
@@ -42,8 +42,9 @@ def test_it_goes_on_only_with_what_it_began_with():
 def test_it_is_told_apart_from_a_run_that_may_have_spent():
     secrets = public_secrets(EARLIER, b"files", b"settings")
     key = json.dumps(key_file(secrets), indent=2).encode()
-    with pytest.raises(StoreError, match="may have spent"):
+    with pytest.raises(StoreError, match="may have spent") as caught:
         require_same_work(Path("out"), key, work_file(secrets, EARLIER))
+    assert caught.value.code == "resume-changed"
     for text in (key, b"", b"[]", b"{", b"[" * 10**5):
         refuse_other_work(Path("out"), text)
     with pytest.raises(

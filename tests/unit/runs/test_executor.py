@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -54,6 +55,28 @@ def test_threads_complete_a_short_chunk_before_a_long_one():
     handed_over.set()
     assert [first, *completed] == [(1, 1), (0, 0)]
     assert gathered(Threads(2), chunks_of(work), [0, 1]) == [0, 1]
+
+
+@pytest.mark.parametrize(("workers", "n_chunks"), [(1, 6), (3, 9), (4, 2)])
+def test_there_are_no_more_threads_than_wanted(workers, n_chunks):
+    """Each chunk waits for as many others as may run beside it, and finds no more."""
+    together = min(workers, n_chunks)
+    barrier = threading.Barrier(together)
+    running, most = [], []
+
+    def work(number: int) -> int:
+        running.append(number)
+        most.append(len(running))
+        barrier.wait(30)
+        time.sleep(0.02)
+        most.append(len(running))
+        barrier.wait(30)
+        running.remove(number)
+        barrier.wait(30)
+        return number
+
+    assert gathered(Threads(workers), chunks_of(work), range(n_chunks)) == [*range(n_chunks)]
+    assert max(most) == together
 
 
 def test_an_error_ends_the_work_and_what_has_not_begun_is_left_out():

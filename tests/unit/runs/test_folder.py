@@ -63,15 +63,22 @@ def a_file(out):
     (out / "private").write_text("")
 
 
-PLANTED = [
-    planted_folder, planted_key, link_to_elsewhere, dangling_link, link_inside, lock_as_link, folder_inside, a_file,
-]  # fmt: skip
+PLANTED = {
+    planted_folder: "its mode is 0777, so that other users can open it",
+    planted_key: "its entry 'run.json.partial' has mode 0666, so that others can open it",
+    link_to_elsewhere: "it is a link or a file and not a folder",
+    dangling_link: "it is a link or a file and not a folder",
+    link_inside: "its entry 'run.json.partial' is a link",
+    lock_as_link: "its entry 'lock' is no file",
+    folder_inside: "its entry 'sub' was there before any run was started",
+    a_file: "it is a link or a file and not a folder",
+}
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_what_was_planted_is_refused(make, out, plant):
     plant(out)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreError, match=f"cannot hold the key of a run: {PLANTED[plant]}. No key") as caught:
         make(out)
     assert caught.value.code == "private-folder"
     assert not (out / "ledger.jsonl").exists()
@@ -178,8 +185,9 @@ def test_states(out):
     assert folder_state(out) is FolderState.KEYLESS
     (out / "ledger.jsonl").rename(out / "x")
     assert folder_state(out) is FolderState.FOREIGN
-    with pytest.raises(StoreError, match="is a file"):
+    with pytest.raises(StoreError, match="is a file") as caught:
         folder_state(out / "x")
+    assert caught.value.code == "folder-taken"
 
 
 def test_a_folder_that_cannot_be_made_is_told(make):

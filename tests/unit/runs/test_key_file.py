@@ -1,6 +1,7 @@
 """runs.json: every field is authenticated, and its key is never used under another noise law."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ import tallyveil
 from tallyveil.errors import StoreError
 from tallyveil.noise.key import insecure_key
 from tallyveil.runs import key_file as module
-from tallyveil.runs.key_file import RunSecrets, key_file, read_key_file
+from tallyveil.runs.key_file import RunSecrets, binding_of, key_file, read_key_file
 
 BINDING, PLAN = b"b" * 32, b"p" * 32
 SECRETS = RunSecrets(insecure_key("key file"), BINDING, PLAN, protected=False)
@@ -29,6 +30,51 @@ def test_what_was_stored_is_read():
     assert found == SECRETS
     assert found.run_id == SECRETS.run_id
     assert "redacted" in repr(found)
+
+
+def test_another_version_derives_the_same_from_the_same_key():
+    """A resumed run draws the same noise under the same name. What changes here needs another noise law or format."""
+    keyed = RunSecrets(bytes(range(32)), BINDING, PLAN, protected=True)
+    assert keyed.noise_key.hex() == "d609b902202151f0e97ae3755fa6a61bc1defdaea6ad2de0e12b18cd512668b3"
+    assert keyed.files_key.hex() == "f208dddce9cffe2d67ab2f03f6a1bc526dff54c86d6006a19aeae8075a09a6af"
+    assert keyed.run_id == "321a953662d5cb3c"
+    assert keyed.commitment(b"digest") == "5ae8f142a8d10c8a4434d56df42388347e64a439deb8f22ce40583065692f6d1"
+    assert (
+        keyed.mac("checkpoint", {"b": 1, "a": [2]})
+        == "2de3e413a7f9e045258b4d4dc1142242c68ba2fbdee218b9033058e6cf60dad4"
+    )
+    assert (
+        binding_of(b"one", b"", b"three").hex()
+        == "3b353ce7e70c3a9a7c28ae0a1fe3a9c6dff17a78c08b181dc96008ee5cb92169"
+    )
+
+
+def test_the_file_is_the_one_that_other_versions_read():
+    keyed = RunSecrets(bytes(range(32)), BINDING, PLAN, protected=True)
+    assert key_file(keyed, ("0.9", "1.0")) == {
+        "format": 3,
+        "versions": ["0.9", "1.0"],
+        "noise_law": 1,
+        "protected": True,
+        "key": bytes(range(32)).hex(),
+        "plan": PLAN.hex(),
+        "inputs": "a714c0f4f464889e2bea25b8ac83c0b5c7332218e1c16cb253623590213bf714",
+        "mac": "f572a8254c6acfc060696f468ffe17419091e094cefff32ee222f216225ba555",
+    }
+
+
+def test_files_say_whether_they_protect():
+    assert SECRETS.file_tags() == {
+        "run": SECRETS.run_id,
+        "protected": "false: made with an insecure test key, protects nobody",
+    }
+    assert replace(SECRETS, protected=True).file_tags() == {"run": SECRETS.run_id, "protected": "true"}
+
+
+def test_digests_are_bound_apart():
+    assert (
+        len({binding_of(b"a", b"b"), binding_of(b"ab"), binding_of(b"ab", b""), binding_of(b"", b"ab")}) == 4
+    )
 
 
 def test_other_inputs_give_another_noise_key_and_another_output_does_not():

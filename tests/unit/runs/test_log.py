@@ -1,6 +1,7 @@
 """The log of a run: a diary on which nothing depends, whatever stands in its place."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -28,7 +29,16 @@ def test_whatever_stands_in_its_place_a_line_is_written(tmp_path, planted):
     assert not elsewhere.exists() or elsewhere.read_text() == "mine"
 
 
+def test_lines_say_when_what_and_more(tmp_path):
+    RunLog(tmp_path).write("stage finished", stage="é", seconds=1.5)
+    (line,) = [json.loads(line) for line in (tmp_path / LOG).read_bytes().splitlines()]
+    time = line.pop("time")
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds()) < 60
+    assert len(time) == len("2026-05-01T12:00:00.000+00:00")
+    assert line == {"event": "stage finished", "stage": "é", "seconds": 1.5}
+
+
 def test_a_disk_that_refuses_is_an_error_of_its_own(tmp_path):
     log = RunLog(tmp_path / "gone")
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError, match=str(tmp_path / "gone")):
         log.write("started")

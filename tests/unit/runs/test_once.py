@@ -351,6 +351,8 @@ def test_a_sealed_release_whose_files_are_damaged(make, tmp_path, kill_at_step, 
 def test_half_written_files_are_removed(make, started, whole):
     (started / "a" / "part-00007.parquet.partial").write_bytes(b"half")
     (started / "x.partial").write_bytes(b"half")
+    (started / "a" / "private").mkdir()  # a geolevel may have this name
+    (started / "a" / "private" / "x.partial").write_bytes(b"half")
     make(started)
     assert contents(started) == whole
 

@@ -111,6 +111,31 @@ def test_a_ledger_that_changed_under_way_is_refused(later, tmp_path, how):
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+def becomes_a_folder(run):
+    (run.path / "ledger.jsonl").unlink()
+    (run.path / "ledger.jsonl").mkdir()
+
+
+@pytest.mark.parametrize("draws", [True, False])
+def test_who_loses_the_ledger_is_told_what_another_folder_costs(later, tmp_path, draws):
+    """While the work goes on, and when it is taken up again. Only work that draws noise spends again."""
+
+    def act(during=lambda run: None):
+        if draws:
+            run_once(tmp_path / "out", Toy(during=during), test_key=KEY)
+        else:
+            later(tmp_path / "out", during)
+
+    for during in (becomes_a_folder, lambda run: None):
+        with pytest.raises(StoreError, match="it is no plain file") as caught:
+            act(during)
+        assert caught.value.code == "ledger-damaged"
+        assert ("a new spend" in str(caught.value), "spends nothing" in str(caught.value)) == (
+            draws,
+            not draws,
+        )
+
+
 def test_a_ledger_of_another_run_leaves_nothing_behind(later, earlier, tmp_path):
     other = Earlier("0123456789abcdef", earlier.ledger, protected=False)
     with pytest.raises(StoreError) as caught:

@@ -1,6 +1,8 @@
 """How far a run has come is written while its folder is held, and is gone with the private folder."""
 
 import json
+import os
+from datetime import UTC, datetime
 
 import pytest
 
@@ -77,6 +79,56 @@ def test_a_stage_is_written_when_it_begins_and_once_a_second_while_it_advances(t
     now[0] += 5.0
     progress.advanced(1)  # the folder was given up, and somebody else may have it
     assert (folder.private / PROGRESS).read_bytes() == before
+
+
+def test_the_file_says_when_who_and_how_far(tmp_path, monkeypatch):
+    """Nobody waits for the disk: only a crash of the machine can lose it."""
+    clock = [50.0]
+    waits = []
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("os.fsync", waits.append)
+    with RunFolder(tmp_path / "out") as folder:
+        waits.clear()
+        progress = Progress()
+        progress.begin(folder)
+        progress.stage_started("read", 3)
+        progress.advanced(2)
+        progress.stage_finished("read", 1.23456)
+        progress.stage_started("measure", 9)
+        for amount, seconds in ((2, 0.5), (3, 0.25), (1, 0.25)):  # a second after the last write
+            clock[0] += seconds
+            progress.advanced(amount)
+        found = written(folder)
+    assert waits == []
+    for text in (found.pop("written"), found["under_way"].pop("begun")):
+        assert abs((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds()) < 60
+        assert len(text) == len("2026-05-01T12:00:00.000+00:00")
+    assert found == {
+        "format": 1,
+        "process": os.getpid(),
+        "finished": [{"stage": "read", "seconds": 1.235}],
+        "under_way": {"stage": "measure", "total": 9, "done": 6},
+    }
+
+
+def test_what_is_told_while_inputs_are_read_is_written_once_the_folder_is_held(tmp_path):
+    """Both by the same observer, which the work keeps."""
+    told, seen = Recorder(), []
+
+    class Keeping(Toy):
+        def read(self, out, observer):
+            self.observer = observer
+            return super().read(out, observer)
+
+        def release(self, run):
+            self.observer.stage_started("measure", 3)
+            seen.append(json.loads((run.path / "private" / PROGRESS).read_text()))
+            return super().release(run)
+
+    run_product(Keeping(), tmp_path / "out", test_key=KEY, observer=told)
+    assert [one["stage"] for one in seen[0]["finished"]] == ["read"]
+    assert seen[0]["under_way"]["stage"] == "measure"
+    assert told.events == [("started", "read", 1), ("finished", "read", 0.0), ("started", "measure", 3)]
 
 
 def test_a_disk_that_fails_does_not_stop_a_run(tmp_path, monkeypatch):

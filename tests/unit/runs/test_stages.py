@@ -1,7 +1,10 @@
 """A stage is kept only if its files are, byte for byte, what it wrote."""
 
+import hashlib
 import json
 import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +91,66 @@ def test_a_file_too_many_is_removed(done):
     assert again(done) == 1
 
 
+TOO_MANY = {
+    "a pipe": (os.mkfifo, 1),
+    "a dead link": (lambda path: path.symlink_to("nowhere"), 1),
+    "a link to a folder": (lambda path: path.symlink_to(".."), 1),
+    "a file in a folder": (lambda path: (path.mkdir(), (path / "x").touch()), 1),
+    "an empty folder": (Path.mkdir, 0),  # no file is read from it
+}
+
+
+@pytest.mark.parametrize("what", TOO_MANY)
+def test_whatever_is_too_many_is_noticed(done, what):
+    plant, times = TOO_MANY[what]
+    out, folder, work = done
+    plant(out / "parts" / "more")
+    work.done = 0
+    Stages(folder, SECRETS).stage("a stage", PLACES, work)
+    assert work.done == times
+
+
+def test_a_checkpoint_is_the_one_that_other_versions_read(tmp_path):
+    """A run that another version goes on with does no finished stage again."""
+    with RunFolder(tmp_path / "out") as folder:
+        Stages(folder, SECRETS).stage(
+            "a stage", ["one.txt"], lambda: write_text(folder.path / "one.txt", "one")
+        )
+        (path,) = folder.private.glob("*.json")
+        assert path.name == "f2835e77a64c6087562ca4e404c51526.json"
+        assert json.loads(path.read_text()) == {
+            "stage": "a stage",
+            "files": {"one.txt": "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"},
+            "record": None,
+            "mac": "8f2ea025337f568f1530d92493e2cbdb0c46af6dda4f5d6108583c4ea23a8eea",
+        }
+
+
+def test_all_stages_are_in_the_list_of_files_in_the_order_of_paths(tmp_path):
+    """Those that are kept, those that are done, and what is made each time. A folder comes before longer names."""
+    with RunFolder(tmp_path / "out") as folder:
+        out = folder.path
+
+        def write(*names):
+            for name in names:
+                write_text(out / name, name)
+
+        places = {"first": ["b", "b.txt"], "second": ["a.txt", "a"]}
+        names = {"first": ["b.txt", "b/x.txt"], "second": ["a.txt", "a/y.txt"]}
+        for known in (["first"], ["first", "second"]):
+            stages = Stages(folder, SECRETS)
+            for name in known:
+                stages.stage(name, places[name], partial(write, *names[name]))
+        stages.make(["c"], lambda: write("c"))
+        wanted = ["a/y.txt", "a.txt", "b/x.txt", "b.txt", "c"]
+        assert list(stages.files()) == list(stages.written()) == wanted
+        assert stages.files() == {name: hashlib.sha256(name.encode()).hexdigest() for name in wanted}
+        stages.remove(["b"])
+        assert list(stages.files()) == ["a/y.txt", "a.txt", "b.txt", "c"]
+        stages.remove(["a.txt"])
+        assert sorted(path.name for path in out.rglob("*.txt")) == ["b.txt", "y.txt"]
+
+
 def test_a_folder_of_files_as_a_link_is_no_folder(done):
     out = done[0]
     (out / "parts").rename(out / "moved")
@@ -163,6 +226,16 @@ def test_a_file_of_another_run_never_enters_a_manifest(tmp_path):
         path = tmp_path / "out" / "x.parquet"
         stages.make(["x.parquet"], lambda: write_parquet(path, pl.DataFrame({"a": [1]}), {"run": "another"}))
         with pytest.raises(StoreError, match="another run"):
+            stages.files()
+
+
+def test_a_file_that_protects_nobody_never_enters_the_manifest_of_a_run_that_does(tmp_path):
+    tags = replace(SECRETS, protected=False).file_tags()
+    with RunFolder(tmp_path / "out") as folder:
+        stages = Stages(folder, SECRETS)
+        path = tmp_path / "out" / "x.parquet"
+        stages.make(["x.parquet"], lambda: write_parquet(path, pl.DataFrame({"a": [1]}), tags))
+        with pytest.raises(StoreError, match="insecure test key"):
             stages.files()
 
 

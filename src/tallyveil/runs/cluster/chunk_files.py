@@ -44,7 +44,7 @@ class ChunkFiles:
         """The file of a finished chunk; None if there is none, or if its record or its content does not hold."""
         name = _name(address, number)
         try:
-            record = json.loads(inside(self._folder, f"{name}.json").read_text(encoding="utf-8"))
+            record = json.loads(inside(self._folder, f"{name}.json").read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         if misfit(record, _RECORD) is not None:
@@ -78,7 +78,7 @@ class ChunkFiles:
             write(temporary)
             digest = settle(temporary, lambda digest: self._path(name, digest))
             record = {"sha256": digest, "mac": self._mac(address, number, digest)}
-            temporary.write_text(json.dumps(record), encoding="utf-8")
+            temporary.write_bytes(json.dumps(record).encode())
             settle(temporary, lambda _: inside(self._folder, f"{name}.json"))
             flush(self._folder)
         except (OSError, StoreError) as error:

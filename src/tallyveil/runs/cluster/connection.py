@@ -75,7 +75,7 @@ class Connection:
         """Send one request. If the relay is gone, the next `report` says so."""
         assert self._child is not None
         assert self._child.stdin is not None
-        with suppress(OSError, ValueError):
+        with suppress(OSError):
             self._child.stdin.write(json.dumps(request) + "\n")
             self._child.stdin.flush()
 
@@ -161,7 +161,6 @@ class Connection:
                 stderr=said,
                 env=environment,
                 pass_fds=() if self._folder is None else self._folder.inherited,
-                text=True,
                 encoding="utf-8",
                 start_new_session=True,  # Ctrl-C reaches the driver alone, which ends this process
             )
@@ -178,7 +177,7 @@ class Connection:
 
     def _listen(self, stream: IO[str]) -> None:
         """Put the relay's reports in the queue, and None when it has ended."""
-        with suppress(ValueError):  # `leave` has closed the stream
+        with suppress(ValueError):  # a relay that is killed may leave half a line
             for line in stream:
                 report = json.loads(line)
                 if report["event"] == "pulse":
@@ -223,7 +222,7 @@ class Connection:
     def _said(self) -> str:
         """The last line that Ray wrote, as a sentence."""
         try:
-            text = (self._temporary / "relay.log").read_text(encoding="utf-8", errors="replace")
+            text = (self._temporary / "relay.log").read_bytes().decode(errors="replace")
         except OSError:
             return ""
         last = (_COLOUR.sub("", text).strip().splitlines() or [""])[-1]

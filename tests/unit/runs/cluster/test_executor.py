@@ -1,7 +1,10 @@
 """What the executor does with worker processes that finish, fail, die and lie; without Ray."""
 
+import os
+import socket
 import stat
 import time
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +16,7 @@ from tests.unit.runs.cluster.conftest import FILES_KEY, SECRET
 from tallyveil.errors import ClusterError, ConstraintError, StoreError
 from tallyveil.runs.cluster.cluster import Cluster
 from tallyveil.runs.cluster.executor import RayExecutor
-from tallyveil.runs.cluster.failures import WorkerDefectError
+from tallyveil.runs.cluster.failures import UnwrittenError, WorkerDefectError, answer, result_of
 from tallyveil.runs.cluster.site import ClusterSettings
 
 N = range(7)
@@ -49,8 +52,12 @@ def test_all_chunks_are_done_once_in_the_given_order(here, run, site, folder):
     assert done(here) == [*reversed(N)]
     assert [event["number"] for event in events if event["event"] == "chunk finished"] == [*reversed(N)]
     assert {event["event"] for event in events} == {"chunk begun", "chunk finished"}
-    assert events[0].keys() == {"event", "number", "address", "host", "pid"}
-    assert here.left
+    here_and_now = {"address": {}, "host": socket.gethostname(), "pid": os.getpid()}
+    assert events[0] == {"event": "chunk begun", "number": N[-1], **here_and_now}
+    seconds = {event.pop("seconds", None) for event in events if event["event"] == "chunk finished"}
+    assert all(0 < one < 10 for one in seconds)
+    assert {"event": "chunk finished", "number": N[-1], **here_and_now} in events
+    assert (here.settings, here.left) == (ClusterSettings(), [None])
     assert not list(folder.glob("nonce-*"))
 
 
@@ -87,6 +94,9 @@ def test_a_dead_worker_process_is_replaced_and_its_chunk_repeated(here, run, sit
     repeated = [event for event in events if event["event"] == "chunk repeated"]
     assert [event["number"] for event in repeated] == [1, 3]
     assert {event["why"] for event in repeated} == {"its worker process died"}
+    assert all(
+        0 <= event["seconds"] < 10 and event["seconds"] == round(event["seconds"], 3) for event in repeated
+    )
     assert sum(request["do"] == "hire" for request in here.sent) == 4
 
 
@@ -125,7 +135,7 @@ def test_an_error_of_the_opener_is_raised(here, run, site, folder):
     closed = replace(site, description=site.description | {"refuse": 1})
     with pytest.raises(ConstraintError, match="no run is here"):
         run(site=closed)
-    assert here.left
+    assert here.left == [ConstraintError]
 
 
 def test_a_defect_is_raised_without_its_values(here, run, site, folder):
@@ -149,6 +159,91 @@ def test_a_full_disk_of_one_machine_sets_it_aside(here, run, site, folder, monke
     assert "is full" in aside["why"]
     assert [request["do"] for request in here.sent].count("dismiss") == 1
     assert [request["do"] for request in here.sent].count("hire") == 2
+
+
+class Machines:
+    """Answers of worker processes on machines of these names, some of which cannot write.
+
+    Attributes:
+        gave: Numbers of worker processes and chunks, as they were given.
+    """
+
+    def __init__(self, here, names, closed):
+        self.here, self.names, self.closed, self.gave = here, names, closed, []
+        here.cpus, here.says = len(names), self.says
+
+    def says(self, asked):
+        host, method = self.names[asked["worker"]], asked["method"]
+        if method == "do":
+            self.gave.append((asked["worker"], asked["arguments"][1]))
+            return answer(self.cannot_write) if host in self.closed else None
+        text = getattr(self.here._workers[asked["worker"]], method)(*asked["arguments"])
+        return answer(lambda: result_of(text) | {"host": host}) if method == "hello" else text
+
+    def cannot_write(self):
+        raise UnwrittenError(StoreError("the disk is full.", code="disk-full"))
+
+
+def test_what_one_machine_cannot_write_another_machine_does(here, run, folder):
+    """The second process of the machine that failed does not get the same chunk, but other ones."""
+    machines = Machines(here, ["a", "a", "b"], {"a"})
+    assert run(numbers=[0, 1]) == {0: SQUARES[0], 1: SQUARES[1]}
+    assert machines.gave == [(0, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_a_chunk_goes_from_machine_to_machine(here, run, folder):
+    machines = Machines(here, ["a", "a", "b", "b", "c"], {"a", "b"})
+    assert run(numbers=[0]) == {0: SQUARES[0]}
+    assert machines.gave == [(0, 0), (2, 0), (4, 0)]
+
+
+def test_a_chunk_is_tried_three_times_where_there_is_no_other_machine(here, run, folder):
+    machines = Machines(here, ["a"] * 5, {"a"})
+    with pytest.raises(StoreError) as caught:
+        run(numbers=[0])
+    assert caught.value.code == "disk-full"
+    assert machines.gave == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_a_chunk_may_kill_two_worker_processes_and_another_chunk_two_others(here, run, folder):
+    deaths = Counter()
+
+    def dies(method, given):
+        if method == "do" and given[1] in (2, 5) and deaths[given[1]] < 2:
+            deaths[given[1]] += 1
+            return True
+        return False
+
+    here.dies = dies
+    assert run() == SQUARES
+    assert deaths == {2: 2, 5: 2}
+
+
+def test_other_machines_are_told_whole_paths(here, site, tmp_path, monkeypatch):
+    """They work in other folders."""
+    monkeypatch.chdir(tmp_path)
+    with RayExecutor(ClusterSettings(), Path("cluster")) as executor:
+        executor.serve(site)
+    paths = [request["arguments"] for request in here.sent if request.get("method") in ("hello", "open")]
+    assert Path(paths[0][0]).parent == tmp_path / "cluster"
+    assert paths[-1][3] == str(tmp_path / "cluster" / "chunks")
+
+
+def test_one_worker_process_is_asked_for_where_no_processor_is_free(here, folder):
+    here.cpus = 0
+    with RayExecutor(ClusterSettings(), folder):
+        assert [request["do"] for request in here.sent].count("hire") == 1
+
+
+def test_an_interruption_while_joining_leaves_the_cluster(here, folder):
+    def interrupts(method, given):
+        raise KeyboardInterrupt
+
+    here.dies = interrupts
+    with pytest.raises(KeyboardInterrupt), RayExecutor(ClusterSettings(), folder):
+        pass
+    assert here.left == [KeyboardInterrupt]
+    assert not folder.exists()
 
 
 def full():
@@ -260,7 +355,7 @@ def test_begin_gives_no_secret_and_leaves_nothing(here, site, folder):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert {request.get("method") for request in here.sent} == {None, "hello", "confirm"}
     assert not folder.exists()
-    assert here.left
+    assert here.left == [None]
 
 
 def test_a_failed_begin_keeps_what_was_there(here, run, site, folder, monkeypatch):
@@ -270,7 +365,7 @@ def test_a_failed_begin_keeps_what_was_there(here, run, site, folder, monkeypatc
     with pytest.raises(ClusterError), RayExecutor(ClusterSettings(), folder):
         pass
     assert sorted(folder.rglob("*")) == kept
-    assert here.left
+    assert here.left == [None, ClusterError]
 
 
 def test_results_are_found_again_with_another_secret(here, run, site):
@@ -305,4 +400,4 @@ def test_a_folder_that_cannot_be_made_is_said(here, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError), RayExecutor(ClusterSettings(), tmp_path / "file" / "cluster"):
         pass
-    assert here.left
+    assert here.left == [StoreError]

@@ -38,8 +38,19 @@ def test_a_class_that_is_derived_elsewhere_becomes_its_base():
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), UnwrittenError(StoreError("x"))])
 def test_failures_of_a_machine_are_told_apart(error):
-    with pytest.raises(UnwrittenError):
+    with pytest.raises(UnwrittenError, match="a result was not written"):
         result_of(answer(raising(error)))
+
+
+def test_a_failure_of_a_machine_says_what_the_system_said():
+    with pytest.raises(UnwrittenError) as caught:
+        result_of(answer(raising(PermissionError(13, "Permission denied"))))
+    assert "could not read or write a file: PermissionError, Permission denied." in str(caught.value.cause)
+    assert caught.value.cause.code == "write-failed"
+    error = StoreError("the disk is full.", code="disk-full")
+    with pytest.raises(UnwrittenError) as caught:
+        result_of(answer(raising(UnwrittenError(error))))
+    assert (str(caught.value.cause), caught.value.cause.code) == (str(error), "disk-full")
 
 
 def test_a_path_of_the_system_is_not_said():
@@ -49,7 +60,9 @@ def test_a_path_of_the_system_is_not_said():
 def test_a_defect_is_told_without_its_words():
     text = answer(raising(KeyError(CANARY)))
     assert CANARY not in text
-    with pytest.raises(WorkerDefectError, match=r"KeyError[^$]*test_failures.py:\d+ in work"):
+    with pytest.raises(
+        WorkerDefectError, match=r"^a worker process met KeyError; [^$]*test_failures.py:\d+ in work"
+    ):
         result_of(text)
 
 

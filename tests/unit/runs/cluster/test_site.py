@@ -27,8 +27,9 @@ def test_anything_else_is_no_address(address):
 
 @pytest.mark.parametrize("workers", [0, -1, True, 1.0, "2"])
 def test_there_is_a_worker_process(workers):
-    with pytest.raises(ConfigError, match="number of worker processes"):
+    with pytest.raises(ConfigError, match="number of worker processes") as caught:
         ClusterSettings(workers=workers)
+    assert caught.value.code == "bad-argument"
     assert ClusterSettings(workers=1).workers == 1
 
 

@@ -43,6 +43,20 @@ def test_a_folder_is_private_and_goes_with_its_driver(parent):
     assert list(parent.iterdir()) == []
 
 
+def test_a_folder_that_was_left_is_removed_once_nobody_holds_it(parent, monkeypatch):
+    """Only its user removes it."""
+    own = OwnFolder.new()
+    own.give_up()
+    own.give_up()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: 12345)
+        remove_abandoned(parent)
+    assert own.path.is_dir()
+    remove_abandoned(parent)
+    assert list(parent.iterdir()) == []
+    own.remove()
+
+
 def test_paths_of_sockets_are_short_whatever_the_folder_for_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = OwnFolder.new()

@@ -23,7 +23,7 @@ def test_the_nearest_token_is_taken(home, monkeypatch):
     (home / "file").write_text(" of the path \n")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "file"))
     assert read_token() == b"of the path"
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "of the environment")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", " of the environment\n")
     assert read_token() == b"of the environment"
 
 
