@@ -1,5 +1,7 @@
 """The program of the best shares: against closed forms, and its bound against any other shares."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from tallyveil.budget.optimal.fractions import LOSS, rounded_shares
 from tallyveil.budget.optimal.program import Evaluated, Program
 from tallyveil.budget.optimal.solve import solve
+from tallyveil.errors import SolverError
 
 
 def separate(*factors):
@@ -123,6 +126,38 @@ def test_a_bound_holds_for_any_weights_of_the_limits():
         prices = np.random.default_rng(seed).exponential(size=6)
         bound = program.lower_bound(at_start, start, np.ones(6), prices)
         assert bound <= best.objective
+
+
+def test_the_search_ends_at_what_is_enough():
+    program, start = Program(np.ones(3), False, free(3), np.full(3, 1e-9)), np.full(3, 1 / 3)
+    at_once = solve(program, separate(1, 4, 9), start, enough=42.0)
+    assert at_once.shares is start
+    assert at_once.objective == 42
+    assert 0 < at_once.bound <= 36
+    assert at_once.gap == 1 - at_once.bound / 42
+    found = solve(program, separate(1, 4, 9), start, enough=37.0)
+    assert 36 < found.objective <= 37
+
+
+def test_what_is_enough_ends_the_steps_from_inside_as_well(monkeypatch):
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 0)
+    program = Program(np.ones(3), False, free(3), np.full(3, 1e-9))
+    found = solve(program, separate(1, 4, 9), np.full(3, 1 / 3), gap=0.0, enough=37.0)
+    assert 36 < found.objective <= 37
+    assert found.objective == program.objective(found.found.values)
+    assert found.found.values == pytest.approx(separate(1, 4, 9)(found.shares).values)
+    assert 20 < found.bound <= 36
+
+
+def test_a_gap_that_is_not_reached_is_an_error(monkeypatch):
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 1)
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.from_inside", lambda *_: iter(()))
+    program = Program(np.ones(3), False, free(3), np.full(3, 1e-9))
+    with pytest.raises(SolverError, match="to within a relative gap of 1e-06") as error:
+        solve(program, separate(1, 4, 9), np.full(3, 1 / 3), gap=1e-6)
+    # What cannot be undercut, and what was found.
+    said = [float(one) for one in re.findall(r"(?:less than|have) (\d+\.?\d*)", str(error.value))]
+    assert 20 < said[0] <= 36 < said[1] < 42
 
 
 @settings(max_examples=100, deadline=None)
