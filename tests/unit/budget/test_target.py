@@ -1,5 +1,6 @@
 """Budgets stated as epsilon at delta: the exact accountant finds the rho, and zCDP alone would allow less."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -30,6 +31,10 @@ def test_the_rho_found_meets_the_target_and_a_larger_one_does_not(neighbours):
     larger = compose(replace(shape, total=rho * Fraction(1000001, 1000000)).event(), neighbours=neighbours)
     assert larger.epsilon(DELTA).lower > 3
     assert zcdp_to_epsilon(rho, DELTA) > 3
+    assert rho == Fraction(f"{float(rho):.9g}")
+    last_digit = Fraction(10) ** (math.floor(math.log10(rho)) - 8)
+    next_one = compose(replace(shape, total=rho + 2 * last_digit).event(), neighbours=neighbours)
+    assert next_one.epsilon(DELTA).upper > 3  # one digit is lost to the rounding of the calibration
 
 
 def test_each_geolevel_is_calibrated_to_what_zcdp_gives_for_it():

@@ -68,7 +68,9 @@ def chosen(aims, most=MOST, of=variances, strategy=STRATEGY):
 @pytest.fixture
 def by_rho(monkeypatch):
     """The budget is accounted for by rho, which is quick: epsilon stands for it."""
-    monkeypatch.setattr("tallyveil.budget.optimal.choose.epsilon_of", lambda strategy, _: float(strategy.total))
+    monkeypatch.setattr(
+        "tallyveil.budget.optimal.choose.epsilon_of", lambda strategy, _: float(strategy.total)
+    )
     monkeypatch.setattr("tallyveil.budget.optimal.choose.rho_for_target", lambda _, epsilon, __: epsilon)
 
 
@@ -117,7 +119,9 @@ def test_the_largest_weighted_variance_is_as_small_as_can_be(relative):
 def test_no_aim_that_is_spared_becomes_worse():
     greedy = chosen(aims_of(1, 1, 100))
     assert greedy.outcomes[0].ratio > 1.5
-    spared = chosen(aims_of(1, 1, 100, spare=True, aims=(Aim(*PLACES[0]), Aim(*PLACES[2], Fraction(100)))), of=some(0, 2))
+    spared = chosen(
+        aims_of(1, 1, 100, spare=True, aims=(Aim(*PLACES[0]), Aim(*PLACES[2], Fraction(100)))), of=some(0, 2)
+    )
     assert spared.outcomes[0].ratio == pytest.approx(1, abs=1e-3)
     assert spared.outcomes[1].ratio < 0.9
 
@@ -126,7 +130,10 @@ def test_the_epsilon_and_the_declared_rho_are_kept():
     def epsilon(strategy):
         return compose(strategy.event(), neighbours=strategy.neighbours).epsilon(DELTA).upper
 
-    free, bound = chosen(aims_of(1, 9, 1), most=Fraction(3)), chosen(aims_of(1, 9, 1), most=Fraction(199, 100))
+    free, bound = (
+        chosen(aims_of(1, 9, 1), most=Fraction(3)),
+        chosen(aims_of(1, 9, 1), most=Fraction(199, 100)),
+    )
     assert bound.strategy.total == Fraction(199, 100)
     assert bound.strategy.geolevel_shares == free.strategy.geolevel_shares
     for found in (free, bound):
@@ -144,7 +151,7 @@ def targets_of(*deviations):
 
 @pytest.mark.usefixtures("by_rho")
 def test_the_least_rho_of_targets():
-    """The variance c_k / w_k at the present total needs c_k / (w_k s_k^2) times this total: at least the sum of c_k / s_k^2."""
+    """Target k needs the part w_k >= c_k / s_k^2 of the present total: the sum of these parts is the least."""
     aims = aims_of(goal=Goal.RHO, targets=targets_of(1, 3, 2))
     found = chosen(aims, most=Fraction(1))  # what is declared does not count
     least = 2 * (1 + 4 / 9 + 9 / 4)
@@ -180,7 +187,9 @@ def test_a_target_binds_the_sum_after_rounding_and_calibration():
 @pytest.mark.usefixtures("by_rho")
 def test_targets_that_no_shares_reach():
     aims = aims_of(1, 1, 1, targets=targets_of(1, 3, 3))
-    with pytest.raises(BudgetError, match="with rho = 2 and 0.2% of each variance to spare: at least") as error:
+    with pytest.raises(
+        BudgetError, match=r"with rho = 2 and 0\.2% of each variance to spare: at least"
+    ) as error:
         chosen(aims)
     assert error.value.code == "target-out-of-reach"
     least = 2 * (1 + 4 / 9 + 1) * (1 + MARGIN)
@@ -198,7 +207,7 @@ def test_targets_within_reach_that_the_present_shares_miss():
 def test_a_target_is_checked_at_the_very_end():
     aims = aims_of(1, targets=targets_of(2, None, None))
     _check_targets(aims, np.array([4.0]))
-    with pytest.raises(BudgetError, match="becomes 2.0[0-9]*; wanted") as error:
+    with pytest.raises(BudgetError, match=r"becomes 2\.0[0-9]*; wanted") as error:
         _check_targets(aims, np.array([4.0 * (1 + 1e-6)]))
     assert error.value.code == "target-out-of-reach"
 

@@ -26,7 +26,10 @@ def parts_by_definition(program, found, shares, weights):
     free = 1 - program.least.sum()
     corners = program.least + free * np.eye(N_SHARES)
     unpaid = found.values + found.slopes @ shares  # h of the head of the module
-    q = [-sum(b * (g - h) @ corner for b, g, h in zip(weights, found.slopes, unpaid, strict=True)) for corner in corners]
+    q = [
+        -sum(b * (g - h) @ corner for b, g, h in zip(weights, found.slopes, unpaid, strict=True))
+        for corner in corners
+    ]
     return float(weights @ found.values), max(q)
 
 
@@ -37,11 +40,15 @@ def test_the_bound_is_that_of_its_definition(seed, of_maximum):
     rng = np.random.default_rng(seed)
     multipliers, prices = rng.random(N_AIMS), rng.random(N_AIMS)
     limited = np.isfinite(program.limits)
-    weights = program.weights * (multipliers / multipliers.sum() if of_maximum else 1) + np.where(limited, prices, 0)
+    weights = program.weights * (multipliers / multipliers.sum() if of_maximum else 1) + np.where(
+        limited, prices, 0
+    )
     value, greatest = parts_by_definition(program, found, shares, weights)
     paid = sum(prices[limited] * program.limits[limited] * (1 + SLACK))
     assert program.together(multipliers, prices) == pytest.approx(weights)
-    assert program.lower_bound(found, shares, multipliers, prices) == pytest.approx(value**2 / greatest - paid)
+    assert program.lower_bound(found, shares, multipliers, prices) == pytest.approx(
+        value**2 / greatest - paid
+    )
 
 
 @pytest.mark.parametrize("of_maximum", [SUM, MAXIMUM])

@@ -105,7 +105,9 @@ def test_multipliers_and_prices_balance_the_shares(of_maximum, limited):
     step = step_from(program, shares, found, np.ones(N_SHARES))
     model = _model_of(program, shares, found, np.ones(N_SHARES))
     if of_maximum:
-        assert step.multipliers.sum() == pytest.approx(1, rel=0.05)  # Newton's method ends at a decrement of 1e-3
+        assert step.multipliers.sum() == pytest.approx(
+            1, rel=0.05
+        )  # Newton's method ends at a decrement of 1e-3
     assert not np.any(step.multipliers[program.weights == 0])
     assert not np.any(step.prices[np.isinf(program.limits)])
     assert np.any(step.prices > 0) == limited

@@ -27,7 +27,9 @@ def variances_of(spine, precisions):
 def weighted_sum(found, rows, families, weights):
     """The sum of all variances with their weights; the finest geounits stand in the order `rows`."""
     names = found.spine.geolevels
-    total = sum(float(weights[family.name] @ entity_variances(found, family.reordered(rows))) for family in families)
+    total = sum(
+        float(weights[family.name] @ entity_variances(found, family.reordered(rows))) for family in families
+    )
     for level, name in enumerate(names[:-1]):
         if name in weights:
             total += float(weights[name] @ found.variance[level])
@@ -65,7 +67,9 @@ def test_a_gain_is_what_the_whole_weighted_sum_falls_by(random_spine, random_fam
             same = groups[inside][:, None] == groups[inside]
             assert np.array_equal(same, present[inside][:, None] == present[inside])
             continue
-        made = _regrouped(_State(Reshaped(spine, everything), found, {}), level, groups, np.arange(len(gains)) == u)
+        made = _regrouped(
+            _State(Reshaped(spine, everything), found, {}), level, groups, np.arange(len(gains)) == u
+        )
         after = weighted_sum(variances_of(made.spine, precisions), made.rows, families, weights)
         assert gain == pytest.approx(before - after, rel=1e-5, abs=1e-7 * before)
         sizes = np.bincount(groups[inside])
@@ -80,8 +84,14 @@ def one_container(seed):
     groups = [f"g{number // 4}" for number in range(24)]
     spine = spine_from_columns({"A": ["a"] * 24, "B": groups, "C": codes}, ("A", "B", "C"))
     kind, lies_in = rng.integers(0, 5, 24), rng.random((5, 4)) < 0.5
-    pairs = [(code, f"e{one}") for code, own in zip(codes, kind, strict=True) for one in np.flatnonzero(lies_in[own])]
-    return spine, entities_from_pairs(spine, "f", [code for code, _ in pairs], [entity for _, entity in pairs])
+    pairs = [
+        (code, f"e{one}")
+        for code, own in zip(codes, kind, strict=True)
+        for one in np.flatnonzero(lies_in[own])
+    ]
+    return spine, entities_from_pairs(
+        spine, "f", [code for code, _ in pairs], [entity for _, entity in pairs]
+    )
 
 
 def test_starting_from_classes_as_well_finds_no_less_and_sometimes_more():
