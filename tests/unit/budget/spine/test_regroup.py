@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.samples import every
 
+from tallyveil.budget.caps import FIRST_WEIGHT
 from tallyveil.budget.spine import regroup
 from tallyveil.budget.spine.regroup import Aim, Measure, group_by_variance
 from tallyveil.budget.spine.surroundings import carried_weights, outside_of
@@ -251,6 +252,22 @@ def test_what_grows_is_named_and_what_is_better_goes_by_limits_first(random_spin
     assert better(case.task, case.changed(f=1.1, L3=0.999), case.start)
     assert not better(case.task, case.changed(f=0.9, L3=1.001), case.start)
     assert not better(case.task, case.changed(f=1.1, L3=0.9), case.changed(L3=0.95))  # both within the limit
+
+
+def test_limits_begin_with_a_low_weight_that_is_raised_where_it_must_be(random_spine, random_family):
+    case = Searching(random_spine, random_family)
+    free = replace(case.task, limits={})
+    assert regroup._first_scale(free) == dict.fromkeys(case.start.values, 1.0)
+    wide = regroup._first_scale(replace(case.task, limits={"L3": 1e9}))
+    assert wide["L3"] == FIRST_WEIGHT
+    assert min(wide["f"], wide["g"], wide["L1"]) == 1.0
+    assert wide["L1"] > 1.0  # a part of the aim that would grow has a limit as well
+    tight = regroup._first_scale(case.task)
+    assert tight["L3"] > FIRST_WEIGHT
+    greedy = Searching(random_spine, random_family, spare_all=False)
+    found = regroup._first_scale(greedy.task)
+    assert (found["f"], found["g"], found["L1"]) == (1.0, 1.0, 1.0)
+    assert found["L3"] > FIRST_WEIGHT
 
 
 def test_all_gaining_containers_are_changed_or_those_that_gain_most(random_spine, random_family, monkeypatch):
