@@ -75,10 +75,9 @@ def test_the_largest_noise_at_the_root_counts():
     refuse_vast_noise(measured(("State", "Block"), 3, laws(MOST_CELLS_OF_NOISE / 100)), SMALL)
     with pytest.raises(BudgetError, match="at State, noise"):
         refuse_vast_noise(measured(("State", "Block"), 3, laws(MOST_CELLS_OF_NOISE / 99)), SMALL)
-    # Only the root counts, and a root that is not measured has no noise.
-    refuse_vast_noise(
-        measured(("US", "State"), 3, laws(MOST_CELLS_OF_NOISE * 2.0) and (lambda *_: {})), SMALL
-    )
+    vast = SimpleNamespace(standard_deviation=lambda: MOST_CELLS_OF_NOISE * 2.0)
+    only_below = measured(("State", "Block"), 3, lambda geolevel, _: {0: vast} if geolevel == "Block" else {})
+    refuse_vast_noise(only_below, SMALL)  # the root alone counts, and here it is not measured
 
 
 def test_geolevels_and_queries_have_addresses_or_are_refused():
@@ -86,9 +85,9 @@ def test_geolevels_and_queries_have_addresses_or_are_refused():
     certify_noise(measured(many[:256]), SMALL)
     with pytest.raises(GeographyError):
         certify_noise(measured(many), SMALL)
-    certify_noise(measured(("State",), 1 << 16), SMALL)
+    certify_noise(measured(("State",), 1 << 16, lambda *_: {}), SMALL)
     with pytest.raises(SchemaError):
-        certify_noise(measured(("State",), (1 << 16) + 1), SMALL)
+        certify_noise(measured(("State",), (1 << 16) + 1, lambda *_: {}), SMALL)
 
 
 def test_certifying_refuses_vast_noise_and_builds_the_table_of_every_law_once(monkeypatch):

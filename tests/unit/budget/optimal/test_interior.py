@@ -54,6 +54,16 @@ def test_newtons_direction_has_the_slope_and_the_curvature_of_its_decrement(of_m
     assert (at(move) - 2 * at(0.0) + at(-move)) / move**2 == pytest.approx(decrement, rel=1e-3)
 
 
+def test_a_limit_that_is_used_up_leaves_a_little_room():
+    """The first variance is 3, above its limit of 2: it may grow by a millionth."""
+    program = Program(np.ones(3), False, np.array([2.0, np.inf, np.inf]), np.full(3, 1e-3))
+    barrier = _Barrier(program, variances, variances(np.full(3, 1 / 3)), size=1.0)
+    for move, inside in ((0.0, True), (5e-7, True), (2e-6, False), (0.5, False)):
+        first = 1 / (3 * (1 + move))
+        shares = np.array([first, 0.3, 0.7 - first])
+        assert bool(np.isfinite(barrier.at(np.append(shares, 1.0), variances(shares)))) == inside
+
+
 def test_outside_its_constraints_the_barrier_is_infinite():
     program = Program(np.ones(3), True, np.array([np.inf, 13.0, np.inf]), np.full(3, 1e-2))
     start = np.full(3, 1 / 3)
