@@ -157,6 +157,18 @@ def test_what_is_coarser_is_fixed_and_what_is_finer_is_not():
     assert fixed_queries(strategy, SCHEMA, []) == ()
 
 
+def test_of_several_geolevels_the_finest_counts_whatever_its_name_and_place():
+    """The geolevels are in the order of the spine, which is not that of the alphabet."""
+    strategy = strategy_of({name: {"total": "1/2", "age": "1/2"} for name in ("Z", "M", "A")})
+    for named in (["M"], ["Z", "M"], ["M", "Z"]):
+        found = fixed_queries(strategy, SCHEMA, [("grown", named)])
+        assert [(item.geolevel, item.query, item.known_from) for item in found] == [
+            ("Z", "total", "the exact grown at M"),
+            ("M", "total", "the exact grown at M"),
+        ]
+        assert [item.share for item in found] == [Fraction(1, 6), Fraction(1, 6)]
+
+
 def test_a_geolevel_of_which_all_is_fixed_keeps_its_shares():
     strategy = strategy_of({"A": {"total": 1}, "B": {"total": "1/4", "age": "3/4"}, "C": {"age": 1}})
     saving = find_saving(strategy, SCHEMA, [("total", ["B"])])

@@ -60,6 +60,16 @@ def test_budget_that_was_moved_is_accounted_for_by_its_cost():
     assert (pure["accountant"], pure["spent"], pure["epsilon_at_1e-11"]) == ("pure", "1", 1.0)
 
 
+def test_a_laplace_budget_that_was_moved_is_its_epsilon():
+    rows = strategy_parameters(strategy(Mechanism.DISCRETE_LAPLACE), {"Block": Fraction(1, 2)}, with_mu=False)
+    assert [(row["geolevel"], row["accountant"], row["spent"]) for row in rows] == [
+        ("State", "exact", "1/3"),
+        ("Block", "pure", "1/2"),
+        (TOGETHER, "exact", "1"),
+    ]
+    assert rows[1]["epsilon_at_1e-11"] == 0.5
+
+
 def test_losses_without_a_lattice_are_accounted_for_exactly():
     plan = load_product("redistricting-units-pr").strategies[0]
     row = strategy_parameters(plan, with_mu=False)[-1]

@@ -10,6 +10,7 @@ from tallyveil.accounting import Neighbours, compose
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.budget.target import geolevel_savings, rho_for_target
+from tallyveil.errors import BudgetError
 
 DELTA = Fraction(1, 10**10)
 
@@ -35,6 +36,18 @@ def test_the_rho_found_meets_the_target_and_a_larger_one_does_not(neighbours):
     last_digit = Fraction(10) ** (math.floor(math.log10(rho)) - 8)
     next_one = compose(replace(shape, total=rho + 2 * last_digit).event(), neighbours=neighbours)
     assert next_one.epsilon(DELTA).upper > 3  # one digit is lost to the rounding of the calibration
+
+
+def test_only_gaussian_noise_has_savings():
+    shape = Strategy(
+        Mechanism.DISCRETE_LAPLACE,
+        Neighbours.BOUNDED,
+        Fraction(1),
+        (("State", Fraction(1)),),
+        (("State", (("total", Fraction(1)),)),),
+    )
+    with pytest.raises(BudgetError):
+        geolevel_savings(shape, DELTA)
 
 
 def test_each_geolevel_is_calibrated_to_what_zcdp_gives_for_it():
