@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tallyveil.budget import noise_size
 from tallyveil.budget.noise_size import (
     MOST_CELLS_OF_NOISE,
     certify_laws,
@@ -15,6 +14,7 @@ from tallyveil.budget.noise_size import (
 )
 from tallyveil.errors import BudgetError, GeographyError, SchemaError, SolverError
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
+from tallyveil.noise.table import InversionTable
 from tallyveil.universe import Attribute, Schema, StructuralZero
 
 LEVELS = tuple(f"l{number}" for number in range(100))
@@ -92,7 +92,7 @@ def test_geolevels_and_queries_have_addresses_or_are_refused():
 
 def test_certifying_refuses_vast_noise_and_builds_the_table_of_every_law_once(monkeypatch):
     built = []
-    monkeypatch.setattr(noise_size.InversionTable, "build", built.append)
+    monkeypatch.setattr(InversionTable, "build", built.append)
     laws = [DiscreteGaussian(Fraction(1)), DiscreteLaplace(Fraction(2)), DiscreteGaussian(Fraction(1))]
     certify_laws(laws)
     assert sorted(built, key=repr) == sorted(set(laws), key=repr)
@@ -111,6 +111,6 @@ def test_a_law_that_cannot_be_certified_is_an_error(monkeypatch):
     def fail(_):
         raise SolverError("the highest precision does not determine it")
 
-    monkeypatch.setattr(noise_size.InversionTable, "build", fail)
+    monkeypatch.setattr(InversionTable, "build", fail)
     with pytest.raises(SolverError):
         certify_laws([DiscreteGaussian(Fraction(1))])

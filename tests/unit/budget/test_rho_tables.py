@@ -1,6 +1,7 @@
 """Published tables of rho as strategies: which geolevel gets which budget, and what is refused."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from tallyveil.budget.rho_tables import load_rho_table, strategy_of_rho
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, ConfigError
 
-TABLE = {
+TABLE: dict[str, Any] = {
     "geolevels": ["US", "State", "Block"],
     "unit": "1/10",
     "total": "21/10",
