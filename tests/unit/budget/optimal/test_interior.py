@@ -19,7 +19,7 @@ def test_centring_ends_where_no_move_improves(of_maximum):
     program = Program(np.ones(3), of_maximum, np.array([20.0, np.inf, np.inf]), np.full(3, 1e-3))
     start = np.full(3, 1 / 3)
     first = variances(start)
-    barrier = _Barrier(program, variances, first, size=2.0)
+    barrier = _Barrier(program, variances, first, whole=10.0)
     point, found = _centred(barrier, variances, np.append(start, 1.1 * first.values.max()), first)
     assert found.values == pytest.approx(FACTORS / point[:-1])
     least = barrier.at(point, found)
@@ -38,7 +38,7 @@ def test_newtons_direction_has_the_slope_and_the_curvature_of_its_decrement(of_m
     program = Program(weights, of_maximum, np.array([20.0, np.inf, 50.0]), np.full(3, 1e-3))
     start = np.array([0.2, 0.3, 0.5])
     found = variances(start)
-    barrier = _Barrier(program, variances, found, size=2.0)
+    barrier = _Barrier(program, variances, found, whole=10.0)
     point = np.append(start, 1.3 * program.objective(found.values))
     direction, decrement = barrier.newton(point, found)
     assert barrier.count == (2 if of_maximum else 0) + 2 + 3
@@ -57,7 +57,7 @@ def test_newtons_direction_has_the_slope_and_the_curvature_of_its_decrement(of_m
 def test_a_limit_that_is_used_up_leaves_a_little_room():
     """The first variance is 3, above its limit of 2: it may grow by a millionth."""
     program = Program(np.ones(3), False, np.array([2.0, np.inf, np.inf]), np.full(3, 1e-3))
-    barrier = _Barrier(program, variances, variances(np.full(3, 1 / 3)), size=1.0)
+    barrier = _Barrier(program, variances, variances(np.full(3, 1 / 3)), whole=1.0)
     for move, inside in ((0.0, True), (5e-7, True), (2e-6, False), (0.5, False)):
         first = 1 / (3 * (1 + move))
         shares = np.array([first, 0.3, 0.7 - first])
@@ -67,7 +67,7 @@ def test_a_limit_that_is_used_up_leaves_a_little_room():
 def test_outside_its_constraints_the_barrier_is_infinite():
     program = Program(np.ones(3), True, np.array([np.inf, 13.0, np.inf]), np.full(3, 1e-2))
     start = np.full(3, 1 / 3)
-    barrier = _Barrier(program, variances, variances(start), size=1.0)
+    barrier = _Barrier(program, variances, variances(start), whole=1.0)
     for shares, top, inside in (
         ([1 / 3, 1 / 3, 1 / 3], 28.0, True),
         ([1 / 3, 1 / 3, 1 / 3], 26.9, False),  # below the third variance

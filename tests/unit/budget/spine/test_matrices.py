@@ -167,11 +167,12 @@ def test_a_dense_matrix_has_a_limit(monkeypatch):
     strategy = strategy_of(spine, Mechanism.DISCRETE_GAUSSIAN)
     groups = {name: SCHEMA.query(name) for name in ("total", "sex", "detailed")}
     full = StrategyMatrix(spine, strategy, groups, strategy_shares(spine, strategy))
-    for matrix, entries in ((SpineMatrix(spine), 4 * 3), (full, 4 * (1 + 2 + 6) * 3 * 6)):
+    for matrix, rows, columns in ((SpineMatrix(spine), 4, 3), (full, 4 * (1 + 2 + 6), 3 * 6)):
+        entries = rows * columns
         monkeypatch.setattr("tallyveil.budget.spine.matrices.MOST_ENTRIES", entries)
         assert matrix.dense().size == entries
         monkeypatch.setattr("tallyveil.budget.spine.matrices.MOST_ENTRIES", entries - 1)
-        with pytest.raises(BudgetError, match="dense matrix"):
+        with pytest.raises(BudgetError, match=f"{rows} x {columns} entries, more than {entries - 1}"):
             matrix.dense()
 
 
