@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.fixed_queries import find_saving, fixed_queries, is_fixed
+from tallyveil.budget.fixed_queries import Saving, find_saving, fixed_queries, is_fixed
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.universe.attribute import Attribute
@@ -157,6 +157,18 @@ def test_what_is_coarser_is_fixed_and_what_is_finer_is_not():
     assert fixed_queries(strategy, SCHEMA, []) == ()
 
 
+def test_of_several_geolevels_the_finest_counts_whatever_its_name_and_place():
+    """The geolevels are in the order of the spine, which is not that of the alphabet."""
+    strategy = strategy_of({name: {"total": "1/2", "age": "1/2"} for name in ("Z", "M", "A")})
+    for named in (["M"], ["Z", "M"], ["M", "Z"]):
+        found = fixed_queries(strategy, SCHEMA, [("grown", named)])
+        assert [(item.geolevel, item.query, item.known_from) for item in found] == [
+            ("Z", "total", "the exact grown at M"),
+            ("M", "total", "the exact grown at M"),
+        ]
+        assert [item.share for item in found] == [Fraction(1, 6), Fraction(1, 6)]
+
+
 def test_a_geolevel_of_which_all_is_fixed_keeps_its_shares():
     strategy = strategy_of({"A": {"total": 1}, "B": {"total": "1/4", "age": "3/4"}, "C": {"age": 1}})
     saving = find_saving(strategy, SCHEMA, [("total", ["B"])])
@@ -166,7 +178,7 @@ def test_a_geolevel_of_which_all_is_fixed_keeps_its_shares():
     assert saving.strategy.queries("B") == ("age",)
     only = strategy_of({"A": {"total": 1}, "B": {"age": 1}})
     saving = find_saving(only, SCHEMA, [("total", ["A"])])
-    assert (saving.share, saving.strategy) == (0, None)
+    assert saving == Saving(fixed_queries(only, SCHEMA, [("total", ["A"])]), ("A",), Fraction(0), None, 1.0)
 
 
 def test_several_invariants_and_the_zeros_are_named():
@@ -188,3 +200,20 @@ def test_a_large_schema_is_looked_at_by_kinds():
     assert is_fixed(wide.query("total"), [wide.query("a0*a1")], wide)
     assert not is_fixed(wide.query("detailed"), [wide.query("a0")], wide)
     assert not is_fixed(wide.query("a2"), [wide.query("a0*a1")], wide)
+
+
+@pytest.mark.parametrize(("limit", "fixed"), [(6, True), (5, False)])
+def test_above_the_limit_of_kinds_no_query_is_called_fixed(monkeypatch, limit, fixed):
+    """Three kinds of ages and two of homes."""
+    monkeypatch.setattr("tallyveil.budget.fixed_queries.MOST_KINDS", limit)
+    assert is_fixed(SCHEMA.query("age"), [SCHEMA.query("age")], SCHEMA) == fixed
+
+
+def test_above_the_limit_of_entries_no_query_is_called_fixed_by_several(monkeypatch):
+    """Seven possible kinds of cells, of which two queries tell three answers and one."""
+    query, known = SCHEMA.query("grown*home"), [SCHEMA.query("home"), SCHEMA.query("grown")]
+    assert is_fixed(query, known, SCHEMA)
+    kinds, answers = 4, 4 + 3 + 2
+    for limit in (kinds * answers, kinds * answers - 1):
+        monkeypatch.setattr("tallyveil.budget.fixed_queries.MOST_KINDS", limit)
+        assert is_fixed(query, known, SCHEMA) == (limit == kinds * answers)

@@ -47,8 +47,27 @@ def test_budget_that_was_moved_is_accounted_for_by_its_cost():
     assert rows["Block"]["epsilon_at_1e-5"] == zcdp_to_epsilon(Fraction(1, 2), Fraction("1e-5"))
     assert rows["Block"][BETA] is None
     assert rows["State"][MU] is None
+    (own,) = (
+        row
+        for row in strategy_parameters(strategy(), {"Block": Fraction(2, 3)}, with_mu=False)
+        if row["geolevel"] == "Block"
+    )
+    assert (own["accountant"], own["spent"]) == ("exact", "2/3")  # what it spends is the strategy's
+    part = cost_parameters(strategy(), Fraction(1, 2), "Town")
+    assert part == {**rows["Block"], "geolevel": "Town"}
+    assert cost_parameters(strategy())["geolevel"] == TOGETHER
     pure = cost_parameters(strategy(Mechanism.DISCRETE_LAPLACE))
     assert (pure["accountant"], pure["spent"], pure["epsilon_at_1e-11"]) == ("pure", "1", 1.0)
+
+
+def test_a_laplace_budget_that_was_moved_is_its_epsilon():
+    rows = strategy_parameters(strategy(Mechanism.DISCRETE_LAPLACE), {"Block": Fraction(1, 2)}, with_mu=False)
+    assert [(row["geolevel"], row["accountant"], row["spent"]) for row in rows] == [
+        ("State", "exact", "1/3"),
+        ("Block", "pure", "1/2"),
+        (TOGETHER, "exact", "1"),
+    ]
+    assert rows[1]["epsilon_at_1e-11"] == 0.5
 
 
 def test_losses_without_a_lattice_are_accounted_for_exactly():
@@ -78,4 +97,5 @@ def test_queries_before_composition():
     found = query_parameters(plan, with_mu=True)
     assert list(found) == [(level, query) for level in plan.geolevels for query, _ in HALVES]
     event = plan.events()[1]
+    assert query_parameters(plan)["State", "total"].mu is None
     assert found["State", "detailed"] == exact_parameters(compose(event, neighbours=plan.neighbours))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tallyveil.budget import load_strategy_preset, strategy_preset_names
-from tallyveil.budget.presets import _measured_steps
-from tallyveil.errors import BudgetError
+from tallyveil.budget.presets import _measured_steps, _strategy
+from tallyveil.budget.spine.presets import spine_preset_names
+from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.universe import load_preset
 
 DHC = (
@@ -32,6 +33,18 @@ CHAINS = {
 }
 """Number of queries of the rounding chain of each outer pass; lift passes have none."""
 SCHEMAS = {name: name[: name.index("s-") + 1] for name in DHC} | {DHC[-1]: "dhc-units-sizes"}
+SPINES = {
+    "dhc-persons-state-rooted": "dhc-state-rooted",
+    "dhc-persons-us": "dhc-us",
+    "dhc-units-state-rooted": "dhc-state-rooted",
+    "dhc-units-us": "dhc-us",
+    "redistricting-state-rooted": "redistricting-persons-state-rooted",
+    "redistricting-units-state-rooted": "redistricting-units-state-rooted",
+    "redistricting-units-us": "redistricting-units-us",
+    "redistricting-us": "redistricting-persons-us",
+    "redistricting-us-from-state": "redistricting-persons-state-rooted",
+}
+"""The spine preset of each strategy that production used, or of the one most similar to it."""
 REDISTRICTING = [name for name in strategy_preset_names() if name not in DHC]
 
 
@@ -105,6 +118,36 @@ def test_outer_passes_and_their_chains_are_nested(name: str) -> None:
 
 def test_presets_without_outer_passes_have_none() -> None:
     assert all(load_strategy_preset(name).outer == () for name in REDISTRICTING)
+
+
+@pytest.mark.parametrize("name", strategy_preset_names())
+def test_how_estimates_are_made_and_which_spine_they_are_made_on(name: str) -> None:
+    preset = load_strategy_preset(name)
+    assert preset.values == "own"
+    assert preset.rounding_target == ("fraction" if name in DHC else "nearest")
+    assert preset.slack == (0 if name in DHC else Fraction(1, 10))
+    assert preset.spine == SPINES.get(name)
+    assert preset.spine is None or preset.spine in spine_preset_names()
+
+
+def test_a_number_that_is_not_exact_is_named_by_its_place() -> None:
+    table = {
+        "mechanism": "discrete_gaussian",
+        "neighbours": "bounded",
+        "total": "2",
+        "geolevel_shares": {"State": "1/2", "Block": "1/2"},
+        "query_shares": {"State": {"total": "1"}, "Block": {"total": "1/4", "detailed": "3/4"}},
+    }
+    made = _strategy("mine", table)
+    assert made.total == 2
+    assert made.share("Block", "detailed") == Fraction(3, 4)
+    for wrong, place in (
+        ({"total": 2.5}, "mine: total"),
+        ({"geolevel_shares": {"State": 0.5, "Block": "1/2"}}, "mine: geolevel_shares.State"),
+        ({"query_shares": {"State": {"total": 1.5}}}, "mine: query_shares.State.total"),
+    ):
+        with pytest.raises(ConfigError, match=f"{place} is the float"):
+            _strategy("mine", {**table, **wrong})
 
 
 def test_the_order_of_estimation_and_its_slack() -> None:

@@ -9,6 +9,8 @@ from tallyveil.budget.products import DELTA, NEIGHBOURS, load_product, product_n
 from tallyveil.errors import BudgetError
 from tallyveil.studies.fdp_census.products import product_row
 
+UNITS = "the number of housing units and of group quarters of each type in every block"
+STATES = "the number of persons in every state"
 RHO = {
     "redistricting-persons": Fraction(293764, 114921),
     "redistricting-units": Fraction(11417641, 152349649),
@@ -25,7 +27,11 @@ def test_sums_are_exact(product, area):
     assert NEIGHBOURS is Neighbours.BOUNDED
     levels = {"redistricting": 6, "dhc": 8}[product.split("-")[0]] - (area == "pr")
     assert len(found.strategies[0].geolevels) == levels
-    assert found.invariants
+    assert found.name == f"{product}-{area}"
+    assert found.record == ("person" if "persons" in product else "housing unit")
+    assert UNITS in found.invariants
+    assert (STATES in found.invariants) == ("persons" in product)
+    assert len(found.event.events) == len(found.strategies[0].events()) + len(found.invariants)
 
 
 def test_what_is_together_adds_up():
@@ -35,6 +41,14 @@ def test_what_is_together_adds_up():
         assert everything.rho == sum(RHO.values())
         assert everything.record == "person and one housing unit"
         assert everything.published_epsilon is None
+        assert everything.name == f"all-{area}"
+        assert everything.invariants == (STATES, UNITS)
+        parts = [load_product(f"{product}-{area}") for product in RHO]
+        for part in parts:
+            assert part.summary in everything.summary
+            assert part.source in everything.source
+            assert set(part.strategies) <= set(everything.strategies)
+        assert everything.n_budgets == sum(part.n_budgets for part in parts)
 
 
 @pytest.mark.parametrize(

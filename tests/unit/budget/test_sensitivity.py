@@ -64,12 +64,14 @@ def test_gaussian_noise_costs_what_the_worst_change_costs(neighbours: Neighbours
         assert made.answers_moved(query) == worst
         assert made.law("Town", query).variance == worst / (2 * made.share("Town", query))
         assert rho_of(event) == made.share("Town", query)
+    assert made.geolevel_event("Town") == made.event()
 
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_laplace_noise_costs_what_the_worst_change_costs(neighbours: Neighbours) -> None:
     made = strategy(Mechanism.DISCRETE_LAPLACE, neighbours)
     assert epsilon_of(made.event()) == made.total
+    assert made.geolevel_event("Town") == made.event()
     for query in QUERIES:
         worst = int(np.abs(changes(query, neighbours)).sum(axis=1).max())
         assert made.law("Town", query).scale == worst / made.share("Town", query)
@@ -98,8 +100,10 @@ def test_a_strategy_that_pays_for_another_number_of_answers_is_refused(
 
 def test_a_sensitivity_below_one_is_refused() -> None:
     made = strategy(Mechanism.DISCRETE_GAUSSIAN, Neighbours.BOUNDED)
-    with pytest.raises(BudgetError, match="wanted an integer of 1 or more"):
-        dataclasses.replace(made, sensitivities=(("up_to", 0),))
+    for wrong in (0, -1, 1.0, Fraction(2)):
+        with pytest.raises(BudgetError, match="wanted an integer of 1 or more"):
+            dataclasses.replace(made, sensitivities=(("up_to", wrong),))
+    assert dataclasses.replace(made, sensitivities=(("up_to", 1),)).answers_moved("up_to") == 2
 
 
 def test_the_total_is_a_running_sum_and_no_sum_of_races_alone_or_in_combination() -> None:

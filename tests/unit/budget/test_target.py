@@ -1,5 +1,6 @@
 """Budgets stated as epsilon at delta: the exact accountant finds the rho, and zCDP alone would allow less."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ from tallyveil.accounting import Neighbours, compose
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.budget.target import geolevel_savings, rho_for_target
+from tallyveil.errors import BudgetError
 
 DELTA = Fraction(1, 10**10)
 
@@ -23,13 +25,30 @@ def test_the_rho_found_meets_the_target_and_a_larger_one_does_not(neighbours):
         (("State", Fraction(1, 3)), ("Block", Fraction(2, 3))),
         (("State", shares), ("Block", shares)),
     )
-    rho = rho_for_target(shape, Fraction(3), DELTA)
+    target = Fraction(19, 2)  # rho is a little below 1, where nine digits are the most exact
+    rho = rho_for_target(shape, target, DELTA)
     exact = compose(replace(shape, total=rho).event(), neighbours=neighbours).epsilon(DELTA)
-    assert exact.upper <= 3
-    assert exact.upper > 3 - 1e-6
+    assert exact.upper <= target
+    assert exact.upper > target - 1e-5
     larger = compose(replace(shape, total=rho * Fraction(1000001, 1000000)).event(), neighbours=neighbours)
-    assert larger.epsilon(DELTA).lower > 3
-    assert zcdp_to_epsilon(rho, DELTA) > 3
+    assert larger.epsilon(DELTA).lower > target
+    assert zcdp_to_epsilon(rho, DELTA) > target
+    assert rho == Fraction(f"{float(rho):.9g}")
+    last_digit = Fraction(10) ** (math.floor(math.log10(rho)) - 8)
+    next_one = compose(replace(shape, total=rho + 2 * last_digit).event(), neighbours=neighbours)
+    assert next_one.epsilon(DELTA).upper > target  # one digit is lost to the rounding of the calibration
+
+
+def test_only_gaussian_noise_has_savings():
+    shape = Strategy(
+        Mechanism.DISCRETE_LAPLACE,
+        Neighbours.BOUNDED,
+        Fraction(1),
+        (("State", Fraction(1)),),
+        (("State", (("total", Fraction(1)),)),),
+    )
+    with pytest.raises(BudgetError):
+        geolevel_savings(shape, DELTA)
 
 
 def test_each_geolevel_is_calibrated_to_what_zcdp_gives_for_it():

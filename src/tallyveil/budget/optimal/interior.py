@@ -43,8 +43,9 @@ class _Barrier:
         size: m.
     """
 
-    def __init__(self, program: Program, variances: Variances, first: Evaluated, size: float) -> None:
-        self._program, self._variances, self.size = program, variances, size
+    def __init__(self, program: Program, variances: Variances, first: Evaluated, whole: float) -> None:
+        # `whole` is m times the number of constraints.
+        self._program, self._variances = program, variances
         limited = np.flatnonzero(np.isfinite(program.limits))
         topped = np.flatnonzero(program.weights > 0) if program.of_maximum else np.zeros(0, np.int64)
         n_aims = len(program.weights)
@@ -55,6 +56,7 @@ class _Barrier:
         self._top = np.concatenate([np.ones(len(topped)), np.zeros(len(limited))])
         room = np.maximum(program.limits[limited] * (1 + SLACK), first.values[limited] * (1 + ROOM))
         self._most = np.concatenate([np.zeros(len(topped)), room])
+        self.size = whole / self.count
 
     @property
     def count(self) -> int:
@@ -118,8 +120,7 @@ def from_inside(
     """
     level = program.objective(found.values)
     point = np.append(shares, 1.1 * level)
-    barrier = _Barrier(program, variances, found, 1.0)
-    barrier.size = FIRST * level / barrier.count
+    barrier = _Barrier(program, variances, found, FIRST * level)
     while barrier.size * barrier.count > 0.5 * LAST * level:
         point, found = _centred(barrier, variances, point, found)
         yield point[:-1] / point[:-1].sum(), found

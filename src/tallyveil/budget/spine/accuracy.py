@@ -94,7 +94,7 @@ def _accuracy(name: str, kind: Kind, variances: NDArray[np.float64]) -> AreaAccu
         kind,
         n,
         float(deviations.mean()),
-        float(deviations[max(-(-n // 2), 1) - 1]),
-        float(deviations[max(-(-9 * n // 10), 1) - 1]),
+        float(deviations[-(-n // 2) - 1]),
+        float(deviations[-(-9 * n // 10) - 1]),
         float(deviations[-1]),
     )

@@ -195,11 +195,12 @@ def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy |
     Source: Cumings-Menon et al. 2023, Theorems 1 and 3.
     """
     for level, name in enumerate(spine.geolevels):
-        unmeasured = strategy is not None and name not in strategy.geolevels
-        if unmeasured and bool(np.any(shares.measured(level))):
+        if strategy is None or name in strategy.geolevels:
+            continue
+        if bool(np.any(shares.measured(level))):
             raise BudgetError(
                 f"geounits of {name} have shares of the budget, but the strategy measures nothing there; it names "
-                f"{', '.join(strategy.geolevels) if strategy else ''}. Use the strategy that the spine was built for."
+                f"{', '.join(strategy.geolevels)}. Use the strategy that the spine was built for."
             )
     greatest, finest = _greatest_path(spine, shares)
     if greatest > 1:

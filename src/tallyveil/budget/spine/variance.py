@@ -105,8 +105,11 @@ def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
     """
     roots = entity_parts(found, family)[0][0]
     above = found.variance[0][roots.geounit]
-    # A slope of 0 contributes nothing, even if the root's variance is infinite.
-    from_root = np.where(roots.slope == 0, 0, roots.slope**2 * np.where(roots.slope == 0, 0, above))
+    # A slope of 0 contributes nothing, even if the root's variance is infinite. An infinite complex number is never
+    # multiplied, because its product is no number.
+    unknown = ~np.isfinite(above.real)
+    informed = np.where(unknown, np.inf, roots.slope**2 * np.where(unknown, 0, above))
+    from_root = np.where(roots.slope == 0, 0, informed)
     values = roots.spread + from_root
     if family.n_entities == 0:
         return values

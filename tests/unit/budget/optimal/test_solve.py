@@ -1,5 +1,7 @@
 """The program of the best shares: against closed forms, and its bound against any other shares."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 
 from tallyveil.budget.optimal.fractions import LOSS, rounded_shares
 from tallyveil.budget.optimal.program import Evaluated, Program
-from tallyveil.budget.optimal.solve import solve
+from tallyveil.budget.optimal.solve import _seen, solve
+from tallyveil.budget.optimal.step import Step
+from tallyveil.errors import SolverError
 
 
 def separate(*factors):
@@ -123,6 +127,84 @@ def test_a_bound_holds_for_any_weights_of_the_limits():
         prices = np.random.default_rng(seed).exponential(size=6)
         bound = program.lower_bound(at_start, start, np.ones(6), prices)
         assert bound <= best.objective
+
+
+def test_the_search_ends_at_what_is_enough():
+    program, start = Program(np.ones(3), False, free(3), np.full(3, 1e-9)), np.full(3, 1 / 3)
+    at_once = solve(program, separate(1, 4, 9), start, enough=42.0)
+    assert at_once.shares is start
+    assert at_once.objective == 42
+    assert 0 < at_once.bound <= 36
+    assert at_once.gap == 1 - at_once.bound / 42
+    found = solve(program, separate(1, 4, 9), start, enough=37.0)
+    assert 36 < found.objective <= 37
+
+
+def test_what_is_enough_ends_the_steps_from_inside_as_well(monkeypatch):
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 0)
+    program = Program(np.ones(3), False, free(3), np.full(3, 1e-9))
+    found = solve(program, separate(1, 4, 9), np.full(3, 1 / 3), gap=0.0, enough=37.0)
+    assert 36 < found.objective <= 37
+    assert found.objective == program.objective(found.found.values)
+    assert found.found.values == pytest.approx(separate(1, 4, 9)(found.shares).values)
+    assert 20 < found.bound <= 36
+
+
+def test_exponents_move_halfway_to_those_that_would_have_foreseen_the_slopes():
+    """Every share buys one count, whose variance falls with the power 0.6 of the share."""
+
+    def variances(shares):
+        return Evaluated(shares**-0.6, np.diag(-0.6 * shares**-1.6))
+
+    before, after = np.array([0.2, 0.3, 0.5]), np.array([0.1, 0.4, 0.5])
+    seen = _seen(
+        np.ones(3), (before, variances(before)), (after, variances(after)), np.array([0.2, 1.0, 0.3])
+    )
+    assert seen == pytest.approx([0.4, 0.8, 0.3])  # the last share did not move
+    far = [np.full(3, one) for one in (-3.0, 3.0, -0.6)]
+    assert [
+        _seen(np.ones(3), (before, variances(before)), (after, variances(after)), one)[0] for one in far
+    ] == pytest.approx([-0.5, 1.0, 0.01])  # within bounds, and never 0
+
+
+def test_steps_that_fail_become_more_cautious_until_none_can_fail(monkeypatch):
+    """Then the search goes on from inside."""
+    program, start, asked = Program(np.ones(3), False, free(3), np.full(3, 1e-9)), np.full(3, 1 / 3), []
+
+    def astray(program, shares, found, exponents):
+        asked.append(exponents.tolist())
+        return Step(np.array([0.8, 0.1, 0.1]), np.zeros(3), np.zeros(3))
+
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.step_from", astray)
+    found = solve(program, separate(1, 4, 9), start)
+    assert asked == [[one] * 3 for one in (0.5, 0.75, 0.875, 0.9375, 1.0)]
+    assert found.objective == pytest.approx(36, rel=1e-3)
+    assert found.gap <= 5e-4
+
+
+def test_a_step_that_breaks_a_limit_is_not_taken(monkeypatch):
+    limits = np.array([np.inf, np.inf, 27.0])
+    program, asked = Program(np.ones(3), False, limits, np.full(3, 1e-9)), []
+
+    def beyond(program, shares, found, exponents):
+        asked.append(shares.tolist())
+        return Step(np.array([0.25, 0.42, 0.33]), np.zeros(3), np.zeros(3))  # better, but beyond the limit
+
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.step_from", beyond)
+    found = solve(program, separate(1, 4, 9), np.full(3, 1 / 3))
+    assert asked == [[1 / 3] * 3] * 5
+    assert program.within_limits(found.found.values)
+
+
+def test_a_gap_that_is_not_reached_is_an_error(monkeypatch):
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 1)
+    monkeypatch.setattr("tallyveil.budget.optimal.solve.from_inside", lambda *_: iter(()))
+    program = Program(np.ones(3), False, free(3), np.full(3, 1e-9))
+    with pytest.raises(SolverError, match="to within a relative gap of 1e-06") as error:
+        solve(program, separate(1, 4, 9), np.full(3, 1 / 3), gap=1e-6)
+    # What cannot be undercut, and what was found.
+    said = [float(one) for one in re.findall(r"(?:less than|have) (\d+\.?\d*)", str(error.value))]
+    assert 20 < said[0] <= 36 < said[1] < 42
 
 
 @settings(max_examples=100, deadline=None)

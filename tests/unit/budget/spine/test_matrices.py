@@ -17,7 +17,7 @@ from tallyveil.budget.spine.matrices import (
 )
 from tallyveil.errors import BudgetError
 from tallyveil.geography import BypassRule, GeounitShares, bypass, spine_from_columns, uniform_shares
-from tallyveil.universe import Attribute, Schema
+from tallyveil.universe import Attribute, Recode, Schema
 
 SCHEMA = Schema("small", (Attribute("sex", ("f", "m")), Attribute("age", ("a", "b", "c"))))
 
@@ -92,8 +92,13 @@ def test_greatest_column_sum_is_exact(random_spine, seed):
         with pytest.raises(BudgetError, match="more than 1, on the path") as caught:
             require_affordable(spine, shares)
         assert caught.value.code == "overspent-path"
-        worst = spine.geocodes[-1][sums.index(max(sums))]
-        assert f"'{worst}'" in str(caught.value)
+        finest = sums.index(max(sums))
+        path = [
+            f"{name} '{spine.geocodes[level][spine.ancestors(level)[finest]]}'"
+            f" ({shares.share(level, int(spine.ancestors(level)[finest]))})"
+            for level, name in enumerate(spine.geolevels)
+        ]
+        assert f"on the path {' > '.join(path)}." in str(caught.value)
     else:
         assert require_affordable(spine, shares) == max(sums)
 
@@ -129,6 +134,46 @@ def test_unmeasured_geolevels_and_wrong_sizes_are_refused(random_spine):
         greatest_column_sum(random_spine(rng, 12, 3), shares)
     with pytest.raises(BudgetError, match="rows"):
         SpineMatrix(spine).apply(np.ones(3))
+
+
+@pytest.mark.parametrize("mechanism", list(Mechanism))
+def test_a_query_whose_groups_overlap_is_measured_with_more_noise(random_spine, mechanism):
+    """A factor on rows is 1 over the size of the noise: of the law of each geounit's own share."""
+    ages = Recode(
+        "up_to", "age", (("a", ("a",)), ("b", ("a", "b")), ("c", ("a", "b", "c"))), overlapping=True
+    )
+    schema = Schema("small", SCHEMA.attributes, (ages,))
+    spine = random_spine(np.random.default_rng(64), 5, 2, one_root=True)
+    queries = (("total", Fraction(1, 4)), ("up_to", Fraction(3, 4)))
+    strategy = Strategy(
+        mechanism,
+        Neighbours.BOUNDED,
+        Fraction(5, 4),
+        tuple((name, Fraction(1, 2)) for name in spine.geolevels),
+        tuple((name, queries) for name in spine.geolevels),
+        (("up_to", 3),),
+    )
+    shares = strategy_shares(spine, strategy)
+    groups = {name: schema.query(name) for name, _ in queries}
+    for query, _ in queries:
+        law = strategy.law("L0", query)
+        size = float(law.variance) ** 0.5 if mechanism is Mechanism.DISCRETE_GAUSSIAN else float(law.scale)
+        found = StrategyMatrix(spine, strategy, groups, shares).scales(0, query)
+        assert found == pytest.approx([1 / size])
+
+
+def test_a_dense_matrix_has_a_limit(monkeypatch):
+    spine = spine_from_columns({"A": ["a"] * 3, "B": ["b0", "b1", "b2"]}, ("A", "B"))
+    strategy = strategy_of(spine, Mechanism.DISCRETE_GAUSSIAN)
+    groups = {name: SCHEMA.query(name) for name in ("total", "sex", "detailed")}
+    full = StrategyMatrix(spine, strategy, groups, strategy_shares(spine, strategy))
+    for matrix, rows, columns in ((SpineMatrix(spine), 4, 3), (full, 4 * (1 + 2 + 6), 3 * 6)):
+        entries = rows * columns
+        monkeypatch.setattr("tallyveil.budget.spine.matrices.MOST_ENTRIES", entries)
+        assert matrix.dense().size == entries
+        monkeypatch.setattr("tallyveil.budget.spine.matrices.MOST_ENTRIES", entries - 1)
+        with pytest.raises(BudgetError, match=f"{rows} x {columns} entries, more than {entries - 1}"):
+            matrix.dense()
 
 
 def test_another_number_of_rows_is_named():

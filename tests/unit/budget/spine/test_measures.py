@@ -9,7 +9,7 @@ from tallyveil.budget.spine.measures import AS_GOOD_AS_EXACT, TotalMeasures
 from tallyveil.budget.spine.variance import spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import spine_from_prefixes
+from tallyveil.geography import GeounitShares, spine_from_prefixes, uniform_shares
 
 LEVELS = ("Region", "Part", "Town", "Block")
 SHARES = (Fraction(1, 4), Fraction(1, 8), Fraction(3, 8), Fraction(1, 4))
@@ -44,6 +44,19 @@ def test_what_is_published_exactly():
     spine = spine_from_prefixes(["a1", "a2", "b1"], ("Region", "Town", "Block"), (0, 1, 2))
     known = measures(exact=("Region", "Part", "Town")).on_geography(spine)
     assert known.variance[1].tolist() == [0, 0]
+    fewer = measures(exact=("Region", "Town"), exact_on_geography=("Region", "Part")).on_geography(spine)
+    assert fewer.variance[0].tolist() == [0]
+    assert min(fewer.variance[1]) > 0
+
+
+def test_on_the_spine_of_its_steps():
+    spine = spine_from_prefixes(["a111", "a122", "b111"], LEVELS, (0, 1, 2, 4))
+    found = measures(exact=("Part",)).on(spine)
+    assert found.variance[1].tolist() == [0, 0]
+    assert found.precisions[3].tolist() == pytest.approx([0.5] * 3)
+    shares = uniform_shares(spine, dict(zip(LEVELS, SHARES, strict=True)))
+    halved = GeounitShares(tuple(one / 2 for one in shares.values), shares.positions)
+    assert measures().on(spine, halved).precisions[3].tolist() == pytest.approx([0.25] * 3)
 
 
 def test_without_a_query_that_tells_a_total():

@@ -12,6 +12,7 @@ from tallyveil.budget.spine.matrices import StrategyMatrix, strategy_shares
 from tallyveil.budget.spine.precision import answer_precisions, answers_summed, precision_of, totals_summed
 from tallyveil.budget.spine.variance import spine_variances
 from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.geography import GeounitShares
 from tallyveil.universe import Attribute, Recode, Schema, load_preset
 
 
@@ -153,3 +154,32 @@ def test_exact_geolevels_and_refusals(random_spine):
         answer_precisions(spine, strategy, {"total": 1}, exact=["Nation"])
     with pytest.raises(BudgetError, match="nothing is said"):
         answer_precisions(spine, strategy, {})
+    uniform = strategy_shares(spine, strategy)
+    fewer = GeounitShares(uniform.values, uniform.positions[:2])
+    shorter = GeounitShares(uniform.values, (*uniform.positions[:2], uniform.positions[2][:-1]))
+    for wrong in (fewer, shorter):
+        with pytest.raises(BudgetError, match="shares do not fit the 6 geounits of geolevel L2"):
+            answer_precisions(spine, strategy, {"total": 1}, shares=wrong)
+
+
+@pytest.mark.parametrize("mechanism", list(Mechanism))
+def test_a_geounits_own_share_determines_its_precision(random_spine, mechanism):
+    """The precision of a geounit is that of its own laws; a geolevel that is not named has none."""
+    spine = random_spine(np.random.default_rng(54), 6, 3, one_root=True)
+    strategy = strategy_of(spine, [("total", "sex")] * 3, mechanism)
+    values = (Fraction(0), Fraction(1, 5), Fraction(3, 10))
+    positions = tuple((np.arange(spine.n_geounits(level)) % 3).astype(np.int32) for level in range(3))
+    found = answer_precisions(
+        spine, strategy, {"total": 1, "sex": 2}, shares=GeounitShares(values, positions)
+    )
+    for level, name in enumerate(spine.geolevels):
+        for position, precision in zip(positions[level], found[level], strict=True):
+            wanted = 0.0
+            for query, n in (("total", 1), ("sex", 2)) if values[position] else ():
+                law = strategy.law(name, query, values[position])
+                wanted += 1 / (n * float(law.variance if hasattr(law, "variance") else 2 * law.scale**2))
+            assert precision == pytest.approx(wanted)
+    other = random_spine(np.random.default_rng(55), 6, 4, one_root=True)
+    assert [one.any() for one in answer_precisions(other, strategy, {"total": 1, "sex": 2})] == [True] * 3 + [
+        False
+    ]

@@ -11,6 +11,7 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.geography import (
     Branch,
+    BypassRule,
     FanOutLimit,
     GroupByMembership,
     entities_from_columns,
@@ -18,6 +19,7 @@ from tallyveil.geography import (
     path_total,
     spine_from_columns,
 )
+from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 
 
 def geography(rng, n=400):
@@ -48,6 +50,9 @@ def geography(rng, n=400):
 @pytest.mark.parametrize("name", spine_preset_names())
 def test_presets_make_the_spines_they_promise(name):
     preset = load_spine_preset(name)
+    assert preset.name == name
+    assert preset.source
+    assert preset.bypasses
     codes, table = geography(np.random.default_rng(71))
     spine = spine_from_columns({level: codes[level] for level in preset.geolevels}, preset.geolevels)
     families = entities_from_columns(spine, table, preset.families)
@@ -71,6 +76,11 @@ def test_summaries_name_a_branch_only_where_a_step_makes_one(name):
     assert "branch" not in preset.summary or has_branch
 
 
+def test_the_rule_of_bypassing_follows_the_mechanism():
+    assert bypass_rule(Mechanism.DISCRETE_LAPLACE) is BypassRule.PURE_DP
+    assert bypass_rule(Mechanism.DISCRETE_GAUSSIAN) is BypassRule.SINGLE_CHILD
+
+
 def test_tract_subsets_are_tract_and_prim_and_tribal_area():
     preset = load_spine_preset("dhc-us")
     codes, table = geography(np.random.default_rng(72))
@@ -92,6 +102,10 @@ def test_names_and_steps_that_are_unknown():
     assert read_step({"step": "branch", "family": "f", "geolevel": "S", "name": "N"}) == Branch("f", "S", "N")
     table = {"step": "group_by_membership", "families": ["f"], "geolevel": "G", "children": "B", "cutoff": 3}
     assert read_step(table) == GroupByMembership(("f",), "G", "B", FanOutLimit(cutoff=3))
-    for wrong in ({"step": "fold"}, {"step": "branch"}, {**table, "colour": "red"}):
+    limited = {**table, "at_most": 7}
+    assert read_step(limited).limit == FanOutLimit(cutoff=3, at_most=7)
+    del limited["cutoff"]
+    assert read_step(limited).limit == FanOutLimit(PRODUCTION_LIMIT.cutoff, 7)
+    for wrong in ({"step": "fold"}, {"step": "branch"}, {**table, "colour": "red"}, {"family": "f"}):
         with pytest.raises(BudgetError):
             read_step(wrong)

@@ -142,6 +142,28 @@ def test_something_is_gained(random_spine, random_family):
     assert rounds > 5
 
 
+def test_without_rounds_the_spine_is_the_given_one(random_spine, random_family):
+    rng = np.random.default_rng(40)
+    spine = random_spine(rng, 30, 4, one_root=True)
+    family = random_family(rng, spine, 4, "f")
+    precisions = precisions_of(rng, spine)
+    aim = Aim((("f", 1.0),), (("L1", 2.0),))
+    made = group_by_variance(
+        spine, [family], precisions, geolevel="L2", limit=LIMIT, aim=aim, limits={"L3": 1e-9}, most_rounds=0
+    )
+    assert (made.rounds, made.unmet) == (0, ("L3",))
+    assert made.spine is spine
+    assert made.rows.tolist() == list(range(30))
+    assert made.before == made.after
+    found = whole(spine, precisions)
+    told = {"f": entity_variances(found, family), "L1": found.variance[1], "L3": found.variance[3]}
+    assert [part.name for part in made.before] == list(told)
+    for part in made.before:
+        values = told[part.name]
+        wanted = (values.mean(), values.max(), np.sqrt(values).mean())
+        assert (part.mean, part.greatest, part.deviation) == pytest.approx(wanted)
+
+
 def test_bad_aims_are_refused(random_spine, random_family):
     rng = np.random.default_rng(34)
     spine = random_spine(rng, 20, 4)
@@ -158,15 +180,39 @@ def test_bad_aims_are_refused(random_spine, random_family):
             aim=Aim(**{"families": (("f", 1.0),), **aim}),
         )
 
-    for wrong in ({"families": (("h", 1.0),)}, {"geolevels": (("L2", 1.0),)}, {"families": ()}):
-        with pytest.raises(GeographyError, match="aim names"):
+    for wrong in (
+        {"families": (("h", 1.0),)},
+        {"geolevels": (("L2", 1.0),)},
+        {"geolevels": (("L9", 1.0),)},
+        {"families": ()},
+        {"families": (("f", 1.0), ("L1", 1.0))},
+    ):
+        with pytest.raises(GeographyError, match="aim names") as error:
             call(**wrong)
-    with pytest.raises(BudgetError, match="above 0"):
-        call(families=(("f", 0.0),))
-    with pytest.raises(GeographyError, match="cannot be chosen"):
-        call("L3")
-    with pytest.raises(BudgetError, match="missing or out of range"):
-        call(precisions={**precisions, "L3": 0.0})
+        assert error.value.code == "unknown-entity"
+    for wrong in ({"families": (("f", 0.0),)}, {"geolevels": (("L1", -1.0),)}):
+        with pytest.raises(BudgetError, match="above 0"):
+            call(**wrong)
+    for geolevel in ("L0", "L3"):
+        with pytest.raises(GeographyError, match="cannot be chosen") as error:
+            call(geolevel)
+        assert error.value.code == "spine-step"
+    for wrong in ({"L3": 0.0}, {"L3": np.inf}, {"L2": np.inf}, {"L1": -1.0}, {"L2": np.nan}):
+        with pytest.raises(BudgetError, match="missing or out of range"):
+            call(precisions={**precisions, **wrong})
+    for name in precisions:
+        with pytest.raises(BudgetError, match="missing or out of range"):
+            call(precisions={other: one for other, one in precisions.items() if other != name})
+    assert (
+        call(
+            precisions={**precisions, "L0": np.inf, "L1": 0.0, "L2": 0.0},
+            families=(),
+            geolevels=(("L3", 1.0),),
+        )
+        .before[0]
+        .name
+        == "L3"
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))

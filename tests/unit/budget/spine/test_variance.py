@@ -7,6 +7,7 @@ from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError
 from tallyveil.geography import spine_from_columns
+from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.kernels.tree.variance import raise_parts, raise_parts_reference
 
 
@@ -74,6 +75,21 @@ def test_two_children_by_hand():
     # Root: 1 and, from the children, 1/2. Child: 1 + (1 + 1)^-1.
     assert found.variance[0].tolist() == pytest.approx([2 / 3])
     assert found.variance[1].tolist() == pytest.approx([2 / 3, 2 / 3])
+
+
+def test_an_answer_that_is_not_determined_has_an_infinite_variance_for_complex_precisions_too(random_spine):
+    spine = random_spine(np.random.default_rng(7), 6, 3, one_root=True)
+    found = spine_variances(spine, [np.zeros(spine.n_geounits(level), complex) for level in range(3)])
+    family = geounits_as_entities(spine, 1)
+    assert np.isposinf(entity_variances(found, family).real).all()
+
+
+def test_what_is_found_cannot_be_changed(random_spine):
+    rng = np.random.default_rng(8)
+    spine = random_spine(rng, 6, 3)
+    found = spine_variances(spine, precisions_of(rng, spine, zeros=0))
+    for array in (*found.precisions, *found.below, *found.variance):
+        assert not array.flags.writeable
 
 
 def test_derivative_from_complex_precisions(random_spine, random_family):
