@@ -15,7 +15,7 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.confidential import safetab_measure
 from tallyveil.confidential.declassify import declassify_levels
-from tallyveil.confidential.group_records import read_group_records
+from tallyveil.confidential.group_records import ConfidentialGroups, RecordGroups, read_group_records
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.errors import SchemaError
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
@@ -196,6 +196,33 @@ def test_the_order_of_records_does_not_change_the_digest(plan, tmp_path):
     assert found[0].digest() != read_group_records(written(tmp_path / "s.parquet", rows[:1]), plan).digest()
     assert "redacted" in repr(found[0])
     assert "redacted" in repr(found[0].levels[0])
+
+
+def groups_made(plan, *levels):
+    """Places and cells of the records at the first levels."""
+    arrays = [[np.array(own, np.int64) for own in pair] for pair in levels]
+    pairs = zip(plan.levels, arrays, strict=False)
+    return RecordGroups(tuple(ConfidentialGroups(level, *pair) for level, pair in pairs))
+
+
+def test_groups_that_differ_have_digests_that_differ(plan):
+    """Also where all numbers one after the other are the same, so that only lengths tell levels apart."""
+    one = groups_made(plan, ([1], [2]), ([3, 4], [5, 6]))
+    others = [
+        groups_made(plan, ([1, 2], [3, 4]), ([5], [6])),
+        groups_made(plan, ([0], [2]), ([3, 4], [5, 6])),
+        groups_made(plan, ([1], [2]), ([3, 4], [6, 5])),
+        groups_made(plan, ([1], [2])),
+    ]
+    assert len({each.digest() for each in (one, *others)}) == 5
+
+
+def test_the_digest_of_groups_is_pinned(plan):
+    """A later version goes on with a run that this one began only if it finds the same digest."""
+    assert (
+        groups_made(plan, ([1], [2]), ([3, 4], [5, 6])).digest().hex()
+        == "c1cd20e1196e248bdaa82e68fa40a1860e89520b4adffbf8f3de8d99226fc30f"
+    )
 
 
 @pytest.mark.parametrize("broken", [("X", "F", "old"), ("N", "F", "ancient")])

@@ -111,6 +111,26 @@ def test_of_a_geounit_without_a_share_nothing_is_told(measurer):
         own.measure_families(wanted)
 
 
+@pytest.mark.parametrize(
+    ("geolevel", "start", "stop"), [("Region", 0, 2), ("Region", 1, 2), ("Town", 27, 31)]
+)
+def test_every_geounit_gets_the_noise_of_its_own_share(measurer, geolevel, start, stop):
+    own = bypassed(measurer)
+    level = own.allocation.spine.level_index(geolevel)
+    for number, query in enumerate(own.allocation.strategy.queries(geolevel)):
+        group, laws = SCHEMA.query(query), own.allocation.laws(geolevel, query)
+        for answers in (np.arange(group.size), np.arange(0, group.size, 3)):
+            measured = own.measure(geolevel, query, start, stop, answers)
+            for row, geounit in enumerate(range(start, stop)):
+                law = laws.get(int(own.allocation.positions(geolevel)[geounit]))
+                if law is None:
+                    continue
+                truth = own.histograms[level].answers(group, geounit, geounit + 1)[0]
+                noise = own.noise.dense(law, level, number, np.array([geounit]), group.size)[0]
+                assert np.array_equal(measured.values[row], (truth + noise)[answers])
+                assert measured.variances[row] == law.variance_float()
+
+
 @pytest.mark.parametrize("settled", [(False, False), (True, False), (False, True), (True, True)])
 def test_families_get_what_each_geounit_gets_alone(measurer, settled):
     own = bypassed(measurer)

@@ -189,6 +189,7 @@ def test_a_problem_in_a_late_batch_is_found(tmp_path, monkeypatch):
         ({"count": None}, "bad-counts"),
         ({"count": LARGEST_COUNT + 1}, "counts-too-large"),
         ({"age": CANARY}, "unknown-level"),
+        ({"home": CANARY}, "unknown-level"),
         ({"geocode": CANARY}, "unknown-geounit"),
         ({"age": "young", "home": "barracks", "kind": "camp"}, "structural-zero"),
         ({"kind": "camp"}, "records-contradict"),

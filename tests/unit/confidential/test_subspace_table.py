@@ -78,6 +78,13 @@ def test_only_equal_counts_have_equal_digests_and_nothing_is_shown(tmp_path):
     assert not any(str(count) in repr(table) for count in (6, 7))
 
 
+def test_the_digest_of_a_table_is_pinned():
+    """A later version goes on with a run that this one began only if it finds the same digest."""
+    assert (
+        table_of(COUNTS).digest().hex() == "572f8aaede098b422245c1f6953c299c33457a58a4628bd16d231e54561be46f"
+    )
+
+
 @pytest.mark.parametrize("bad", [2.5, None, "four", 2**41])
 def test_counts_that_are_none_are_refused(tmp_path, bad):
     frame = pl.DataFrame({"first": ["x", "y"], "second": ["1", "1"], "n": [bad, bad]}, strict=False)
