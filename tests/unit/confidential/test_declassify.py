@@ -169,6 +169,7 @@ def test_true_groups_are_those_counted_by_hand(safetab, ledger, tmp_path):
                 group = names[int(region)], one.geography, one.view.codes[int(iteration)]
                 assert cells.tolist() == finest_cells(safetab.truth.people[group])
             assert not groups.cells[~adaptive].any()
+            assert groups.cells.dtype == np.int32
             counted += len(wanted)
     assert counted > 100
     assert len(entries(tmp_path)) == len(safetab.plan.runs)

@@ -1,5 +1,6 @@
 """The groups of records of any kind, compared with sets; and the Census layout counted from such a file."""
 
+import logging
 from collections import Counter
 from fractions import Fraction
 from itertools import product
@@ -17,7 +18,10 @@ from tallyveil.confidential import safetab_measure
 from tallyveil.confidential.declassify import declassify_levels
 from tallyveil.confidential.group_records import ConfidentialGroups, RecordGroups, read_group_records
 from tallyveil.confidential.safetab_measure import GroupMeasurer
-from tallyveil.errors import SchemaError
+from tallyveil.errors import ConfigError, SchemaError, StoreError
+from tallyveil.noise.key import insecure_key
+from tallyveil.noise.source import NoiseSource
+from tallyveil.safetab.addresses import FIRST_TABLE
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
 from tallyveil.safetab.groupings import grouping_from_rows, list_groups
 from tallyveil.safetab.levels import level_laws
@@ -157,11 +161,37 @@ def test_any_rows_are_counted_in_parts_of_any_size(by_region, silent, tmp_path, 
             places = (part.rows[:, None] * one.width + np.arange(one.width)).reshape(-1)
             names = list(zip(*one.groups.labels(places).values(), strict=True))
             totals = np.concatenate([part.stage_1, part.total_only], axis=1).reshape(-1).tolist()
+            assert part.listed.tolist() == np.flatnonzero(part.detail == 0).tolist()
             assert totals == [sum(wanted[number][name, cell] for cell in CELLS) for name in names]
             for place, values in zip(part.tables[1].places, part.tables[1].values, strict=True):
                 row, column = divmod(int(place), one.n_adaptive)
                 name = names[row * one.width + column]
                 assert values.tolist() == [wanted[number][name, cell] for cell in CELLS]
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 18])
+def test_tables_in_rows_of_any_width_get_the_noise_of_their_addresses(
+    by_region, silent, tmp_path, monkeypatch, at_once
+):
+    """Also where a row has one group, which is its region."""
+    monkeypatch.setattr(safetab_measure, "GROUPS_AT_ONCE", at_once)
+    rows = [((region, "F", "old"), ["b", "", ""]) for region in "NSW" for _ in range(3)]
+    records = read_group_records(written(tmp_path / "r.parquet", rows), by_region)
+    source, wanted = NoiseSource(insecure_key("rows")), np.array([0, 2, 3])
+    for one in by_region.levels:
+        for part in GroupMeasurer(records, source).measure(one, wanted):
+            for number, table in enumerate(part.tables, start=1):
+                row, group = np.divmod(table.places, one.n_adaptive)
+                slots = np.full(part.detail.shape, -1, np.int32)
+                slots.reshape(-1)[table.places] = np.arange(len(row))
+                finest = records.of(one).tables(part.rows, slots, len(row))
+                exact = one.ladder.tables[number - 1].collapse(finest)
+                for place, values in enumerate(table.values):
+                    answers = one.ladder.cells_apart * group[place] + np.arange(len(values))
+                    regions = np.full(len(values), part.rows[row[place]])
+                    query = one.query + FIRST_TABLE + number - 1
+                    noise = source.at(one.stage_2, one.geolevel, query, regions, answers)
+                    assert np.array_equal(values, exact[place] + noise)
 
 
 def test_declassified_levels_are_those_counted_by_hand_after_the_entry(plan, ledger, tmp_path):
@@ -182,11 +212,19 @@ def test_declassified_levels_are_those_counted_by_hand_after_the_entry(plan, led
         for place, own in enumerate(wanted):
             held = place < one.n_adaptive and bool(own)
             assert (found.slots[place] >= 0) == held
+            assert held or found.slots[place] == -1
             if held:
                 cells = Counter(row[1:] for row in own)
                 table = [cells[cell] for cell in product("FM", ("young", "old"))]
                 assert found.finest[found.slots[place]].tolist() == table
         assert len(found.finest) == (found.slots >= 0).sum() == found.slots.max(initial=-1) + 1
+
+
+def test_the_log_says_that_records_were_read_and_no_number_of_them(plan, tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="tallyveil.confidential")
+    read_group_records(written(tmp_path / "r.parquet", [(("N", "F", "old"), ["i1", "", ""])]), plan)
+    assert "valid" in caplog.text
+    assert not any(character.isdigit() for record in caplog.records for character in record.getMessage())
 
 
 def test_the_order_of_records_does_not_change_the_digest(plan, tmp_path):
@@ -241,6 +279,8 @@ def test_an_unknown_value_is_refused_without_being_shown(plan, tmp_path, broken)
     [
         ((("X", "F", "old"), ["i1", "", ""]), "unknown-level"),
         ((("N", "F", "old"), ["zz", "", ""]), "unknown-level"),
+        ((("N", "Q", "old"), ["i1", "", ""]), "unknown-level"),
+        ((("N", "F", None), ["i1", "", ""]), "unknown-level"),
         ((("N", "F", "old"), ["i1", "j1", ""]), "groups-too-many"),
     ],
 )
@@ -266,20 +306,40 @@ def test_columns_of_a_kind_that_holds_no_values_are_refused(plan, tmp_path, colu
     assert caught.value.code == "unknown-level"
 
 
+def test_files_that_are_missing_or_damaged_are_refused(plan, tmp_path):
+    with pytest.raises(StoreError, match=r"the records file .* does not exist"):
+        read_group_records(tmp_path / "r.parquet", plan)
+    path = written(tmp_path / "r.parquet", [(("N", "F", "old"), ["i1", "", ""])])
+    pl.read_parquet(path).write_csv(tmp_path / "r.csv")
+    assert len(read_group_records(tmp_path / "r.csv", plan).levels[0].cells) == 1
+    (tmp_path / "r.csv").write_text((tmp_path / "r.csv").read_text() + "N,F,old,i1,,,secret\n")
+    with pytest.raises(StoreError, match="reading the records file") as caught:
+        read_group_records(tmp_path / "r.csv", plan)
+    assert "secret" not in str(caught.value)
+    pl.read_parquet(path).drop("c2").write_parquet(path)
+    with pytest.raises(ConfigError, match=r"the records file (.|\n)*'c2'") as caught:
+        read_group_records(path, plan)
+    assert "region" not in str(caught.value)  # what stands in the file is not shown
+
+
 def test_broken_rules_of_both_kinds_are_told_at_once(plan, tmp_path):
     codes = grouping_from_rows("chapter", ["c1", "c2", "c3"], "any", CODES)
     strict = plan_of((codes,), (level(0, "all", [], 1), level(1, "chapters", [codes], 1)))
     rows = [(("N", "F", "old"), ["zz", "", ""]), (("N", "F", "old"), ["i1", "j1", ""])]
     with pytest.raises(
-        SchemaError, match=r"2 problems(.|\n)*'c1'(.|\n)*level\(s\) 'chapters' than"
+        SchemaError, match=r"2 problems with the records(.|\n)*'c1'(.|\n)*level\(s\) 'chapters' than"
     ) as caught:
         read_group_records(written(tmp_path / "r.parquet", rows), strict)
     assert "zz" not in str(caught.value)
 
 
-def test_a_record_in_too_many_groups_is_refused(tmp_path):
+@pytest.mark.parametrize("order", ["c", "cr", "rc"])
+def test_a_record_in_too_many_groups_is_refused(tmp_path, order):
+    """Wherever the grouping stands among those of the level."""
+    region = grouping_from_rows("region", ["region"], "any", [("N", "N"), ("S", "S")])
     codes = grouping_from_rows("chapter", ["c1", "c2", "c3"], "any", CODES)
-    strict = plan_of((codes,), (level(0, "all", [], 1), level(1, "chapters", [codes], 1)))
+    own = [{"c": codes, "r": region}[letter] for letter in order]
+    strict = plan_of((region, codes), (level(0, "all", [], 1), level(1, "chapters", own, 1)))
     sound = [(("N", "F", "old"), ["i1", "i2", "none"])]  # two codes of one chapter: one group
     read_group_records(written(tmp_path / "r.parquet", sound), strict)
     path = written(tmp_path / "s.parquet", [*sound, (("N", "F", "old"), ["i1", "j1", ""])])

@@ -109,6 +109,20 @@ def test_of_a_geounit_without_a_share_nothing_is_told(measurer):
     )
     with pytest.raises(BudgetError, match="no share of the budget"):
         own.measure_families(wanted)
+    for first in (
+        28,
+        30,
+    ):  # one answer alone is not told either, beside those of other geounits or without them
+        one = answers_on_support(
+            "Town",
+            [SCHEMA.query("detailed")],
+            np.array([first, 31]),
+            np.array([0, 1]),
+            cells[:1],
+            np.zeros(1, bool),
+        )
+        with pytest.raises(BudgetError, match="no share of the budget"):
+            own.measure_families(one)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +135,8 @@ def test_every_geounit_gets_the_noise_of_its_own_share(measurer, geolevel, start
         group, laws = SCHEMA.query(query), own.allocation.laws(geolevel, query)
         for answers in (np.arange(group.size), np.arange(0, group.size, 3)):
             measured = own.measure(geolevel, query, start, stop, answers)
+            assert measured.values.dtype == np.int64
+            assert measured.values.shape == (stop - start, len(answers))
             for row, geounit in enumerate(range(start, stop)):
                 law = laws.get(int(own.allocation.positions(geolevel)[geounit]))
                 if law is None:
@@ -148,6 +164,10 @@ def test_families_get_what_each_geounit_gets_alone(measurer, settled):
         "Town", queries, np.array([0, 12, 29]), np.array([0, 2, 4]), np.array([1, 4, 0, 9]), np.array(settled)
     )
     assert np.array_equal(own.measure_families(below), measure_one_by_one(own, below))
+    single = answers_on_support(
+        "Town", queries, np.array([5, 6, 7]), np.array([0, 2, 4]), np.array([1, 4, 0, 9]), np.array(settled)
+    )
+    assert np.array_equal(own.measure_families(single), measure_one_by_one(own, single))
     assert own.allocation.laws("Region", "total").keys() == set(own.allocation.positions("Region").tolist())
     assert len(own.allocation.laws("Region", "total")) == 2
 

@@ -61,8 +61,10 @@ def test_parquet_may_be_cut_anywhere(folders, monkeypatch, rows):
     assert digests(*folders) == whole
 
 
-def test_line_ends_do_not_matter(folders):
+@pytest.mark.parametrize("piece", [101, 997, 1 << 20])
+def test_line_ends_do_not_matter(folders, monkeypatch, piece):
     whole = digests(*folders)
+    monkeypatch.setattr(record_stream, "PIECE", piece)
     path = folders[1] / "person-records.txt"
     text = path.read_bytes()
     for changed in (text.rstrip(b"\n"), text.replace(b"\n", b"\r\n") + b"\r\n\n"):
@@ -115,19 +117,33 @@ def test_a_file_of_short_wrong_lines_is_refused(folders):
     assert raised.value.code == "input-unreadable"
 
 
+def test_only_a_few_pieces_are_read_ahead(toy, tmp_path, monkeypatch):
+    """The memory needed does not grow with the file, and other threads have something to parse."""
+    path, read = tmp_path / "person-records.txt", []
+    toy.pipe(path, toy.PERSON_HEADER, toy.person_rows(60))
+    (text,) = record_stream._text_pieces(path)
+    pieces = text.splitlines(keepends=True)
+    monkeypatch.setattr(record_stream, "_text_pieces", lambda _: (read.append(one) or one for one in pieces))
+    for n, part in enumerate(record_stream.parsed_records(path, PERSONS), start=1):
+        assert len(part.values) == 1
+        assert len(read) == min(n + record_stream.AHEAD, 60)
+
+
 SHORTEST = ("0", "1", "True", "01", "001", "000100", "1000", "01", "1000", *["Null"] * 7, "9950")
 """A record as short as the rules allow: no word and no number of it can be shorter."""
 
 
-@pytest.mark.parametrize("n", [1, 2, 100])
+@pytest.mark.parametrize("n", [1, 2, 1000])
 def test_there_is_room_for_all_records_and_not_for_many_more(toy, tmp_path, n):
     path = tmp_path / "person-records.txt"
     toy.pipe(path, toy.PERSON_HEADER, [SHORTEST] * n)
     (part,) = record_stream.parsed_records(path, PERSONS)
     assert len(part.values) == n
     assert not part.broken.any()
-    header = len(toy.PERSON_HEADER) // len("|".join(SHORTEST)) + 1
-    assert n <= record_stream.most_records(path, PERSONS) <= n + header + 1
+    in_header = len(toy.PERSON_HEADER + "\n") // len(
+        "|".join(SHORTEST) + "\n"
+    )  # as many as its bytes could be
+    assert n <= record_stream.most_records(path, PERSONS) <= n + in_header + 1
     pl.read_csv(path, separator="|", infer_schema=False).write_parquet(path.with_suffix(".parquet"))
     assert record_stream.most_records(path.with_suffix(".parquet"), PERSONS) == n
 

@@ -1,5 +1,6 @@
 """Reading people: what is refused, and that a refusal shows nothing."""
 
+import logging
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -69,6 +70,13 @@ def test_without_a_count_column_every_row_is_one_person(tmp_path):
     assert histogram.counts.tolist() == [2, 1, 1]
 
 
+def test_the_log_says_that_records_were_read_and_no_number_of_them(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="tallyveil.confidential")
+    read(write(tmp_path))
+    assert "valid" in caplog.text
+    assert not any(character.isdigit() for record in caplog.records for character in record.getMessage())
+
+
 def test_csv_reads_the_same(tmp_path):
     path = write(tmp_path)
     csv = tmp_path / "records.csv"
@@ -121,9 +129,9 @@ def test_all_problems_are_shown_at_once(tmp_path):
 
 
 def test_missing_file_and_column_say_how_to_mend(tmp_path):
-    with pytest.raises(StoreError, match="does not exist"):
+    with pytest.raises(StoreError, match=r"the records file .* does not exist"):
         read(tmp_path / "absent.parquet")
-    with pytest.raises(ConfigError, match="'agee'") as caught:
+    with pytest.raises(ConfigError, match=r"the records file (.|\n)*'agee'") as caught:
         read(write(tmp_path), age="agee")
     assert "'age'" not in str(
         caught.value
@@ -135,6 +143,16 @@ def test_a_file_that_is_no_table_is_refused(tmp_path):
     path.write_text(CANARY)
     with pytest.raises(StoreError) as caught:
         read(path)
+    assert CANARY not in str(caught.value)
+
+
+def test_a_line_of_too_many_fields_is_refused(tmp_path):
+    path = tmp_path / "records.csv"
+    pl.read_parquet(write(tmp_path)).write_csv(path)
+    path.write_text(path.read_text() + f"A1,old,house,1,{CANARY}\n")
+    with pytest.raises(StoreError, match="reading the records file") as caught:
+        read(path)
+    assert caught.value.code == "input-unreadable"
     assert CANARY not in str(caught.value)
 
 
@@ -334,7 +352,7 @@ def test_a_column_without_numbers_is_not_taken_for_one(tmp_path, ages, kind):
     with pytest.raises(SchemaError, match=kind) as caught:
         read_ages(tmp_path / "records.parquet", ages)
     assert CANARY not in str(caught.value)
-    assert "hold no numbers" in str(caught.value)
+    assert f"of the records file {tmp_path / 'records.parquet'} hold no numbers" in str(caught.value)
 
 
 def test_numbers_too_large_for_an_integer_are_in_no_range(tmp_path):

@@ -1,6 +1,7 @@
 """Reading person records: every rule has its error, and no error shows a record."""
 
 import importlib.util
+import logging
 import sys
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_every_person_is_kept_with_all_codes_and_their_cell(toy, tmp_path, monke
         assert len(own) == len(persons.races) == len(persons.ethnicity) == len(persons.cells)
         assert decoded(persons, regions[run], plan.files.codes) == expected(own)
         assert (persons.lists == -1).sum() == (persons.races < 0).sum()
+        assert len(persons.start) == len(regions[run].blocks) + 1
 
 
 def test_blocks_with_the_largest_numbers_are_found(toy, tmp_path):
@@ -184,6 +186,13 @@ def test_people_that_differ_have_digests_that_differ():
     digests = {one.digest() for one in (made(), *others)}
     assert len(digests) == 1 + len(others)
     assert made().digest() in digests
+
+
+def test_the_log_says_that_records_were_read_and_no_number_of_them(toy, tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="tallyveil.confidential")
+    read(toy, tmp_path)
+    assert "valid" in caplog.text
+    assert not any(character.isdigit() for record in caplog.records for character in record.getMessage())
 
 
 def test_text_and_parquet_are_the_same(toy, tmp_path):

@@ -52,6 +52,7 @@ def test_counts_come_back(country, folder, first, last):
         found = sealed.between(spine.finest, first, last)
         for own, true in zip(found.rows(first, last), histograms[-1].rows(first, last), strict=True):
             assert np.array_equal(own, true)
+        assert found.offsets.dtype == found.cells.dtype == found.counts.dtype == np.int64
     whole = sealed.between(1, 0, spine.n_geounits(1))
     assert whole.digest() == histograms[1].digest()
 
@@ -72,6 +73,7 @@ def test_no_two_slices_have_one_nonce(country, tmp_path, monkeypatch):
     write_sealed_counts(tmp_path / "counts", RUN, country[1], KEY)
     assert len(nonces) == len(list((tmp_path / "counts").iterdir())) > 20
     assert len(set(nonces)) == len(nonces)
+    assert {len(nonce) for nonce in nonces} == {12}  # of another length, GCM makes one that may repeat
 
 
 def test_only_a_few_slices_stay_in_memory(country, folder):

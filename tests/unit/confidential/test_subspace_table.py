@@ -128,6 +128,11 @@ def test_a_fault_in_any_batch_is_found(tmp_path, monkeypatch, suffix, place, bad
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize("count", [2**40, -(2**40)])
+def test_one_count_may_be_the_largest(tmp_path, count):
+    assert read(written(tmp_path / "t.csv", [("x", "2", count)])).counts.tolist() == [0, count, 0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("at_once", [1, 2, 100])
 def test_batches_are_added_up_to_the_largest_sum_of_absolute_values(tmp_path, monkeypatch, at_once):
     monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", at_once)
@@ -163,10 +168,15 @@ def test_columns_of_a_kind_that_holds_no_levels_or_counts_are_refused(tmp_path, 
 
 
 def test_files_and_columns_that_are_missing(tmp_path):
-    with pytest.raises((ConfigError, StoreError)):
+    with pytest.raises(StoreError, match=r"the table file .* does not exist"):
         read(tmp_path / "nowhere.csv")
-    with pytest.raises((ConfigError, SchemaError)):
+    with pytest.raises(ConfigError, match=r"the table file (.|\n)*'weight'") as caught:
         read(written(tmp_path / "t.csv"), "weight")
+    assert "second" not in str(caught.value)  # what stands in the file is not shown
+    (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text() + "x,1,1,secret\n")
+    with pytest.raises(StoreError, match="reading the table file") as caught:
+        read(tmp_path / "t.csv")
+    assert "secret" not in str(caught.value)
 
 
 def table_of(counts):
