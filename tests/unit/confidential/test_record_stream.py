@@ -100,6 +100,7 @@ def test_a_parquet_value_cannot_pass_for_other_columns(folders, column, value, c
     with pytest.raises(TallyveilError) as raised:
         digests(params, data)
     assert raised.value.code == code
+    assert str(data / "person-records.parquet") in str(raised.value)
 
 
 def test_a_file_of_short_wrong_lines_is_refused(folders):
@@ -123,7 +124,13 @@ def test_only_a_few_pieces_are_read_ahead(toy, tmp_path, monkeypatch):
     toy.pipe(path, toy.PERSON_HEADER, toy.person_rows(60))
     (text,) = record_stream._text_pieces(path)
     pieces = text.splitlines(keepends=True)
-    monkeypatch.setattr(record_stream, "_text_pieces", lambda _: (read.append(one) or one for one in pieces))
+
+    def watched(_):
+        for piece in pieces:
+            read.append(piece)
+            yield piece
+
+    monkeypatch.setattr(record_stream, "_text_pieces", watched)
     for n, part in enumerate(record_stream.parsed_records(path, PERSONS), start=1):
         assert len(part.values) == 1
         assert len(read) == min(n + record_stream.AHEAD, 60)
@@ -188,9 +195,11 @@ def test_a_line_of_another_number_of_columns_is_refused_anywhere(
     monkeypatch.setattr(record_stream, "PIECE", piece)
     rows = toy.person_rows(60)
     toy.write_data(folders[1], [*rows[:place], (line,), *rows[place:]])
+    path = folders[1] / "person-records.txt"
     with pytest.raises(StoreError) as raised:
-        list(record_stream.parsed_records(folders[1] / "person-records.txt", PERSONS))
+        list(record_stream.parsed_records(path, PERSONS))
     assert raised.value.code == "input-unreadable"
+    assert str(path) in str(raised.value)
 
 
 def test_a_line_may_be_as_long_as_a_piece_and_no_longer(tmp_path, toy, monkeypatch):
@@ -200,8 +209,9 @@ def test_a_line_may_be_as_long_as_a_piece_and_no_longer(tmp_path, toy, monkeypat
         path.write_text(toy.PERSON_HEADER + "\n" + "|".join([*ANOTHER, "x" * 200])[:length])
         pieces = record_stream._text_pieces(path)
         if refused:
-            with pytest.raises(StoreError):
+            with pytest.raises(StoreError) as raised:
                 list(pieces)
+            assert str(path) in str(raised.value)
         else:
             assert [len(piece) for piece in pieces] == [length + 1]
 
