@@ -242,6 +242,12 @@ def test_the_largest_population_is_read_and_one_more_person_is_not(tmp_path, mon
         assert not any(str(count) in str(caught.value) for count in more if count > 9)
 
 
+def test_counts_whose_sum_wraps_around_to_nothing_are_too_large(tmp_path):
+    with pytest.raises(SchemaError) as caught:
+        read(write(tmp_path, count=[2**62] * 4))  # 2**64 is 0 in 64 bits
+    assert caught.value.code == "counts-too-large"
+
+
 def test_rows_of_one_person_each_are_counted_up_to_the_largest_population(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "LARGEST_COUNT", 4)
     path = write(tmp_path)
