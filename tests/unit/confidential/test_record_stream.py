@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -238,7 +239,8 @@ def test_an_input_is_held_from_the_first_piece_to_the_last(folders, monkeypatch,
     """What is held is found out if it is replaced meanwhile, as an object in an object store can be."""
     if ending == "parquet":
         as_parquet(folders[1])
-    path, said = folders[1] / f"person-records.{ending}", []
+    path = folders[1] / f"person-records.{ending}"
+    said: list[Any] = []
 
     @contextmanager
     def watched(*held):
