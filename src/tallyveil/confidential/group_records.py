@@ -255,7 +255,7 @@ def _mapped(one: ValueMap, columns: Sequence[Integers], n_groups: int) -> Intege
     n_values = len(one.values)
     coded = [own * n_values + codes[own] for own, codes in zip(known, columns, strict=True)]
     held = np.divmod(np.unique(np.concatenate(coded)), n_values)  # each value of a record once
-    order = np.argsort(one.pairs[:, 0], kind="stable")
+    order = np.argsort(one.pairs[:, 0])
     groups, n_of = one.pairs[order, 1], np.bincount(one.pairs[:, 0], minlength=n_values)
     first = np.cumsum(n_of) - n_of
     times = n_of[held[1]]

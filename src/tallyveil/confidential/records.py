@@ -186,7 +186,7 @@ class _Problems:
         if not self.too_many and persons.size:
             self.too_many = int(persons.max()) > LARGEST_COUNT
         if not self.too_many:
-            self._persons += int(persons.sum(dtype=np.int64))
+            self._persons += int(persons.sum())
             self.too_many = self._persons > LARGEST_COUNT
         return not self.too_many
 

@@ -149,3 +149,19 @@ def silent() -> Any:
     return SimpleNamespace(
         add_dense=add_dense, at=lambda law, geolevel, query, geounits, answers: 0 * answers
     )
+
+
+@pytest.fixture(scope="session")
+def watched() -> Any:
+    """Makes a source of the same noise, and a list of how many answers were asked of it at a time."""
+
+    def made(source: Any) -> tuple[Any, list[int]]:
+        sizes: list[int] = []
+
+        def at(law, geolevel, query, geounits, answers) -> Any:
+            sizes.append(len(answers))
+            return source.at(law, geolevel, query, geounits, answers)
+
+        return SimpleNamespace(add_dense=source.add_dense, at=at), sizes
+
+    return made

@@ -8,10 +8,21 @@ import pytest
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.confidential import declassify as door
-from tallyveil.confidential.declassify import declassify_groups, declassify_households, declassify_truth
+from tallyveil.confidential.declassify import (
+    declassify_groups,
+    declassify_households,
+    declassify_table,
+    declassify_truth,
+    exact_group_measurer,
+    exact_household_measurer,
+)
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, SchemaError, StoreError
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.safetab.ages import STARTS_23
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.schema import Schema
 
 
 def entries(tmp_path):
@@ -67,6 +78,68 @@ def test_every_reason_is_entered_by_itself(small_release, ledger, tmp_path):
     assert [entry.event.reason for entry in entries(tmp_path)] == ["one", "another", "one"]
 
 
+def table_of(tmp_path, ledger, levels=("x", "y", "x")):
+    path = tmp_path / "table.csv"
+    pl.DataFrame({"letter": levels, "n": [4, -1, 2]}).write_csv(path)
+    schema = Schema("t", (Attribute("a", ("x", "y")),))
+    return declassify_table(
+        path, count="n", columns={"a": "letter"}, schema=schema, ledger=ledger, reason="a figure"
+    )
+
+
+def test_a_true_table_is_handed_out_after_the_entry(ledger, tmp_path):
+    assert table_of(tmp_path, ledger).tolist() == [6, -1]
+    (entry,) = entries(tmp_path)
+    assert (entry.kind, entry.event.reason) == ("declassify", "a figure")
+    assert "declassified" in entry.description
+    with pytest.raises(SchemaError):
+        table_of(tmp_path, ledger, ("x", "y", "z"))
+    assert len(entries(tmp_path)) == 1
+    ledger.close()
+    with pytest.raises((BudgetError, StoreError, ValueError)):
+        table_of(tmp_path, ledger)
+
+
+def test_true_counts_of_ages_are_put_into_their_ranges(ledger, tmp_path):
+    path = tmp_path / "people.csv"
+    pl.DataFrame({"town": ["A1", "B1", "A1"], "years": [17, 18, 64]}).write_csv(path)
+    schema = Schema("ages", (Attribute("age", ("0-17", "18-64")),))
+    region, town = declassify_truth(
+        path,
+        geocode="town",
+        count=None,
+        columns={"age": "years"},
+        numbers=("age",),
+        schema=schema,
+        spine=spine_from_prefixes(["A1", "A2", "B1"], ("Region", "Town"), (1, 2)),
+        ledger=ledger,
+        reason="ages",
+    )
+    assert (region.geolevel, town.geolevel) == ("Region", "Town")
+    assert (region.offsets.tolist(), region.cells.tolist()) == ([0, 2, 3], [0, 1, 1])
+    assert (town.offsets.tolist(), town.cells.tolist()) == ([0, 2, 2, 3], [0, 1, 1])
+    assert region.counts.tolist() == town.counts.tolist() == [1, 1, 1]
+
+
+def test_exact_measurers_are_made_after_the_entry(safetab, safetab_h, ledger, tmp_path):
+    makers = (
+        lambda run: exact_group_measurer(
+            safetab.people[run], safetab.regions[run], ledger=ledger, reason="p"
+        ),
+        lambda run: exact_household_measurer(
+            safetab_h.homes[run], safetab_h.regions[run], ledger=ledger, reason="h"
+        ),
+    )
+    for make in makers:
+        for run in ("US", "PR"):
+            make(run)
+    assert [entry.event.reason for entry in entries(tmp_path)] == ["p", "p", "h", "h"]
+    ledger.close()
+    for make in makers:
+        with pytest.raises((BudgetError, StoreError, ValueError)):
+            make("US")
+
+
 def test_true_groups_are_those_counted_by_hand(safetab, ledger, tmp_path):
     counted = 0
     for run in safetab.plan.runs:
@@ -90,11 +163,24 @@ def test_true_groups_are_those_counted_by_hand(safetab, ledger, tmp_path):
             }  # fmt: skip
             assert {group: n for group, n in found.items() if n} == wanted
             adaptive = groups.iterations < one.view.n_adaptive
-            assert np.array_equal(groups.cells[adaptive].sum(axis=1), groups.totals[adaptive])
+            for region, iteration, cells in zip(
+                groups.regions[adaptive], groups.iterations[adaptive], groups.cells[adaptive], strict=True
+            ):
+                group = names[int(region)], one.geography, one.view.codes[int(iteration)]
+                assert cells.tolist() == finest_cells(safetab.truth.people[group])
             assert not groups.cells[~adaptive].any()
+            assert groups.cells.dtype == np.int32
             counted += len(wanted)
     assert counted > 100
     assert len(entries(tmp_path)) == len(safetab.plan.runs)
+
+
+def finest_cells(people):
+    """Sex by 23 age groups."""
+    cells = [0] * 46
+    for (sex, age), n in people.items():
+        cells[23 * (int(sex) - 1) + sum(start <= age for start in STARTS_23) - 1] += n
+    return cells
 
 
 def test_true_households_are_counted_after_the_entry(safetab_h, every_group, ledger, tmp_path):

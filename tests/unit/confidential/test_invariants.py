@@ -27,11 +27,26 @@ def any_pieces(request, monkeypatch):
     monkeypatch.setattr(invariants, "ENTRIES_AT_ONCE", request.param)
 
 
+@pytest.mark.parametrize("entries", [1, 97, 1 << 22])
+@pytest.mark.parametrize("query", ["total", "race_ethnicity", "detailed"])
+def test_pieces_hold_every_geounit_once_and_few_answers_at_a_time(histogram, monkeypatch, entries, query):
+    monkeypatch.setattr(invariants, "ENTRIES_AT_ONCE", entries)
+    size = SCHEMA.query(query).size
+    pieces = list(invariants._pieces(histogram, SCHEMA.query(query)))
+    assert [place for start, stop in pieces for place in range(start, stop)] == list(range(N))
+    for start, stop in pieces:
+        held = max(stop - start, histogram.offsets[stop] - histogram.offsets[start])
+        assert stop == start + 1 or held * size <= entries + size
+    assert len(pieces) <= 2 * (N + len(histogram.cells)) * size // entries + 1
+
+
 @pytest.mark.usefixtures("any_pieces")
 @pytest.mark.parametrize("query", ["total", "race_ethnicity", "detailed"])
 def test_values_are_the_true_answers(histogram, query):
     group = SCHEMA.query(query)
-    assert np.array_equal(invariant_values(histogram, group), histogram.answers(group, 0, N))
+    values = invariant_values(histogram, group)
+    assert np.array_equal(values, histogram.answers(group, 0, N))
+    assert values.dtype == np.int64
 
 
 @pytest.mark.usefixtures("any_pieces")

@@ -1,16 +1,22 @@
 """Reading people: what is refused, and that a refusal shows nothing."""
 
+import logging
+from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.confidential import records
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.records import read_records
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError, TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.limits import LARGEST_COUNT
+from tallyveil.universe.query_group import Factor
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.structural_zero import StructuralZero
@@ -25,6 +31,8 @@ SCHEMA = Schema(
     ),
 )
 SPINE = spine_from_prefixes(["A1", "A2", "B1"], ("Region", "Town"), (1, 2))
+GROUPS_OF_HOMES = Recode("quarters", "home", (("home", ("house",)), ("camp", ("barracks",))))
+QUARTERS = Schema("people", SCHEMA.attributes, (GROUPS_OF_HOMES,)).query("quarters").factors[1]
 
 
 def write(folder: Path, **changes: object) -> Path:
@@ -40,9 +48,13 @@ def write(folder: Path, **changes: object) -> Path:
     return path
 
 
-def read(path: Path, count: str | None = "count", **columns: str):
+def read(
+    path: Path, count: str | None = "count", repeated: Mapping[str, Factor] | None = None, **columns: str
+):
     names = {"age": "age", "home": "home"} | columns
-    return read_records(path, geocode="geocode", count=count, columns=names, schema=SCHEMA, spine=SPINE)
+    return read_records(
+        path, geocode="geocode", count=count, columns=names, schema=SCHEMA, spine=SPINE, repeated=repeated
+    )
 
 
 def test_counts_are_summed_by_geounit_and_cell(tmp_path):
@@ -56,6 +68,13 @@ def test_counts_are_summed_by_geounit_and_cell(tmp_path):
 def test_without_a_count_column_every_row_is_one_person(tmp_path):
     histogram = read(write(tmp_path), count=None)
     assert histogram.counts.tolist() == [2, 1, 1]
+
+
+def test_the_log_says_that_records_were_read_and_no_number_of_them(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="tallyveil.confidential")
+    read(write(tmp_path))
+    assert "valid" in caplog.text
+    assert not any(character.isdigit() for record in caplog.records for character in record.getMessage())
 
 
 def test_csv_reads_the_same(tmp_path):
@@ -87,12 +106,15 @@ def test_row_order_does_not_matter_and_one_record_does(tmp_path):
         ({"geocode": ["A1", None, "B1", "A1"]}, GeographyError, "unknown-geounit"),
         ({"home": ["barracks", "house", "barracks", "house"]}, SchemaError, "structural-zero"),
         ({"geocode": [11, 12, 13, 14]}, ConfigError, "geocode-not-text"),
+        ({"home": [[CANARY]] * 4}, SchemaError, "unknown-level"),
+        ({"count": [date(2020, 4, 1)] * 4}, SchemaError, "bad-counts"),
     ],
 )
 def test_bad_records_are_refused_without_being_shown(tmp_path, changes, kind, code):
     with pytest.raises(kind) as caught:
         read(write(tmp_path, **changes))
     assert caught.value.code == code
+    assert f"the records file {tmp_path / 'records.parquet'} " in str(caught.value)
     assert CANARY not in str(caught.value)
 
 
@@ -107,9 +129,9 @@ def test_all_problems_are_shown_at_once(tmp_path):
 
 
 def test_missing_file_and_column_say_how_to_mend(tmp_path):
-    with pytest.raises(StoreError, match="does not exist"):
+    with pytest.raises(StoreError, match=r"the records file .* does not exist"):
         read(tmp_path / "absent.parquet")
-    with pytest.raises(ConfigError, match="'agee'") as caught:
+    with pytest.raises(ConfigError, match=r"the records file (.|\n)*'agee'") as caught:
         read(write(tmp_path), age="agee")
     assert "'age'" not in str(
         caught.value
@@ -121,6 +143,16 @@ def test_a_file_that_is_no_table_is_refused(tmp_path):
     path.write_text(CANARY)
     with pytest.raises(StoreError) as caught:
         read(path)
+    assert CANARY not in str(caught.value)
+
+
+def test_a_line_of_too_many_fields_is_refused(tmp_path):
+    path = tmp_path / "records.csv"
+    pl.read_parquet(write(tmp_path)).write_csv(path)
+    path.write_text(path.read_text() + f"A1,old,house,1,{CANARY}\n")
+    with pytest.raises(StoreError, match="reading the records file") as caught:
+        read(path)
+    assert caught.value.code == "input-unreadable"
     assert CANARY not in str(caught.value)
 
 
@@ -165,6 +197,95 @@ def test_a_problem_in_a_late_batch_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", 1)
     with pytest.raises(TallyveilError, match="2 problems"):
         read(write(tmp_path, age=["young", "old", "old", CANARY], count=[1, 1, -1, 1]))
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"count": -1}, "bad-counts"),
+        ({"count": None}, "bad-counts"),
+        ({"count": LARGEST_COUNT + 1}, "counts-too-large"),
+        ({"age": CANARY}, "unknown-level"),
+        ({"home": CANARY}, "unknown-level"),
+        ({"geocode": CANARY}, "unknown-geounit"),
+        ({"age": "young", "home": "barracks", "kind": "camp"}, "structural-zero"),
+        ({"kind": "camp"}, "records-contradict"),
+    ],
+)
+def test_a_fault_in_any_batch_is_found(tmp_path, monkeypatch, place, changes, code):
+    """Sound batches before it and after it do not make it forgotten."""
+    monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", 1)
+    sound = {"geocode": "A1", "age": "old", "home": "house", "count": 3, "kind": "home"}
+    rows = [{**sound, **changes} if row == place else sound for row in range(5)]
+    path = tmp_path / "records.parquet"
+    pl.DataFrame(rows).write_parquet(path)
+    with pytest.raises(TallyveilError) as caught:
+        read(path, repeated={"kind": QUARTERS})
+    assert caught.value.code == code
+    assert "problems" not in str(caught.value)
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize("at_once", [1, 100])
+@pytest.mark.parametrize(
+    "counts", [[LARGEST_COUNT, 0, 0, 0], [LARGEST_COUNT - 5, 2, 0, 3], [0, 0, 0, LARGEST_COUNT]]
+)
+def test_the_largest_population_is_read_and_one_more_person_is_not(tmp_path, monkeypatch, counts, at_once):
+    monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", at_once)
+    assert read(write(tmp_path, count=counts)).total == LARGEST_COUNT
+    for place in range(4):
+        more = [count + (row == place) for row, count in enumerate(counts)]
+        with pytest.raises(SchemaError) as caught:
+            read(write(tmp_path, count=more))
+        assert caught.value.code == "counts-too-large"
+        assert not any(str(count) in str(caught.value) for count in more if count > 9)
+
+
+def test_counts_whose_sum_wraps_around_to_nothing_are_too_large(tmp_path):
+    with pytest.raises(SchemaError) as caught:
+        read(write(tmp_path, count=[2**62] * 4))  # 2**64 is 0 in 64 bits
+    assert caught.value.code == "counts-too-large"
+
+
+def test_rows_of_one_person_each_are_counted_up_to_the_largest_population(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "LARGEST_COUNT", 4)
+    path = write(tmp_path)
+    assert read(path, count=None).total == 4
+    monkeypatch.setattr(records, "LARGEST_COUNT", 3)
+    with pytest.raises(SchemaError) as caught:
+        read(path, count=None)
+    assert caught.value.code == "counts-too-large"
+
+
+@pytest.mark.parametrize(
+    ("n", "said"), [(12, "0, 1, .*, 11. Recode"), (13, r"0, 1, .*, 11, \.\.\.\. Recode")]
+)
+def test_only_the_first_levels_of_a_long_attribute_are_listed(tmp_path, n, said):
+    schema = Schema("long", (Attribute("age", tuple(str(age) for age in range(n))),))
+    with pytest.raises(SchemaError, match=f"Its {n} levels are: {said}"):
+        read_records(
+            write(tmp_path), geocode="geocode", count=None, columns={"age": "age"}, schema=schema, spine=SPINE
+        )
+
+
+def test_every_broken_rule_is_told_beside_the_others(tmp_path):
+    """But structural zeros: they are looked for among records that are sound otherwise."""
+    path = write(
+        tmp_path,
+        age=[CANARY, "old", "old", "old"],
+        geocode=["A1", CANARY, "A1", "A1"],
+        count=[1, 1, -1, 1],
+        kind=["home", "home", "camp", "camp"],
+    )
+    with pytest.raises(TallyveilError, match="4 problems") as caught:
+        read(path, repeated={"kind": QUARTERS})
+    said = str(caught.value).replace(str(path), "")
+    assert caught.value.code == "bad-counts"
+    for column in ("'count'", "'age'", "'geocode'", "'kind'"):
+        assert f"column {column}" in said or column == "'geocode'" in said
+    assert "column 'home' of" not in said
+    assert CANARY not in said
 
 
 def test_the_digest_does_not_see_the_dtype(tmp_path):
@@ -237,7 +358,7 @@ def test_a_column_without_numbers_is_not_taken_for_one(tmp_path, ages, kind):
     with pytest.raises(SchemaError, match=kind) as caught:
         read_ages(tmp_path / "records.parquet", ages)
     assert CANARY not in str(caught.value)
-    assert "hold no numbers" in str(caught.value)
+    assert f"of the records file {tmp_path / 'records.parquet'} hold no numbers" in str(caught.value)
 
 
 def test_numbers_too_large_for_an_integer_are_in_no_range(tmp_path):
@@ -255,26 +376,12 @@ def test_numbers_too_large_for_an_integer_are_in_no_range(tmp_path):
     ],
 )
 def test_a_column_that_contradicts_an_attribute_is_refused(tmp_path, quarters, refused):
-    groups = Recode("quarters", "home", (("home", ("house",)), ("camp", ("barracks",))))
-    factor = Schema("people", SCHEMA.attributes, (groups,)).query("quarters").factors[1]
     path = write(tmp_path, kind=quarters)
-
-    def look() -> ConfidentialHistogram:
-        return read_records(
-            path,
-            geocode="geocode",
-            count="count",
-            columns={"age": "age", "home": "home"},
-            schema=SCHEMA,
-            spine=SPINE,
-            repeated={"kind": factor},
-        )
-
     if not refused:
-        assert look().counts.tolist() == [7, 2, 5]
+        assert read(path, repeated={"kind": QUARTERS}).counts.tolist() == [7, 2, 5]
         return
     with pytest.raises(SchemaError, match=r"column 'kind'.*contradicts column 'home'") as caught:
-        look()
+        read(path, repeated={"kind": QUARTERS})
     assert caught.value.code == "records-contradict"
     for value in ("camp", "barracks", "house", "A1", CANARY):
         assert value not in str(caught.value).replace(str(path), "")

@@ -8,8 +8,16 @@ from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.safetab.addresses import GEOLEVELS, STAGE_1, TOTAL, TOTAL_ONLY, query_number
-from tallyveil.safetab.ages import DETAILS, STARTS_23
+from tallyveil.safetab.addresses import (
+    CELLS_APART,
+    FIRST_TABLE,
+    GEOLEVELS,
+    STAGE_1,
+    TOTAL,
+    TOTAL_ONLY,
+    query_number,
+)
+from tallyveil.safetab.ages import DETAILS, FINEST_CELLS, STARTS_23
 
 
 def sets_of(safetab):
@@ -48,14 +56,42 @@ def test_without_noise_every_table_is_the_table(safetab, silent):
             assert np.array_equal(np.flatnonzero(part.detail == number), table.places)
             for place, cells in zip(table.places, table.values, strict=True):
                 row, iteration = divmod(int(place), one.view.n_adaptive)
-                people = safetab.truth.people[names[row], one.geography, one.view.codes[iteration]]
-                finest = np.zeros((1, 46), np.int64)
-                for (sex, age), n in people.items():
-                    group = int(np.searchsorted(STARTS_23, age, side="right")) - 1
-                    finest[0, 23 * (int(sex) - 1) + group] += n
-                assert np.array_equal(cells, DETAILS[number - 1].collapse(finest)[0])
+                group = names[row], one.geography, one.view.codes[iteration]
+                assert np.array_equal(cells, true_table(safetab, group, number))
                 seen.add(number)
     assert seen == {1, 2, 3}
+
+
+def true_table(safetab, group, number):
+    """Sex by age of a group in one detail, counted one by one."""
+    finest = np.zeros((1, 46), np.int64)
+    for (sex, age), n in safetab.truth.people.get(group, {}).items():
+        finest[0, 23 * (int(sex) - 1) + int(np.searchsorted(STARTS_23, age, side="right")) - 1] += n
+    return DETAILS[number - 1].collapse(finest)[0]
+
+
+@pytest.mark.parametrize("at_once", [1, 50, 1 << 18])
+def test_every_cell_of_a_table_gets_the_noise_of_its_address(safetab, watched, monkeypatch, at_once):
+    """Whichever regions are asked for, and however many at once."""
+    monkeypatch.setattr(safetab_measure, "GROUPS_AT_ONCE", at_once)
+    monkeypatch.setattr(safetab_measure, "ANSWERS_AT_ONCE", at_once)
+    source, seen = NoiseSource(insecure_key("tables")), set()
+    asked, sizes = watched(source)
+    for run, one in sets_of(safetab):
+        names, geolevel = safetab.regions[run].names(one.geography), GEOLEVELS[one.geography]
+        for part in measurer(safetab, run, asked).measure(one, everywhere(safetab, run, one)[::2]):
+            for number, table in enumerate(part.tables, start=1):
+                query = query_number(one.level, FIRST_TABLE + number - 1)
+                for place, cells in zip(table.places, table.values, strict=True):
+                    row, iteration = divmod(int(place), one.view.n_adaptive)
+                    region = part.rows[row]
+                    answers = CELLS_APART * iteration + np.arange(len(cells))
+                    noise = source.at(one.stage_2, geolevel, query, np.full(len(cells), region), answers)
+                    group = names[int(region)], one.geography, one.view.codes[iteration]
+                    assert np.array_equal(cells, true_table(safetab, group, number) + noise)
+                    seen.add(number)
+    assert seen == {1, 2, 3}
+    assert max(sizes) <= max(at_once, FINEST_CELLS)  # one table, at least
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 18])

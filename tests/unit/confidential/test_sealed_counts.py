@@ -10,8 +10,11 @@ from tallyveil.confidential.histogram import histogram_from_triplets
 from tallyveil.confidential.sealed_counts import SealedCounts, write_sealed_counts
 from tallyveil.errors import StoreError
 from tallyveil.geography.build import spine_from_columns
+from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.schema import Schema
 
 KEY = b"\x11" * 32
+TOTAL = Schema("cells", (Attribute("cell", tuple(map(str, range(40)))),)).query("total")
 RUN = "0123456789abcdef"
 
 
@@ -49,6 +52,7 @@ def test_counts_come_back(country, folder, first, last):
         found = sealed.between(spine.finest, first, last)
         for own, true in zip(found.rows(first, last), histograms[-1].rows(first, last), strict=True):
             assert np.array_equal(own, true)
+        assert found.offsets.dtype == found.cells.dtype == found.counts.dtype == np.int64
     whole = sealed.between(1, 0, spine.n_geounits(1))
     assert whole.digest() == histograms[1].digest()
 
@@ -69,12 +73,66 @@ def test_no_two_slices_have_one_nonce(country, tmp_path, monkeypatch):
     write_sealed_counts(tmp_path / "counts", RUN, country[1], KEY)
     assert len(nonces) == len(list((tmp_path / "counts").iterdir())) > 20
     assert len(set(nonces)) == len(nonces)
+    assert {len(nonce) for nonce in nonces} == {12}  # of another length, GCM makes one that may repeat
 
 
 def test_only_a_few_slices_stay_in_memory(country, folder):
     sealed = SealedCounts(folder, RUN, KEY, country[0])
     sealed.between(country[0].finest, 0, 2000)
     assert len(sealed._kept) == sealed_counts.SLICES_KEPT
+
+
+def test_the_slices_asked_for_last_are_those_that_stay(country, folder):
+    """A slice that stays is not read again, so that its file may even be gone."""
+    spine = country[0]
+    sealed = SealedCounts(folder, RUN, KEY, spine)
+    starts = [0, 90, 180, 270, 0, 360]  # 0 is asked for again, so 90 was not asked for for the longest time
+    for start in starts:
+        sealed.between(2, start, start + 90)
+    for path in folder.iterdir():
+        path.unlink()
+    for start in (180, 270, 0, 360):
+        rows = sealed.between(2, start, start + 90).rows(start, start + 90)
+        for own, true in zip(rows, country[1][2].rows(start, start + 90), strict=True):
+            assert np.array_equal(own, true)
+    with pytest.raises(StoreError):
+        sealed.between(2, 90, 180)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "read"), [(7, 14, [7]), (6, 14, [0, 7]), (7, 15, [7, 14]), (8, 8, [7])]
+)
+def test_no_slice_is_read_that_is_not_asked_for(country, folder, first, last, read):
+    sealed = SealedCounts(folder, RUN, KEY, country[0])
+    found = sealed.between(1, first, last)
+    assert sorted(sealed._kept) == [(1, start) for start in read]
+    assert found.geolevel == "County"
+    assert found.n_geounits == country[0].n_geounits(1)
+    assert found.total == country[1][1].answers(TOTAL, read[0], min(read[-1] + 7, 20)).sum()
+
+
+def test_slices_of_another_hierarchy_are_refused(country, folder):
+    """The last slice of one hierarchy may begin where one of the other does, and end elsewhere."""
+    fewer = [f"{block:04d}" for block in range(1995)]
+    columns = {"State": [code[:1] for code in fewer], "County": [code[:2] for code in fewer], "Block": fewer}
+    spine = spine_from_columns({name: np.array(own) for name, own in columns.items()}, list(columns))
+    with pytest.raises(StoreError) as refused:
+        SealedCounts(folder, RUN, KEY, spine).between(2, 1990, 1995)
+    assert refused.value.code == "run-damaged"
+
+
+def test_files_that_cannot_be_written_are_an_error_of_the_store(country, tmp_path):
+    (tmp_path / "counts").write_text("a file where the folder should be")
+    with pytest.raises(StoreError) as refused:
+        write_sealed_counts(tmp_path / "counts", RUN, country[1], KEY)
+    assert str(tmp_path / "counts") in str(refused.value)
+
+
+def test_the_folder_may_be_made_with_those_above_it(country, tmp_path):
+    folder = tmp_path / "run" / "private" / "counts"
+    write_sealed_counts(folder, RUN, country[1][:1], KEY)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert sorted(path.name for path in folder.iterdir()) == ["counts-0-0"]
 
 
 def test_the_files_are_for_their_owner_and_hold_no_count(country, folder):

@@ -6,12 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.confidential import subspace_table
 from tallyveil.confidential.subspace_table import (
     ConfidentialTable,
     check_stated_totals,
     keeps_invariants,
     read_confidential_table,
     release_table,
+    require_no_negative,
+    require_summable,
     restricted_table,
 )
 from tallyveil.errors import (
@@ -75,6 +78,13 @@ def test_only_equal_counts_have_equal_digests_and_nothing_is_shown(tmp_path):
     assert not any(str(count) in repr(table) for count in (6, 7))
 
 
+def test_the_digest_of_a_table_is_pinned():
+    """A later version goes on with a run that this one began only if it finds the same digest."""
+    assert (
+        table_of(COUNTS).digest().hex() == "572f8aaede098b422245c1f6953c299c33457a58a4628bd16d231e54561be46f"
+    )
+
+
 @pytest.mark.parametrize("bad", [2.5, None, "four", 2**41])
 def test_counts_that_are_none_are_refused(tmp_path, bad):
     frame = pl.DataFrame({"first": ["x", "y"], "second": ["1", "1"], "n": [bad, bad]}, strict=False)
@@ -98,11 +108,75 @@ def test_values_that_are_no_level_are_refused_by_column(tmp_path, bad):
     assert "second" not in str(caught.value)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (("x", "1", None), "bad-counts"),
+        (("x", "1", 2**40 + 1), "bad-counts"),
+        (("x", "1", -(2**40) - 1), "bad-counts"),
+        (("z", "1", 1), "unknown-level"),
+        (("x", "4", 1), "unknown-level"),
+    ],
+)
+def test_a_fault_in_any_batch_is_found(tmp_path, monkeypatch, suffix, place, bad, code):
+    """Sound batches before it and after it do not make it forgotten."""
+    monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", 1)
+    with pytest.raises(SchemaError) as caught:
+        read(written(tmp_path / f"t{suffix}", [*ROWS[:place], bad, *ROWS[place:]]))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("count", [2**40, -(2**40)])
+def test_one_count_may_be_the_largest(tmp_path, count):
+    assert read(written(tmp_path / "t.csv", [("x", "2", count)])).counts.tolist() == [0, count, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_batches_are_added_up_to_the_largest_sum_of_absolute_values(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", at_once)
+    assert read(written(tmp_path / "t.csv")).counts.tolist() == COUNTS
+    monkeypatch.setattr(subspace_table, "LARGEST_COUNT", 18)  # 4 + 7 + 2 + 5
+    assert read(written(tmp_path / "t.csv")).counts.tolist() == COUNTS
+    monkeypatch.setattr(subspace_table, "LARGEST_COUNT", 17)
+    with pytest.raises(SchemaError) as caught:
+        read(written(tmp_path / "t.csv"))
+    assert caught.value.code == "bad-counts"
+
+
+def test_a_whole_column_of_levels_is_told_with_its_own_name(tmp_path):
+    rows = [("z", "1", 1), ("x", "9", 1)]
+    with pytest.raises(SchemaError, match=r"'first', 'second'"):
+        read(written(tmp_path / "t.csv", rows))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "code"),
+    [
+        ("first", pl.Series([["x"], ["y"]]), "unknown-level"),
+        ("n", pl.Series([3, 4], dtype=pl.Int32).cast(pl.Date), "bad-counts"),
+    ],
+)
+def test_columns_of_a_kind_that_holds_no_levels_or_counts_are_refused(tmp_path, column, values, code):
+    frame = pl.DataFrame({"first": ["x", "y"], "second": ["1", "2"], "n": [1, 2]})
+    frame.with_columns(values.alias(column)).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(SchemaError) as caught:
+        read(tmp_path / "t.parquet")
+    assert caught.value.code == code
+    assert f"of the table file {tmp_path / 't.parquet'} hold" in str(caught.value)
+
+
 def test_files_and_columns_that_are_missing(tmp_path):
-    with pytest.raises((ConfigError, StoreError)):
+    with pytest.raises(StoreError, match=r"the table file .* does not exist"):
         read(tmp_path / "nowhere.csv")
-    with pytest.raises((ConfigError, SchemaError)):
+    with pytest.raises(ConfigError, match=r"the table file (.|\n)*'weight'") as caught:
         read(written(tmp_path / "t.csv"), "weight")
+    assert "second" not in str(caught.value)  # what stands in the file is not shown
+    (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text() + "x,1,1,secret\n")
+    with pytest.raises(StoreError, match="reading the table file") as caught:
+        read(tmp_path / "t.csv")
+    assert "secret" not in str(caught.value)
 
 
 def table_of(counts):
@@ -123,6 +197,34 @@ def test_stated_totals_that_the_table_has_not_are_refused_without_a_number():
             check_stated_totals(table, stated(total))
         assert caught.value.code == "subspace-totals-broken"
         assert "all x" in str(caught.value)
+        assert not any(character.isdigit() for character in str(caught.value))
+
+
+@pytest.mark.parametrize(("largest", "refused"), [(2**40 - 1, False), (2**40, True)])
+def test_sums_may_be_as_large_as_noise_leaves_room_for(largest, refused):
+    """2**21 times the largest count and the largest noise, 2**40 each, is 2**62, the least that is refused."""
+    system = ConstraintSystem.from_matrix([[2**20, 0, -(2**20), 0, 0, 0], [0, 1, 1, 1, 1, 0]])
+    for counts in ([1, 0, largest, 0, 0, 0], [0, 0, -largest, 0, 0, 0]):
+        if refused:
+            with pytest.raises(ConstraintError) as caught:
+                require_summable(table_of(counts), system)
+            assert caught.value.code == "subspace-constraints"
+        else:
+            require_summable(table_of(counts), system)
+
+
+def test_a_table_without_constraints_has_no_sums_that_overflow():
+    require_summable(table_of([2**40, 0, 0, 0, 0, 0]), constrain(SCHEMA, ()).system)
+
+
+def test_only_tables_without_negative_counts_have_tables_beside_them_without():
+    require_no_negative(table_of([0, 0, 1, 2, 3, 4]))
+    for place in range(SCHEMA.size):
+        counts = np.zeros(SCHEMA.size, np.int64)
+        counts[place] = -1
+        with pytest.raises(SchemaError) as caught:
+            require_no_negative(ConfidentialTable(counts))
+        assert caught.value.code == "bad-counts"
         assert not any(character.isdigit() for character in str(caught.value))
 
 
