@@ -138,14 +138,14 @@ class Stage:
             made = {name: digest for name, digest in made.items() if not name.endswith("report.html")}
         return Said(said.code, said.error, made, said.text)
 
-    def damage_finished(self, draw: random.Random) -> str:
-        """Damage a file of the finished folder; what was done, in words."""
+    def damage_finished(self, draw: random.Random) -> tuple[str, str]:
+        """Damage a file of the finished folder; its path in the folder, and what was done, in words."""
         paths = sorted(path for path in (self.root / "out").rglob("*") if path.is_file())
         path = draw.choice(paths)
         how = damage(path, draw)
         with (self.root / "said.txt").open("a") as file:
             file.write(f"# {path.relative_to(self.root)} {how}\n")
-        return f"{path.relative_to(self.root)} {how}"
+        return path.relative_to(self.root / "out").as_posix(), how
 
 
 def _undisturbed(stage: Stage, step: Step, draw: random.Random) -> None:

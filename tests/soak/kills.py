@@ -228,7 +228,9 @@ def contents(out: Path) -> dict[str, str]:
     for path in sorted(path for path in out.rglob("*") if path.is_file() and path.name != "log.jsonl"):
         data = path.read_bytes()
         if path.name == "manifest.json":
-            with suppress(ValueError, KeyError, TypeError):  # a manifest may have been damaged; its bytes count then
+            with suppress(
+                ValueError, KeyError, TypeError
+            ):  # a manifest may have been damaged; its bytes count then
                 manifest = json.loads(data)
                 del manifest["performance"]
                 data = json.dumps(manifest).encode()

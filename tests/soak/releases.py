@@ -173,15 +173,20 @@ class Trial:
                 self.faults.append(f"{' '.join(command)} refuses a whole release: {said.text[-600:]}")
         if self.kind != "damaged finished":
             return
-        damaged = trial.damage_finished(self.draw)
+        damaged, how = trial.damage_finished(self.draw)
         code = trial.done(self.job.steps[-1])
         self.counted[f"damaged, given again: {trial.said[-1].error or code}"] += 1
         for before, (command, out) in zip(wanted, self.job.after, strict=True):
             found = trial.read(command, out)
             if found.code:
                 self.counted[f"damaged, refused by {command[0]}: {found.error}"] += 1
-            elif (found.code, found.made) != (before.code, before.made):
-                self.faults.append(f"{' '.join(command)} gives something else after {damaged}")
+            elif (found.code, _beside(damaged, found.made)) != (before.code, _beside(damaged, before.made)):
+                self.faults.append(f"{' '.join(command)} gives something else after {damaged} {how}")
+
+
+def _beside(damaged: str, made: object) -> object:
+    """What a command has made. Where this is the release folder, the damaged file is no part of it."""
+    return {path: made[path] for path in made if path != damaged} if isinstance(made, dict) else made
 
 
 def main() -> int:
