@@ -185,8 +185,12 @@ class Trial:
 
 
 def _beside(damaged: str, made: object) -> object:
-    """What a command has made. Where this is the release folder, the damaged file is no part of it."""
-    return {path: made[path] for path in made if path != damaged} if isinstance(made, dict) else made
+    """What a command has made. Where this is the release folder, the damaged file is no part of it.
+
+    Neither are the two lists of files: `datapackage.json` has no columns for a file that cannot be read.
+    """
+    besides = {damaged, "datapackage.json", "manifest.json"}
+    return {path: made[path] for path in made if path not in besides} if isinstance(made, dict) else made
 
 
 def main() -> int:
