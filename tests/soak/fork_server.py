@@ -30,6 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.commands import end_with_parent
+
 import tallyveil
 
 LONGEST_OUTPUT = 4_000_000
@@ -98,6 +102,8 @@ def forked(work: Callable[[], int], out: int, err: int) -> int:
     process = os.fork()
     if process:
         return process
+    end_with_parent()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     code = 1
     try:
         silence = os.open(os.devnull, os.O_RDONLY)
