@@ -159,12 +159,18 @@ def _ended(name: str, atheris: Any, chosen: argparse.Namespace, own: Path) -> in
             traceback.print_exc()
         finally:
             os._exit(3)
+    done = status = 0
     try:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    except KeyboardInterrupt:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise
+        while not done:
+            time.sleep(
+                0.05
+            )  # Ctrl-C ends this. It may not end a wait, which a library can let the system go on with.
+            done, status = os.waitpid(child, os.WNOHANG)
+    finally:
+        if not done:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _fuzz(atheris: Any, name: str, chosen: argparse.Namespace, own: Path) -> NoReturn:

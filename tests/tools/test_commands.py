@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests import commands
@@ -102,6 +104,40 @@ def test_a_stopped_command_removes_its_temporary_folders():
     )
     assert done.returncode == 130
     assert not Path(done.stdout.strip()).exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a call of Linux")
+def test_a_forked_process_ends_with_its_parent_be_that_killed():
+    source = (
+        "import os, signal, time; from tests.commands import end_with_parent\n"
+        "if os.fork():\n"
+        "    time.sleep(1)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "end_with_parent()\n"
+        "time.sleep(60)"
+    )
+    begun = time.monotonic()
+    # The child holds the pipe, too, so that this waits for both.
+    done = subprocess.run([sys.executable, "-c", source], cwd=PROJECT, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert time.monotonic() - begun < 40
+
+
+@posix
+def test_a_command_of_the_soak_ends_where_the_soak_is_stopped(monkeypatch):
+    from tests.soak import fork_server
+
+    with Path(os.devnull).open("w") as nowhere:
+        child = fork_server.forked(lambda: time.sleep(60) or 0, nowhere.fileno(), nowhere.fileno())
+
+    def stopped(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fork_server, "time", SimpleNamespace(sleep=stopped, monotonic=time.monotonic))
+    with pytest.raises(KeyboardInterrupt):
+        fork_server._wait(child, time.monotonic() + 30)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child, os.WNOHANG)
 
 
 def test_a_package_from_elsewhere_is_not_checked(tmp_path):
