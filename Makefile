@@ -82,7 +82,7 @@ fuzz: $(FUZZ)/.installed
 
 # Faults of the kinds that have broken real systems, seeded one by one in a copy: the suite must catch each of them.
 seeded-bugs: $(VENV)/.installed-dev
-	$(BIN)/python tests/seeded/run.py
+	$(BIN)/python -m tests.seeded.run
 
 $(VENV)/.installed-mutants: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,mutants]'
@@ -98,15 +98,14 @@ mutants: $(VENV)/.installed-mutants
 	done; exit $$failed
 
 # Lower bounds on what releases really cost, beside what is claimed, by auditors in environments of their own; nightly.
-AUDITS := build/audits
 auditors: $(VENV)/.installed-dev
-	rm -rf $(AUDITS)
-	$(BIN)/python -m tests.auditors.run --out $(AUDITS)
+	rm -rf build/audits
+	$(BIN)/python -m tests.auditors.run --out build/audits
 
 # What these auditors catch: the same with seeded faults.
 auditors-power: $(VENV)/.installed-dev
-	rm -rf $(AUDITS)-power
-	$(BIN)/python -m tests.auditors.run --power --out $(AUDITS)-power
+	rm -rf build/audits-power
+	$(BIN)/python -m tests.auditors.run --power --out build/audits-power
 
 # Made-up releases are attacked at several budgets: docs/attacks.md. What was learnt is written to build/attacks.
 attacks: $(VENV)/.installed-dev

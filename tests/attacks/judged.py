@@ -29,6 +29,9 @@ MOST_BLIND = {
 def unproved(results: dict[str, Any]) -> list[str]:
     """What is wrong with the results, as sentences; none if the attacks prove what they should."""
     failures = []
+    for attack, result in results.items():
+        rows = {row["name"] for row in result["rows"]}
+        failures += [f"{attack}: there is no row {name!r}." for name in NOISELESS if name not in rows]
     for attack, least in LEAST.items():
         for row in results.get(attack, {"rows": []})["rows"]:
             rates = {name: float(np.mean(values)) for name, values in row["rates"].items()}
@@ -36,13 +39,13 @@ def unproved(results: dict[str, Any]) -> list[str]:
                 failures += [
                     f"{attack}, {row['name']}: {name} is {rates[name]:.3f}, wanted at least {wanted}."
                     for name, wanted in least.items()
-                    if rates[name] < wanted
+                    if not rates[name] >= wanted  # a rate that is no number proves nothing
                 ]
             if row["name"] == "no data":
                 failures += [
                     f"{attack}, no data: {name} is {rates[name]:.3f}, wanted at most {wanted}."
                     for name, wanted in MOST_BLIND[attack].items()
-                    if rates.get(name, 0.0) > wanted
+                    if name in rates and not rates[name] <= wanted
                 ]
     for row in results.get("states", {"rows": []})["rows"]:
         for source in ("measurements", "tables"):
@@ -57,6 +60,6 @@ def _of_states(row: dict[str, Any], source: str) -> list[str]:
         failures.append(
             f"states, {row['name']}: the attack on {source} does better than the certified bound allows."
         )
-    if row["name"] in NOISELESS and told["power"][0] < LEAST_POWER:
+    if row["name"] in NOISELESS and not told["power"][0] >= LEAST_POWER:
         failures.append(f"states, {row['name']}: the attack on {source} has power {told['power'][0]:.3f}.")
     return failures

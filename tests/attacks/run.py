@@ -2,11 +2,11 @@
 
     python -m tests.attacks.run [--out build/attacks] [--only files districts states]
 
-Writes `results.json` with the rates of every release; with --only, the results of the other attacks stay in it. When
-it has those of all attacks, `tables.md` and `attacks.svg` are written, which docs/attacks.md shows. Keys follow from
-fixed texts, so that the same version of the same packages gives the same rates. The exit status is 1 if an attack
-fails where there is next to no noise, because it then proves nothing elsewhere, or if one does better than the
-certified bound allows.
+Writes `results.json` with the rates of every release; with --only, the results of the other attacks stay in it, unless
+the sources have changed since. When it has those of all attacks, `tables.md` and `attacks.svg` are written, which
+docs/attacks.md shows. Keys follow from fixed texts, so that the same version of the same packages gives the same rates.
+The exit status is 1 if an attack fails where there is next to no noise, because it then proves nothing elsewhere, or if
+one does better than the certified bound allows. It is 2 if the attacks cannot be made.
 """
 
 import argparse
@@ -57,9 +57,21 @@ from tests.attacks.membership import (
 )
 from tests.attacks.pages import draw, tables_of_page
 from tests.attacks.worlds import make_people_world
+from tests.commands import (
+    PROJECT,
+    NotCheckedError,
+    alone,
+    digest_of,
+    exit_code,
+    folder,
+    refuse_another_package,
+)
 
 import tallyveil
 
+RESULTS = "results.json"
+SOURCES = "sources.sha256"
+"""File with the digest of the sources that the results come from."""
 BLOCKS = 500
 DISTRICT_BLOCKS = 300
 FILES_RELEASES = 5
@@ -174,27 +186,56 @@ ATTACKS: dict[str, Callable[[Path], Results]] = {
 def main() -> int:
     """Run the attacks, and judge them."""
     options = _options()
-    out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / "results.json"
-    results = json.loads(file.read_text()) if file.exists() else {}
-    for name in options.only:
-        began = time.process_time()
-        with tempfile.TemporaryDirectory() as folder:
-            results[name] = ATTACKS[name](Path(folder)) | {"seconds": round(time.process_time() - began)}
-        results = _rounded(results)
-        file.write_text(json.dumps(results, indent=1) + "\n")
-        print(f"{name}: {results[name]['seconds']} s of processor time", flush=True)
-    if set(ATTACKS) <= set(results):
-        named = tables_of_page(results).items()
-        (out / "tables.md").write_text("\n\n".join(f"{name}\n\n{table}" for name, table in named) + "\n")
-        draw(results, out / "attacks.svg")
+    refuse_another_package()
+    with alone(options.out, "attacks"):
+        results = _earlier(options.out)
+        for name in options.only:
+            began = time.process_time()
+            with tempfile.TemporaryDirectory() as scratch:
+                results[name] = ATTACKS[name](Path(scratch)) | {"seconds": round(time.process_time() - began)}
+            results = _rounded(results)
+            (options.out / SOURCES).write_text(_sources())
+            (options.out / RESULTS).write_text(json.dumps(results, indent=1) + "\n")
+            print(f"{name}: {results[name]['seconds']} s of processor time", flush=True)
+        if set(ATTACKS) <= set(results):
+            named = tables_of_page(results).items()
+            tables = "\n\n".join(f"{name}\n\n{table}" for name, table in named)
+            (options.out / "tables.md").write_text(tables + "\n")
+            draw(results, options.out / "attacks.svg")
     failures = unproved(results)
-    print(
-        "\n".join(failures)
-        or "every attack succeeds where there is next to no noise, and none exceeds its bound"
-    )
+    print("\n".join(failures) or _praise(results))
     return 1 if failures else 0
+
+
+def _praise(results: Results) -> str:
+    """That nothing is wrong with the attacks of which there are results, and which others there are."""
+    missing = sorted(set(ATTACKS) - set(results))
+    return (
+        f"{', '.join(sorted(results))}: every attack succeeds where there is next to no noise, and none exceeds its "
+        f"bound" + (f"; not tried: {', '.join(missing)}" if missing else "")
+    )
+
+
+def _sources() -> str:
+    return digest_of([PROJECT / "src", Path(__file__).parent])
+
+
+def _earlier(out: Path) -> Results:
+    """The results that are in the folder already, if they come from the same sources.
+
+    Raises:
+        NotCheckedError: The file of results cannot be read.
+    """
+    file, sources = out / RESULTS, out / SOURCES
+    if not file.exists():
+        return {}
+    if not sources.exists() or sources.read_text() != _sources():
+        print(f"{file} comes from other sources, and is written anew", flush=True)
+        return {}
+    try:
+        return dict(json.loads(file.read_text()))
+    except json.JSONDecodeError as error:
+        raise NotCheckedError(f"{file} is damaged ({error}); remove it, and give the command again") from None
 
 
 def _row(name: str, found: list[dict[str, float]], budget: Budget | None = None, plan: Any = None) -> Results:
@@ -230,7 +271,7 @@ def _rounded(item: Any) -> Any:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Attack made-up releases at several budgets.")
-    parser.add_argument("--out", default="build/attacks", help="folder of results.json")
+    parser.add_argument("--out", type=folder, default="build/attacks", help="folder of results.json")
     parser.add_argument(
         "--only", nargs="+", default=list(ATTACKS), choices=list(ATTACKS), help="attacks to run"
     )
@@ -238,4 +279,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

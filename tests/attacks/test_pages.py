@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.attacks import run
 from tests.attacks.judged import unproved
 from tests.attacks.pages import draw, tables_of_page
+from tests.commands import NotCheckedError
 
 PROJECT = Path(__file__).parents[2]
 RESULTS = json.loads(Path(__file__).with_name("results.json").read_text())
@@ -54,3 +56,26 @@ def test_an_attack_beyond_the_bound_is_reported():
     assert unproved(results) == [
         "states, production: the attack on measurements does better than the certified bound allows."
     ]
+
+
+def test_a_rate_that_is_no_number_and_a_row_that_is_missing_prove_nothing():
+    nan = changed("districts", "exact", **{"total exact": [float("nan")]})
+    assert unproved(nan) == ["districts, exact: total exact is nan, wanted at least 0.8."]
+    cut = copy.deepcopy(RESULTS)
+    cut["states"]["rows"] = [row for row in cut["states"]["rows"] if row["name"] != "exact"]
+    assert unproved(cut) == ["states: there is no row 'exact'."]
+
+
+def test_results_of_other_sources_are_written_anew(tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(RESULTS))
+    assert run._earlier(tmp_path) == {}
+    (tmp_path / "sources.sha256").write_text(run._sources())
+    assert run._earlier(tmp_path) == RESULTS
+    (tmp_path / "results.json").write_text('{"states": {')
+    with pytest.raises(NotCheckedError, match=r"results\.json is damaged"):
+        run._earlier(tmp_path)
+
+
+def test_what_was_not_tried_is_said():
+    assert run._praise({"states": {}}).endswith("; not tried: districts, files")
+    assert "not tried" not in run._praise(RESULTS)

@@ -3,10 +3,10 @@
 import subprocess
 import sys
 import venv
-from pathlib import Path
 from typing import Final
 
-PROJECT: Final = Path(__file__).parents[2]
+from tests.commands import PROJECT, NotCheckedError, alone
+
 FOLDER: Final = PROJECT / ".venv-auditors"
 
 WANTED: Final = {
@@ -18,13 +18,23 @@ WANTED: Final = {
 
 
 def python_of(name: str) -> str:
-    """The interpreter of an environment, which is made where it is missing."""
+    """The interpreter of an environment, which is made where it is missing.
+
+    Raises:
+        NotCheckedError: pip cannot install its packages, or another process makes environments.
+    """
     folder = FOLDER / name
     done, wanted = folder / ".installed", "\n".join(WANTED[name])
     interpreter = folder / "bin" / "python"
     if not done.is_file() or done.read_text() != wanted:
-        venv.create(folder, clear=True, with_pip=True)
-        install = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, "--only-binary=:all:", *WANTED[name]], check=True, stdout=sys.stderr)
-        done.write_text(wanted)
+        with alone(FOLDER, f"the environment of {name}"):
+            venv.create(folder, clear=True, with_pip=True)
+            install = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            command = [*install, "--only-binary=:all:", *WANTED[name]]
+            if subprocess.run(command, check=False, stdout=sys.stderr).returncode:
+                raise NotCheckedError(
+                    f"pip could not install {', '.join(WANTED[name])} into {folder}; its reason is above. The "
+                    f"first audit on a machine needs the package index."
+                )
+            done.write_text(wanted)
     return str(interpreter)

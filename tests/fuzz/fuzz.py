@@ -7,11 +7,13 @@
 Each input is the valid file of a target (`targets.py`) with changes that hypothesis draws from bytes (`changes.py`).
 atheris chooses these bytes: it keeps those that reach new branches of the library, and changes them further. A reader
 may accept the file, or refuse it with a documented error (`oracle.py`). Everything else is a fault. The first file of
-each fault is kept, and fuzzing goes on; exit code 1 says that there were faults.
+each fault is kept, and fuzzing goes on; exit code 1 says that there were faults. With `--minutes 0` each reader gets
+its valid file alone.
 """
 
 import argparse
 import hashlib
+import math
 import os
 import random
 import resource
@@ -19,14 +21,19 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 os.environ["POLARS_MAX_THREADS"] = "1"
-for folder in ("soak", "fuzz"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
+sys.path.insert(0, str(Path(__file__).parents[1] / "soak"))
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.commands import end_with_parent, exit_code, folder, length, refuse_another_package, whole
 
 MOST_MEMORY_MIB = 6000
 BEGINNINGS = 100
@@ -40,7 +47,7 @@ MOST_BYTES = 8192
 class Fuzzing:
     """The files of one target so far, and what was found."""
 
-    def __init__(self, name: str, minutes: float, keep: Path) -> None:
+    def __init__(self, name: str, minutes: float, keep: Path, own: Path) -> None:
         from changes import changed
         from hypothesis import HealthCheck, Phase, given, settings
         from oracle import documented_codes
@@ -48,20 +55,19 @@ class Fuzzing:
 
         from tallyveil.errors import TallyveilError
 
-        self.name, self.keep = name, keep
-        self.until = time.monotonic() + 60 * minutes
+        self.name, self.keep, self.folder = name, keep, own
         self.codes = documented_codes()
         self.counted: Counter[str] = Counter()
         self.found: dict[str, str] = {}
-        self._temporary = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-        self.folder = self._temporary.name
-        self.target = all_targets()[name](Path(self.folder) / "target")
+        self.target = all_targets()[name](self.folder / "target")
         with suppress(TallyveilError):  # the judgement below says why
             self.target.read(self.target.valid)  # kernels are compiled before a reading is timed
+        self.until, self.least = math.inf, 2 if minutes else 1  # one changed file, however slow the machine
         self.judge(self.target.valid)
         if self.found or self.counted["accepted"] != 1:
             print(f"the valid file of {name} is refused: {self.found}", flush=True)
             os._exit(2)  # threads of libraries may wait for ever in a forked process that ends as others do
+        self.until = time.monotonic() + 60 * minutes  # making the valid file takes no time away
         decorate = settings(
             database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
             max_examples=1_000_000,
@@ -72,7 +78,7 @@ class Fuzzing:
         """Give one file to the reader."""
         from oracle import fault_of, kind_of
 
-        if self.counted["files"] and time.monotonic() > self.until:
+        if self.counted["files"] >= self.least and time.monotonic() > self.until:
             raise Ended
         fault, refused = fault_of(self.target, content, self.codes)
         self.counted["files"] += 1
@@ -85,8 +91,7 @@ class Fuzzing:
         print(f"FAULT {self.name}-{digest}: {fault}", flush=True)
 
     def end(self) -> NoReturn:
-        """Remove the files of the target, say what was done, and end the process."""
-        self._temporary.cleanup()
+        """Say what was done, and end the process."""
         files = self.counted.pop("files")
         for line, times in self.counted.most_common():
             print(f"{times:9} {line}")
@@ -109,12 +114,11 @@ def main() -> int:
     )
     parser.add_argument("targets", nargs="*", help="names of targets; default: all of them")
     parser.add_argument("--list", action="store_true", help="show the names of all targets")
-    parser.add_argument("--minutes", type=float, default=60.0, help="for each target")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--keep", type=Path, default=Path("fuzz-crashers"), help="folder of files with faults"
-    )
+    parser.add_argument("--minutes", type=length(0), default=60.0, help="for each target")
+    parser.add_argument("--seed", type=whole(0), default=1)
+    parser.add_argument("--keep", type=folder, default="fuzz-crashers", help="folder of files with faults")
     chosen = parser.parse_args()
+    refuse_another_package()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     atheris = _instrumented()
     from targets import all_targets
@@ -122,26 +126,58 @@ def main() -> int:
     if chosen.list:
         print("\n".join(all_targets()))
         return 0
+    if unknown := sorted(set(chosen.targets) - all_targets().keys()):
+        parser.error(f"no target is called {', '.join(unknown)}; --list shows the names")
     chosen.keep.mkdir(parents=True, exist_ok=True)
     codes = []
     for name in chosen.targets or all_targets():
-        # Nothing has started a thread so far, and so the process may fork.
-        child = os.fork()
-        if not child:
-            _fuzz(atheris, name, chosen)
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        with _child_folder() as own:
+            codes.append(_ended(name, atheris, chosen, own))
         if codes[-1] not in (0, 1):
-            print(
-                f"FAULT {name}: the process ended with {codes[-1]}; its last input is in {chosen.keep}",
-                flush=True,
-            )
+            print(f"FAULT {name}: the process ended with {codes[-1]}", flush=True)
+            print(f"    if atheris chose its last input, that is in {chosen.keep}", flush=True)
     return int(any(codes))
 
 
-def _fuzz(atheris: Any, name: str, chosen: argparse.Namespace) -> NoReturn:
+@contextmanager
+def _child_folder() -> Iterator[Path]:
+    """A folder for the files of one target, removed however its process ends."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as own:
+        yield Path(own)
+
+
+def _ended(name: str, atheris: Any, chosen: argparse.Namespace, own: Path) -> int:
+    """Fuzz one target in a process of its own: how that ended."""
+    # Nothing has started a thread so far, and so the process may fork.
+    child = os.fork()
+    if not child:
+        end_with_parent()
+        try:
+            _fuzz(atheris, name, chosen, own)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(3)
+    done = status = 0
+    try:
+        while not done:
+            time.sleep(
+                0.05
+            )  # Ctrl-C ends this. It may not end a wait, which a library can let the system go on with.
+            done, status = os.waitpid(child, os.WNOHANG)
+    finally:
+        if not done:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _fuzz(atheris: Any, name: str, chosen: argparse.Namespace, own: Path) -> NoReturn:
     """Fuzz one target in this process, and end it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.alarm(MOST_SECONDS)  # no handler: the system ends the process, and its parent reports it
-    fuzzing = Fuzzing(name, chosen.minutes, chosen.keep)
+    fuzzing = Fuzzing(name, chosen.minutes, chosen.keep, own)
     if atheris is None:
         signal.alarm(int(60 * chosen.minutes) + MOST_SECONDS)
         _at_random(fuzzing, chosen.seed)
@@ -191,7 +227,7 @@ def _guided(atheris: Any, fuzzing: Fuzzing, seed: int) -> None:
         except Ended:
             fuzzing.end()
 
-    corpus, choose = Path(fuzzing.folder) / "corpus", random.Random(seed)
+    corpus, choose = fuzzing.folder / "corpus", random.Random(seed)
     corpus.mkdir()
     for number in range(BEGINNINGS):  # too few bytes draw nothing
         (corpus / str(number)).write_bytes(choose.randbytes(choose.choice([200, 1000, 4000])))
@@ -207,4 +243,4 @@ def _guided(atheris: Any, fuzzing: Fuzzing, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

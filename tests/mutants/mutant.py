@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.commands import NotCheckedError
 from tests.mutants.words import changes_words_alone
 
 HERE: Final = Path(__file__).parent
@@ -82,12 +83,12 @@ def refuse_compiled(room: str) -> None:
     """Refuse a room that has functions which numba compiles.
 
     Raises:
-        ValueError: There is one. Mutmut chooses among mutants while the tests run. Compiled code does not notice that,
-            so none of its mutants would be tested.
+        NotCheckedError: There is one. Mutmut chooses among mutants while the tests run. Compiled code does not
+            notice that, so none of its mutants would be tested.
     """
     for path in sorted((PROJECT / "src" / "tallyveil" / room).rglob("*.py")):
         if any("compiled" in (name or "") or "numba" in (name or "") for name in _imported(path.read_text())):
-            raise ValueError(
+            raise NotCheckedError(
                 f"{path} has compiled functions, which mutmut does not mutate; leave the room out"
             )
 
@@ -108,7 +109,7 @@ def justified(room: str, mutants: Mapping[str, Mutant]) -> dict[str, str]:
     """The reasons of `justified.toml` for survivors of a room, by name.
 
     Raises:
-        ValueError: A mutant that is justified does not exist, or is another one by now.
+        NotCheckedError: A mutant that is justified does not exist, or is another one by now.
     """
     reasons = {}
     for one in tomllib.loads((HERE / "justified.toml").read_text())["mutant"]:
@@ -117,7 +118,7 @@ def justified(room: str, mutants: Mapping[str, Mutant]) -> dict[str, str]:
             continue
         if name not in mutants or mutants[name].becomes() != one["becomes"]:
             now = mutants[name].becomes() if name in mutants else "no mutant"
-            raise ValueError(
+            raise NotCheckedError(
                 f"justified.toml: {name} is now {now!r}, wanted {one['becomes']!r}. The function was changed: look for "
                 "the mutant under its new number, or take the entry out."
             )

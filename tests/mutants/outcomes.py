@@ -83,6 +83,10 @@ class Results:
             if outcome in OPEN and name not in self.words and name not in self.justified
         )
 
+    def not_run(self) -> list[str]:
+        """Mutants of the sample of which nothing is known."""
+        return sorted(name for name, outcome in self.outcomes.items() if outcome is Outcome.NOT_RUN)
+
     def justified_in_vain(self) -> list[str]:
         """Mutants that are justified and were caught."""
         return sorted(name for name in self.justified if self.outcomes.get(name) in CAUGHT)
@@ -102,7 +106,7 @@ class Results:
         if count[Outcome.NOT_RUN]:
             return [
                 *lines,
-                "  no score yet, because quick mutants are run first: give the same command again",
+                "  no score, because some were not run: their process was stopped. Give the same command again",
             ]
         return [
             *lines,

@@ -9,7 +9,8 @@ first look. The copy stays in `build/mutants`. What was killed stays killed unti
 run again when sources or tests have changed. So the command can be stopped and given again. With `--quick` there is no
 second look, and the score is a lower bound.
 
-The exit status is 1 if a mutant survives that changes more than words and that `justified.toml` does not name.
+The exit status is 1 if a mutant was not run, or survives, changes more than words and is not named by `justified.toml`.
+It is 2 if nothing could be said, such as without mutmut. Only one process at a time works on a room.
 """
 
 import argparse
@@ -25,9 +26,11 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from tests.commands import NotCheckedError, alone, digest_of, exit_code, whole
 from tests.mutants.mutant import HERE, PROJECT, Mutant, draw, justified, mutants_of, refuse_compiled
 from tests.mutants.outcomes import CAUGHT, OPEN, Outcome, Results, outcome_of, report
 
@@ -39,6 +42,8 @@ LONGEST: Final = 3600
 """Processor seconds that the tests of a room may take."""
 WAITING: Final = 10
 """It also ends after this many times as many seconds by the clock."""
+STOPPED: Final = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+"""How a process ends that somebody stops, which says nothing of the tests."""
 EXIT_CODES: Final = {Outcome.KILLED: 1, Outcome.ENDLESS: 36, Outcome.SURVIVED: 0}
 
 
@@ -74,6 +79,7 @@ class Workplace:
 
     def prepare(self) -> None:
         """Bring the copy up to date. If sources or tests have changed, what was not caught counts as not run again."""
+        self._forget_what_is_half_written()
         digest = _digest(self._settings())
         kept = {*CAUGHT}
         if self.looked.exists() and json.loads(self.looked.read_text())["digest"] == digest:
@@ -81,9 +87,17 @@ class Workplace:
         else:
             self._copy()
             self._mutmut([sys.executable, str(HERE / "generate.py")])
-            self.looked.write_text(json.dumps({"digest": digest, "survived": []}))
+            _write(self.looked, json.dumps({"digest": digest, "survived": []}))
         for path in self._metas():
-            path.write_text(_with_outcomes(path, kept))
+            _write(path, _with_outcomes(path, kept))
+
+    def _forget_what_is_half_written(self) -> None:
+        """Remove what was being written when a process was killed, so that mutmut makes it again."""
+        for file in (self.folder / "mutants" / "src" / "tallyveil" / self.room).rglob("*.py"):
+            beside = [file.with_name(file.name + end) for end in (".meta", ".spans")]
+            if not all(_is_whole(path, file) for path in beside):
+                for path in (self.looked, file, *beside):
+                    path.unlink(missing_ok=True)
 
     def _copy(self) -> None:
         """Copy what has changed. A file of mutants stays as long as its source is the same."""
@@ -142,8 +156,9 @@ class Workplace:
         """Let mutmut run mutants. What it says is in the file `mutmut.log` of the copy."""
         # Mutmut would keep what it knows of tests that were changed since.
         (self.folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
-        command = ["mutmut", "run", "--max-children", "1", *(f"tallyveil.{name}" for name in names)]
-        self._mutmut(command)
+        # The mutmut of this interpreter, whatever is on the path; -P keeps the working folder out of what it imports.
+        command = [sys.executable, "-P", "-m", "mutmut", "run", "--max-children", "1"]
+        self._mutmut([*command, *(f"tallyveil.{name}" for name in names)])
 
     def _mutmut(self, command: list[str]) -> None:
         with (self.folder / "mutmut.log").open("w") as log:
@@ -154,22 +169,25 @@ class Workplace:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 check=False,
+                close_fds=False,  # so that it holds the folder, too
             )
         if done.returncode:
-            raise RuntimeError(f"mutmut ended with {done.returncode}; the reason is in {log.name}")
+            raise NotCheckedError(f"mutmut ended with {done.returncode}; the reason is in {log.name}")
 
     def second_look(self, names: list[str]) -> None:
         """Run all tests of the room against mutants, each in a new process, and keep and print what became of them.
 
         Raises:
-            RuntimeError: The tests fail without a mutant, or do not fail where every function does.
+            NotCheckedError: The tests fail without a mutant, or do not fail where every function does.
         """
         before = _seconds_of_children()
         if names and self._tests_end_with("", LONGEST) is not Outcome.SURVIVED:
-            raise RuntimeError(f"the tests of {self.room} fail without a mutant; mend that first")
+            raise NotCheckedError(f"the tests of {self.room} fail without a mutant; mend that first")
         limit = SECONDS + 2 * math.ceil(_seconds_of_children() - before)
         if names and self._tests_end_with("fail", limit) is not Outcome.KILLED:
-            raise RuntimeError(f"the tests of {self.room} run something else than {self.folder / 'mutants'}")
+            raise NotCheckedError(
+                f"the tests of {self.room} run something else than {self.folder / 'mutants'}"
+            )
         for name in names:
             outcome = self._tests_end_with(f"tallyveil.{name}", limit)
             self._keep(name, outcome)
@@ -198,21 +216,23 @@ class Workplace:
         if done.returncode in {-signal.SIGXCPU, -signal.SIGKILL}:
             return Outcome.ENDLESS
         if done.returncode in {4, 5}:
-            raise RuntimeError(f"pytest found no tests to run for {mutant}:\n{done.stdout[-2000:]}")
+            raise NotCheckedError(f"pytest found no tests to run for {mutant}:\n{done.stdout[-2000:]}")
+        if done.returncode in STOPPED:
+            raise NotCheckedError(f"the tests of {mutant} were stopped by a signal; give the command again")
         return Outcome.KILLED if done.returncode else Outcome.SURVIVED
 
     def _keep(self, name: str, outcome: Outcome) -> None:
         """Write what the second look found to where it is found again."""
         if outcome is Outcome.SURVIVED:
             looked = json.loads(self.looked.read_text())
-            self.looked.write_text(json.dumps({**looked, "survived": [*looked["survived"], name]}))
+            _write(self.looked, json.dumps({**looked, "survived": [*looked["survived"], name]}))
             if self.outcomes()[name] is Outcome.UNREACHED:
                 return
         for path in self._metas():
             meta = json.loads(path.read_text())
             if f"tallyveil.{name}" in meta["exit_code_by_key"]:
                 meta["exit_code_by_key"][f"tallyveil.{name}"] = EXIT_CODES[outcome]
-                path.write_text(json.dumps(meta))
+                _write(path, json.dumps(meta))
 
     def found_to_survive(self) -> frozenset[str]:
         """What the second look has found to survive."""
@@ -230,6 +250,24 @@ class Workplace:
 def _files(path: Path) -> list[Path]:
     """A file, or all files of a folder; none where there is neither."""
     return [one for one in (path, *path.rglob("*")) if one.is_file()]
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file at once, so that it is never half written."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _is_whole(path: Path, file: Path) -> bool:
+    """Whether what mutmut writes beside a file of mutants, after it, is there and was written to its end."""
+    if not path.exists() or path.stat().st_mtime < file.stat().st_mtime:
+        return False
+    try:
+        json.loads(path.read_text())
+    except json.JSONDecodeError:
+        return False
+    return True
 
 
 def _with_outcomes(path: Path, kept: set[Outcome]) -> str:
@@ -250,12 +288,8 @@ def _seconds_of_children() -> float:
 
 def _digest(settings: str) -> str:
     """SHA-256 of the settings, the sources and the tests, without this folder."""
-    digest = hashlib.sha256(settings.encode())
-    for folder in ("src", "tests"):
-        for path in sorted((PROJECT / folder).rglob("*")):
-            if path.suffix in {".py", ".toml"} and path.parent != HERE:
-                digest.update(str(path.relative_to(PROJECT)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    files = digest_of([PROJECT / "src", PROJECT / "tests"], without=HERE)
+    return hashlib.sha256(f"{settings}\0{files}".encode()).hexdigest()
 
 
 def run(place: Workplace, mutants: dict[str, Mutant], drawn: list[str], *, quick: bool) -> Results:
@@ -279,24 +313,30 @@ def run(place: Workplace, mutants: dict[str, Mutant], drawn: list[str], *, quick
 
 
 def main() -> int:
-    """Run a sample of a room's mutants and print what became of it. Returns 1 if one is left without a reason."""
+    """Run a sample of a room's mutants and print what became of it. Returns 1 if one was not run or has no reason."""
     rooms = tomllib.loads((HERE / "rooms.toml").read_text())
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--room", choices=sorted(rooms), required=True)
-    parser.add_argument("--sample", type=int, help="how many mutants to draw; all of them if left out")
+    parser.add_argument("--sample", type=whole(1), help="how many mutants to draw; all of them if left out")
     parser.add_argument("--seed", type=int, default=1, help="another number draws another sample")
     parser.add_argument("--quick", action="store_true", help="look at no survivor a second time")
     asked = parser.parse_args()
+    if find_spec("mutmut") is None:
+        parser.error(
+            f"mutmut is not installed for {sys.executable}. `make mutants` installs it, and so does "
+            f"`{sys.executable} -m pip install -e '.[dev,mutants]'`."
+        )
     refuse_compiled(asked.room)
     own = rooms[asked.room]
     place = Workplace(asked.room, tuple(own["tests"]), own["forked_from"], tuple(own.get("left_out", ())))
-    place.prepare()
-    mutants = mutants_of(asked.room, place.folder / "mutants")
-    justified(asked.room, mutants)  # says what is wrong with the file before hours are spent
-    results = run(place, mutants, draw(list(mutants), asked.sample, asked.seed), quick=asked.quick)
+    with alone(place.folder, f"mutants of {asked.room}"):
+        place.prepare()
+        mutants = mutants_of(asked.room, place.folder / "mutants")
+        justified(asked.room, mutants)  # says what is wrong with the file before hours are spent
+        results = run(place, mutants, draw(list(mutants), asked.sample, asked.seed), quick=asked.quick)
     print(report(results, mutants))
-    return 1 if results.survivors() else 0
+    return 1 if results.survivors() or results.not_run() else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -1,11 +1,12 @@
 """Thirty and more faults of the kinds that have broken real systems, seeded one by one: does the suite catch each?
 
-    python tests/seeded/run.py [--only NAME ...] [--list]
+    python -m tests.seeded.run [--only NAME ...] [--list]
 
 `bugs.toml` lists the faults. Each replaces one text of one source file, in a scratch copy of the project. The tests
 that the fault names then run against the copy, and at least one of them must fail. Before that, all of these tests must
-pass without a fault; otherwise a failure would prove nothing. The table at the end names the test that caught each
-fault. The exit status is 1 if one was not caught.
+pass without a fault; otherwise a failure would prove nothing. For the same reason a fault is not caught where tests
+cannot be collected or do not end in time. The table at the end names the test that caught each fault. The exit status
+is 1 if one was not caught, and 2 if that could not be found out.
 """
 
 import argparse
@@ -20,11 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-PROJECT: Final = Path(__file__).parents[2]
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.commands import PROJECT, NotCheckedError, exit_code
+
 BUGS: Final = Path(__file__).with_name("bugs.toml")
 LEFT_OUT: Final = (".git", ".venv*", "_build", "build", "dist", ".hypothesis", ".pytest_cache", ".mypy_cache")
 SECONDS: Final = 900
-"""After this time a test counts as failed: a fault may make the work endless."""
+"""Time for the tests of one fault, which take less than a minute on a machine without other work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,11 @@ class Bug:
     tests: tuple[str, ...]
 
     def apply(self, project: Path) -> None:
-        """Write the fault into a copy. Raises ValueError if its text is not there, or more than once."""
+        """Write the fault into a copy. Raises NotCheckedError if its text is not there, or more than once."""
         path = project / "src" / "tallyveil" / self.file
         text = path.read_text()
         if text.count(self.old) != 1:
-            raise ValueError(
+            raise NotCheckedError(
                 f"{self.name}: the text to replace occurs {text.count(self.old)} times in {self.file}, wanted once. "
                 f"Change bugs.toml with the source."
             )
@@ -65,8 +69,12 @@ def read_bugs() -> tuple[Bug, ...]:
     return tuple(Bug(**{**one, "tests": tuple(one["tests"])}) for one in found)
 
 
-def failures(project: Path, tests: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the tests that fail in a copy, the first one only; `("(time)",)` if they do not end."""
+def failures(project: Path, tests: tuple[str, ...], seconds: int = SECONDS) -> tuple[str, ...]:
+    """Names of the tests that fail in a copy, the first one only.
+
+    Raises:
+        NotCheckedError: The tests cannot be collected, or do not end in time.
+    """
     environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", *tests]
     try:
@@ -76,22 +84,24 @@ def failures(project: Path, tests: tuple[str, ...]) -> tuple[str, ...]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return ("(time)",)
-    found = re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", done.stdout, re.MULTILINE)
+        raise NotCheckedError(f"the tests {', '.join(tests)} did not end within {seconds} s") from None
+    found = re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+::[^\s\[]+)", done.stdout, re.MULTILINE)
     if done.returncode and not found:
-        raise RuntimeError(
-            f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        raise NotCheckedError(
+            f"pytest ended with {done.returncode} and names no test that fails:\n"
+            f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
         )
     return tuple(found)
 
 
 def scratch_copy(folder: Path) -> Path:
     """A copy of the project, with its compiled kernels, whose dates are kept so that they stay valid."""
-    return Path(shutil.copytree(PROJECT, folder / "project", ignore=shutil.ignore_patterns(*LEFT_OUT)))
+    ignored = shutil.ignore_patterns(*LEFT_OUT)
+    return Path(shutil.copytree(PROJECT, folder / "project", symlinks=True, ignore=ignored))
 
 
 def main() -> int:
@@ -100,29 +110,41 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults alone")
     parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
     asked = parser.parse_args()
-    bugs = [bug for bug in read_bugs() if not asked.only or bug.name in asked.only]
+    known = read_bugs()
+    if unknown := sorted(set(asked.only or ()) - {bug.name for bug in known}):
+        parser.error(f"no fault is called {', '.join(unknown)}; --list shows the names")
+    bugs = [bug for bug in known if not asked.only or bug.name in asked.only]
     if asked.list:
         print(*(f"{bug.name}: {bug.what}" for bug in bugs), sep="\n")
         return 0
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         project = scratch_copy(Path(folder))
-        sound = failures(project, tuple(sorted({test for bug in bugs for test in bug.tests})))
-        if sound:
-            print(f"without a fault, {sound[0]} fails already; mend that first")
-            return 1
+        all_tests = tuple(sorted({test for bug in bugs for test in bug.tests}))
+        if sound := failures(project, all_tests, SECONDS * len(bugs)):
+            raise NotCheckedError(f"without a fault, {sound[0]} fails already; mend that first")
         for bug in bugs:
-            path = project / "src" / "tallyveil" / bug.file
-            kept, dates = path.read_bytes(), path.stat()
-            bug.apply(project)
-            caught = failures(project, bug.tests)
-            path.write_bytes(kept)
-            os.utime(path, ns=(dates.st_atime_ns, dates.st_mtime_ns))
-            missed += not caught
-            print(f"| {bug.name} | {bug.what} | {caught[0] if caught else 'NOT CAUGHT'} |", flush=True)
+            said = _caught(bug, project)
+            missed += not said.startswith("tests/")
+            print(f"| {bug.name} | {bug.what} | {said} |", flush=True)
     print(f"{len(bugs) - missed} of {len(bugs)} faults caught")
     return 1 if missed else 0
 
 
+def _caught(bug: Bug, project: Path) -> str:
+    """The test that fails with a fault, or that and why none is known to."""
+    path = project / "src" / "tallyveil" / bug.file
+    kept, dates = path.read_bytes(), path.stat()
+    bug.apply(project)
+    try:
+        found = failures(project, bug.tests)
+    except NotCheckedError as error:
+        return f"NOT CAUGHT: {str(error).partition(chr(10))[0]}"
+    finally:
+        path.write_bytes(kept)
+        os.utime(path, ns=(dates.st_atime_ns, dates.st_mtime_ns))
+    return found[0] if found else "NOT CAUGHT"
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

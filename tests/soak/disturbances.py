@@ -1,9 +1,11 @@
 """What happens to a run while it works, and the folder in which it happens."""
 
+import ctypes
 import random
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ from runner import CANARY_COUNTS, DOCUMENTED
 LIMIT = 120.0
 """Seconds after which a command hangs; the commands of a cluster have five times as many."""
 CLUSTER_LOST = 9
+CLONE_NEWNS = 0x00020000
+"""Of the header linux/sched.h: mounts of its own."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,12 @@ def _damaged_unfinished(stage: Stage, step: Step, draw: random.Random) -> None:
         shutil.rmtree(out)
         shutil.copytree(copy, out)
     shutil.rmtree(copy)
+
+
+def mount_alone() -> None:
+    """Let only this process and its children see what they mount, so that it vanishes with them, be they killed."""
+    if sys.platform == "linux" and ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0:
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
 def _disk_full(stage: Stage, step: Step, draw: random.Random) -> None:

@@ -30,6 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.commands import end_with_parent
+
 import tallyveil
 
 LONGEST_OUTPUT = 4_000_000
@@ -98,6 +102,8 @@ def forked(work: Callable[[], int], out: int, err: int) -> int:
     process = os.fork()
     if process:
         return process
+    end_with_parent()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     code = 1
     try:
         silence = os.open(os.devnull, os.O_RDONLY)
@@ -160,18 +166,18 @@ def serve(request: dict) -> dict:
 
 def _wait(child: int, end: float) -> int | None:
     """The child's exit code, minus its signal, or None where it had to be killed at the end of its time."""
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            with contextlib.suppress(ProcessLookupError):  # whatever it started ends with it
-                os.killpg(child, signal.SIGKILL)
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
-    os.kill(child, signal.SIGKILL)  # it may not have a group of its own yet
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+    done = status = 0
+    try:
+        while not done and time.monotonic() < end:
+            time.sleep(0.005)
+            done, status = os.waitpid(child, os.WNOHANG)
+    finally:  # also where somebody stops the soak
+        if not done:
+            os.kill(child, signal.SIGKILL)  # it may not have a group of its own yet
+            os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):  # whatever it started ends with it
+            os.killpg(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status) if done else None
 
 
 def _command(request: dict) -> int:

@@ -12,7 +12,8 @@ was damaged must be refused by every command, or give what the whole folder give
 documented exit code, and its messages hold neither a traceback nor a count that only the records know.
 
 Trials of one seed are always the same but for the moments of kills, which follow the clock. A trial with a fault leaves
-its inputs, both folders and what was said in the folder of `--keep`.
+its inputs, both folders and what was said in the folder of `--keep`. A soak that is killed by SIGKILL leaves the folder
+of its last trial, `soak-releases-...`, in the folder for temporary files; one that is stopped otherwise leaves nothing.
 """
 
 import argparse
@@ -28,13 +29,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs are many
+sys.path.append(str(Path(__file__).parents[2]))
 
-from disturbances import DISTURBANCES, Stage
+from disturbances import DISTURBANCES, Stage, mount_alone
 from fork_server import forked, prepare
 from kills import contents, ended, spends
 from random_products import Job, draw_job
 from release_checks import folder_faults, published_counts, world_faults
 from runner import CANARY_COUNTS
+from tests.commands import exit_code, folder, length, refuse_another_package, whole
 
 OFTEN = {"none": 8, "killed": 22, "killed twice": 10, "raced": 10, "damaged unfinished": 16, "damaged finished": 16,
          "disk full": 8, "file too large": 4, "ray": 3}  # fmt: skip
@@ -198,31 +201,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--hours", type=float, default=1.0)
-    parser.add_argument("--number", type=int, help="this many trials, however long they take")
+    parser.add_argument("--hours", type=length(), default=1.0)
+    parser.add_argument("--number", type=whole(1), help="this many trials, however long they take")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replay", type=int, action="append", help="the trial of this number alone")
-    parser.add_argument("--first", type=int, default=0, help="number of the first trial")
-    parser.add_argument(
-        "--keep", type=Path, default=Path("soak-failures"), help="folder of trials with faults"
-    )
+    parser.add_argument("--replay", type=whole(0), action="append", help="the trial of this number alone")
+    parser.add_argument("--first", type=whole(0), default=0, help="number of the first trial")
+    parser.add_argument("--keep", type=folder, default="soak-failures", help="folder of trials with faults")
     chosen = parser.parse_args()
-    begun, counted, failed = time.monotonic(), Counter[str](), 0
+    refuse_another_package()
+    mount_alone()
     prepare()
-    numbers = iter(chosen.replay or range(chosen.first, chosen.first + (chosen.number or 10**9)))
-    for number in numbers:
-        if not chosen.replay and not chosen.number and time.monotonic() - begun > 3600 * chosen.hours:
+    begun, counted, failed = time.monotonic(), Counter[str](), 0
+    for number in chosen.replay or range(chosen.first, chosen.first + (chosen.number or 10**9)):
+        late = time.monotonic() - begun > 3600 * chosen.hours
+        if late and counted["trials"] and not chosen.replay and not chosen.number:
             break
-        root = Path(tempfile.mkdtemp(prefix="soak-releases-"))
-        trial = Trial(root, chosen.seed, number)
-        trial.run()
-        counted["trials"] += 1
-        counted[f"trials of {trial.job.product}, {trial.kind}"] += 1
-        counted.update(trial.counted)
-        if trial.faults:
-            failed += 1
-            _keep(chosen.keep / trial.name, trial)
-        shutil.rmtree(root)
+        with tempfile.TemporaryDirectory(prefix="soak-releases-") as root:
+            trial = Trial(Path(root), chosen.seed, number)
+            trial.run()
+            counted["trials"] += 1
+            counted[f"trials of {trial.job.product}, {trial.kind}"] += 1
+            counted.update(trial.counted)
+            if trial.faults:
+                failed += 1
+                _keep(chosen.keep / trial.name, trial)
         if number % 20 == 19:
             print(
                 f"{time.monotonic() - begun:.0f} s, {counted['trials']} trials, {failed} with faults",
@@ -236,15 +238,15 @@ def main() -> int:
     return int(failed > 0)
 
 
-def _keep(folder: Path, trial: Trial) -> None:
+def _keep(into: Path, trial: Trial) -> None:
     """Keep everything of a trial with faults, and say what they are."""
     print(f"FAULT {trial.name}, {trial.job.product}, {trial.kind}, {', '.join(trial.job.drawn)}", flush=True)
     for fault in trial.faults:
         print(f"    {fault[:600]}", flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(trial.root, folder, symlinks=True)
-    (folder / "faults.txt").write_text("\n".join(trial.faults) + "\n")
+    shutil.rmtree(into, ignore_errors=True)
+    shutil.copytree(trial.root, into, symlinks=True)
+    (into / "faults.txt").write_text("\n".join(trial.faults) + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

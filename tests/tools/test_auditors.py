@@ -1,18 +1,25 @@
 """The auditors' own statistics: bounds hold, a true claim stands, and a claim that is too small is refuted."""
 
+import json
 import math
+import subprocess
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import binom, norm
+from tests.auditors import audit as own_audit
 from tests.auditors import auditorium, kolmogorov, sequential, sniper, statdp
+from tests.auditors import run as runner
 from tests.auditors.bounds import delta_below, epsilon_below, mean_radius, mu_below, probability_bounds
 from tests.auditors.classifier import train
+from tests.auditors.findings import JUDGES, refuse_gaps
 from tests.auditors.outputs import Claim, Draws, Outputs
 from tests.auditors.power import FAULTS, IN_RELEASES, UNSEEN
+from tests.commands import NotCheckedError
 from tests.seeded.run import read_bugs
 
 from tallyveil.accounting import Gaussian, compose
@@ -194,3 +201,87 @@ def test_files_keep_what_is_written(tmp_path):
 def test_faults_are_those_that_are_seeded():
     assert {*FAULTS, *IN_RELEASES, *UNSEEN} <= {bug.name for bug in read_bugs()}
     assert {*IN_RELEASES, *UNSEEN} <= set(FAULTS)
+
+
+def found(judge, **changes):
+    return {"target": "bit", "auditor": judge, "found": 0.5, "claimed": 1.0, **changes}
+
+
+def test_every_auditor_must_have_judged_every_target(tmp_path):
+    with pytest.raises(NotCheckedError, match="there are no outputs"):
+        refuse_gaps([], tmp_path)
+    (tmp_path / "bit.pair.npz").write_text("")
+    findings = [found(judge) for judge in JUDGES[".pair.npz"]]
+    refuse_gaps(findings, tmp_path)
+    for left_out in findings:
+        with pytest.raises(NotCheckedError, match=f"bit by {left_out['auditor']}$"):
+            refuse_gaps([one for one in findings if one != left_out], tmp_path)
+    with pytest.raises(NotCheckedError, match="found nan"):
+        refuse_gaps([*findings, found("StatDP", found=math.nan)], tmp_path)
+
+
+def test_our_auditors_judge_as_they_are_listed(capsys, tmp_path):
+    own_audit._climb((), 400, lambda number: [one for judge in own_audit._auditors(answers_at_random(1, 1, 400))
+                                          for one in judge(answers_at_random(1, 1, 400))])  # fmt: skip
+    said = {json.loads(line)["auditor"] for line in capsys.readouterr().out.splitlines()}
+    assert JUDGES[".pair.npz"] - said == {"jax-privacy", "privacy-estimates"}
+
+
+@pytest.fixture
+def drawing(monkeypatch):
+    """What drawing ends with, by the copy that is drawn from; a finished one writes one file."""
+    ends = {}
+
+    def ran(command, **options):
+        code = ends.get(command[4], 0)
+        if not code:
+            (Path(command[3]) / "bit.pair.npz").write_text("")
+        return subprocess.CompletedProcess(command, code, "", "KeyError: 'tree'\n" if code else "")
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    monkeypatch.setattr(runner, "digest_of", str)
+    return ends
+
+
+def test_outputs_of_other_numbers_or_sources_are_not_audited_again(drawing, tmp_path, monkeypatch):
+    assert runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
+    assert runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
+    with pytest.raises(NotCheckedError, match="other sources or numbers"):
+        runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 200, 20)
+    monkeypatch.setattr(runner, "digest_of", lambda folders: "other")
+    with pytest.raises(NotCheckedError, match="other sources or numbers"):
+        runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20)
+
+
+@pytest.mark.parametrize("name", ["tree", "tree.half"])
+def test_a_folder_of_a_user_is_neither_audited_nor_removed(drawing, tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "mine.txt").write_text("mine")
+    with pytest.raises(NotCheckedError, match="holds no outputs of this command"):
+        runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20)
+    assert (tmp_path / name / "mine.txt").read_text() == "mine"
+
+
+def test_what_was_half_drawn_is_drawn_again(drawing, tmp_path):
+    (tmp_path / "tree.half").mkdir()
+    (tmp_path / "tree.half" / "drawn.json").write_text("{}")
+    (tmp_path / "tree.half" / "old.pair.npz").write_text("")
+    assert runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
+    assert sorted(path.name for path in (tmp_path / "tree").iterdir()) == ["bit.pair.npz", "drawn.json"]
+
+
+def test_a_copy_that_ends_with_an_error_is_refused_only_where_the_project_is_drawn_from(
+    drawing, tmp_path, monkeypatch
+):
+    """Otherwise the machine, and not the fault, may be the reason."""
+    monkeypatch.setattr(runner, "scratch_copy", lambda folder: tmp_path / "copy")
+    monkeypatch.setattr(runner.Bug, "apply", lambda bug, project: None)
+    bug = next(one for one in read_bugs() if one.name == "sensitivity-1-for-2")
+    drawing[str(tmp_path / "copy" / "src")] = 1
+    for _ in range(2):  # the second time from what was kept
+        findings, refusals = runner._with_fault(bug, 100, 0, tmp_path / "out" / bug.name)
+        assert findings == []
+        assert refusals == ["tree: the copy ends with an error (KeyError: 'tree')"]
+    drawing[str(runner.PROJECT / "src")] = 1
+    with pytest.raises(NotCheckedError, match="drawing tree ended with 1"):
+        runner._with_fault(bug, 100, 0, tmp_path / "again" / bug.name)

@@ -1,10 +1,15 @@
 """Mutation testing: which mutants change words alone, and what the score counts."""
 
+import json
+import os
+import subprocess
+import sys
 import textwrap
 import tomllib
 from pathlib import Path
 
 import pytest
+from tests.commands import NotCheckedError
 from tests.mutants.outcomes import Outcome, Results, outcome_of
 from tests.mutants.words import changes_words_alone
 
@@ -103,7 +108,9 @@ def test_a_sample_has_the_interval_of_clopper_and_pearson():
 def test_there_is_no_score_before_the_whole_sample_has_run():
     unfinished = results({**MIXED, "f": Outcome.NOT_RUN})
     assert not any("score of all" in line for line in unfinished.lines())
+    assert unfinished.not_run() == ["f"]
     assert any("score of all: 3 of 5" in line for line in results(MIXED).lines())
+    assert results(MIXED).not_run() == []
 
 
 def test_what_is_justified_and_caught_is_said():
@@ -125,3 +132,57 @@ def test_every_test_that_must_notice_exists():
         path, _, name = test.partition("::")
         assert f"def {name}(" in (PROJECT / path).read_text()
     assert all((PROJECT / "src" / "tallyveil" / room).is_dir() for room in rooms)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A copy of a room that has one file with mutants, whole and looked at."""
+    run = pytest.importorskip("tests.mutants.run", exc_type=ImportError)  # Windows has no module resource
+    monkeypatch.setattr(run, "PROJECT", tmp_path)
+    place = run.Workplace("noise", ("tests/unit/noise",), "tests")
+    file = place.folder / "mutants" / "src" / "tallyveil" / "noise" / "laws.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("def x_f__mutmut_1(): ...\n")
+    for end in (".meta", ".spans"):
+        (file.parent / f"laws.py{end}").write_text(json.dumps({"exit_code_by_key": {}}))
+    place.looked.write_text("{}")
+    return place
+
+
+@pytest.mark.parametrize("harm", ["none", "half a file", "half its results", "no spans"])
+def test_what_a_killed_process_has_half_written_is_made_again(place, harm):
+    (meta,) = place._metas()
+    file, spans = meta.with_suffix(""), meta.with_suffix(".spans")
+    if harm == "half a file":
+        os.utime(file, (2e9, 2e9))  # written after what stands beside it
+    elif harm == "half its results":
+        meta.write_text('{"exit_code_by')
+    elif harm == "no spans":
+        spans.unlink()
+    place._forget_what_is_half_written()
+    assert [path.exists() for path in (file, meta, spans, place.looked)] == [harm == "none"] * 4
+
+
+def test_mutmut_is_that_of_the_interpreter(place, monkeypatch):
+    """`make mutants` puts no folder of an environment on the path."""
+    commands = []
+
+    def ran(command, **options):
+        commands.append(command)
+        assert not options["close_fds"]
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    with pytest.raises(NotCheckedError, match=r"mutmut ended with 1; the reason is in .*mutmut\.log"):
+        place.first_look(["noise.laws.x_f__mutmut_1"])
+    assert commands[0][0] == sys.executable
+    assert commands[0][-1] == "tallyveil.noise.laws.x_f__mutmut_1"
+
+
+def test_tests_that_a_signal_stops_say_nothing_of_a_mutant(place, monkeypatch):
+    def ran(command, **options):
+        return subprocess.CompletedProcess(command, -15, "", "")
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    with pytest.raises(NotCheckedError, match="stopped by a signal"):
+        place._tests_end_with("tallyveil.noise.laws.x_f__mutmut_1", 60)

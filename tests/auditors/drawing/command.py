@@ -1,32 +1,38 @@
 """Draws the outputs that are audited, and writes them for the auditors.
 
-    python -m tests.auditors.drawing.command FOLDER --number 200000 --releases 250 --groups samplers tree ...
+    python -m tests.auditors.drawing.command FOLDER SOURCE --number 200000 --releases 250 --groups samplers tree ...
 
-The package that is drawn from is the one that is imported, so that a copy with a fault can be audited as well.
+The package that is drawn from is the one that is imported, so that a copy with a fault can be audited as well. It must
+be the one below SOURCE.
 """
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.auditors.drawing.groups_of_outputs import GROUPS
 from tests.auditors.outputs import Draws, Outputs
+from tests.commands import exit_code, refuse_another_package, whole
 
 
-def main() -> None:
+def main() -> int:
     """Draw the groups that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--number", type=int, required=True, help="outputs on each side")
-    parser.add_argument("--releases", type=int, required=True, help="whole releases on each side")
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--number", type=whole(1), required=True, help="outputs on each side")
+    parser.add_argument("--releases", type=whole(0), required=True, help="whole releases on each side")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
     asked = parser.parse_args()
+    refuse_another_package(asked.source)
     asked.folder.mkdir(parents=True, exist_ok=True)
     for group in asked.groups:
         with tempfile.TemporaryDirectory() as scratch:
             for drawn in _drawn(group, asked.number, asked.releases, Path(scratch)):
                 drawn.write(asked.folder)
+    return 0
 
 
 def _drawn(group: str, number: int, releases: int, scratch: Path) -> Iterator[Draws | Outputs]:
@@ -54,4 +60,4 @@ def _drawn(group: str, number: int, releases: int, scratch: Path) -> Iterator[Dr
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))
