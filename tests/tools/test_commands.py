@@ -1,6 +1,7 @@
 """What the commands that check the project refuse, and how they end."""
 
 import argparse
+import importlib
 import os
 import signal
 import subprocess
@@ -125,8 +126,8 @@ def test_a_forked_process_ends_with_its_parent_be_that_killed():
 
 @posix
 def test_a_command_of_the_soak_ends_where_the_soak_is_stopped(monkeypatch):
-    from tests.soak import fork_server
-
+    monkeypatch.syspath_prepend(PROJECT / "tests" / "soak")
+    fork_server = importlib.import_module("fork_server")
     with Path(os.devnull).open("w") as nowhere:
         child = fork_server.forked(lambda: time.sleep(60) or 0, nowhere.fileno(), nowhere.fileno())
 
