@@ -179,6 +179,15 @@ def replaced(path: Path, line: int, old: str, new: str) -> None:
     path.write_text("\n".join(content) + "\n")
 
 
+def test_a_reader_leaves_out_a_last_line_torn_anywhere(path: Path) -> None:
+    spend_two_thirds(path)
+    whole = path.read_bytes()
+    last = whole.splitlines(keepends=True)[-1]
+    for kept in (0, 1, 2, len(last) // 2, len(last) - 1):
+        path.write_bytes(whole[: len(whole) - len(last) + kept])
+        assert [entry.token for entry in read_ledger(path)[1]] == ["State/measure"]
+
+
 def test_every_line_carries_the_hash_of_the_one_before_and_its_own(path: Path) -> None:
     spend_two_thirds(path)
     whole = path.read_bytes().splitlines()
