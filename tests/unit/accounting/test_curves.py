@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -153,6 +154,79 @@ def test_knots_with_wide_bounds_are_looked_at_again(monkeypatch) -> None:
 def test_stretches_without_knots_bound_nothing() -> None:
     engine = TiltedFFT(SMALL[0])
     assert envelope._over(engine, Fraction(5), Fraction(6), Fraction(1, 2)).upper == 0.0
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        (GaussianLoss(Fraction(50), 1, 4),),
+        (GaussianLoss(Fraction(3), 2, 2), LaplaceLoss(Fraction(12), 1, 3)),
+        (LaplaceLoss(Fraction(7, 2), 9, 4),),
+    ],
+)
+def test_many_knots_at_once_are_those_looked_at_one_by_one(factors: tuple[LossFactor, ...]) -> None:
+    engine = TiltedFFT(merged(factors))
+    step, offset, most = engine.lattice.step, engine.lattice.offset, engine.greatest
+    deviation = math.sqrt(2 * zcdp_cost(factors))
+    for low, high in ((-1.9, -0.4), (-0.5, 0.8), (0.4, 1.9)):
+        begin, end = Fraction(low * deviation), Fraction(high * deviation)
+        together = envelope._over(engine, begin, end, most)
+        first, last = (math.ceil((one - offset) / step) for one in (begin, end))
+        if most is not None:
+            last = min(last, math.ceil((most - offset) / step))
+        assert last - first > envelope._FEW or last - first <= 1
+        alone = envelope._one_by_one(engine, first, last)
+        assert together.lower <= alone.upper
+        assert alone.lower <= together.upper
+        assert together.width < 1e-6
+        assert together.upper == pytest.approx(alone.upper, abs=1e-6)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_quantiles_lie_on_their_side_and_close(side: int) -> None:
+    logs = -np.array([1e-15, 1e-6, 0.1, math.log(2), 3.0, 40.0, 1e3, 1e6])
+    found = envelope._quantile(logs, side)
+    with mpmath.workdps(60):
+        for log, quantile in zip(logs.tolist(), found.tolist(), strict=True):
+            # The quantile less a relative 1e-12 has more mass above it, and with 3e-12 more it has less.
+            size = 1 + abs(quantile)
+            for moved, above in ((0.0, side < 0), (-side * 3e-12 * size, side > 0)):
+                at = mpmath.mpf(quantile) + moved
+                tail = mpmath.log(mpmath.erfc(at / mpmath.sqrt(2)) / 2)
+                assert (tail > mpmath.mpf(log)) == above
+    assert envelope._quantile(np.array([0.0, -np.inf]), side).tolist() == [-math.inf, math.inf]
+
+
+def test_sums_beyond_a_place_are_within_their_errors() -> None:
+    law = TiltedFFT((GaussianLoss(Fraction(3), 1, 2),)).law(Fraction(0))
+    values = np.exp(-0.3 * np.arange(law.weights.size))
+    total, error = envelope._sums(law.weights, values, law)
+    for place in range(law.weights.size):
+        beyond = values[place + 1 :]
+        plain = math.fsum(law.weights[place + 1 :] * beyond)
+        assert total[place] == pytest.approx(plain, rel=1e-13, abs=1e-300)
+        left_out = law.entry_error * beyond.sum() + 4 * law.outside * values[place]
+        assert left_out <= error[place] <= 1.02 * left_out + 1e-11 * plain
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])
+def test_a_mu_for_all_that_lies_beyond_has_a_delta_above_that_of_rho(rho: float) -> None:
+    """The bound of rho, exp(-(epsilon - rho)^2 / (4 rho)), against the exact delta of two normal laws."""
+    end = rho + 40 * math.sqrt(2 * rho)
+    mu = envelope.beyond(rho, end)
+    assert envelope._covers(rho, end, mu)
+    assert not envelope._covers(rho, end, mu * (1 - 1e-9))
+    with mpmath.workdps(80):
+
+        def log_gap(mu: float, epsilon: float) -> float:
+            a, b = mu / 2 - mpmath.mpf(epsilon) / mu, -mu / 2 - mpmath.mpf(epsilon) / mu
+            delta = mpmath.ncdf(a) - mpmath.exp(epsilon) * mpmath.ncdf(b)
+            return float(mpmath.log(delta) + mpmath.mpf(epsilon - rho) ** 2 / (4 * rho))
+
+        gaps = [log_gap(mu, end * factor) for factor in (1.0, 1.01, 1.3, 3.0)]
+        assert gaps == sorted(gaps)
+        # The bound on Mills' ratio costs little so far out.
+        assert 0 < gaps[0] < 0.05 * (1 + abs(math.log(mu)))
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])

@@ -135,5 +135,6 @@ def test_numbers_are_taken_in_every_exact_form() -> None:
     assert delta_with_total_variation(3, "1e-6", "1e-9") == delta_with_total_variation(
         epsilon, delta, Fraction(1, 10**9)
     )
-    with pytest.raises(BudgetError, match=r"Write '0\.5'"):
-        zcdp_to_epsilon(0.5, delta)
+    for wrong, name in (((0.5, delta), "rho"), ((rho, 0.5), "delta")):
+        with pytest.raises(BudgetError, match=rf"{name}.*Write '0\.5'"):
+            zcdp_to_epsilon(*wrong)
