@@ -40,6 +40,19 @@ def test_rounded_bounds_enclose_the_exact_ones(factors, apart) -> None:
             assert max(other.log_first.width, other.log_second.width) < 1e-7
 
 
+@pytest.mark.parametrize("factors", [GAUSSIANS, LAPLACES])
+def test_what_lies_outside_of_a_narrow_window_is_within_the_bounds(factors, monkeypatch) -> None:
+    monkeypatch.setattr(rounded_fft, "_WINDOW", 5.0)
+    monkeypatch.setattr(rounded_fft, "_OUTSIDE", 4 * math.exp(-5.0))
+    exact, rounded = TiltedFFT(factors), RoundedFFT(factors)
+    rounded.groups = tuple(TiltedFFT((factor,)) for factor in factors)
+    for epsilon in (-0.5, Fraction(1, 30), 0.9, 1.1):
+        one, other = exact.log_tails(epsilon), rounded.log_tails(epsilon)
+        for name in ("log_first", "log_second", "log_delta"):
+            assert getattr(other, name).lower <= getattr(one, name).upper
+            assert getattr(one, name).lower <= getattr(other, name).upper
+
+
 @pytest.mark.parametrize("epsilon", [-1e4, -1e6, -1e9, -1e16])
 @pytest.mark.parametrize(
     "factors",
