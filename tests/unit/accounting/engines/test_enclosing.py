@@ -1,18 +1,15 @@
 """A chance that everything is revealed, and two engines that enclose the truth: against exact formulas."""
 
-import math
 from fractions import Fraction
 
 import pytest
 from flint import arb
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines import general
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.general import _failures
 from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.engines.tails import float_bounds
-from tallyveil.accounting.losses.further import FailureLoss, NormalLoss, SampledLoss
+from tallyveil.accounting.losses.further import NormalLoss
 from tallyveil.noise.balls import precision, rational
 
 MU_SQUARED = Fraction(3, 2)
@@ -90,24 +87,3 @@ def test_between_takes_each_side_from_its_engine() -> None:
     assert turned.lower == turned.upper == low.log_tails(1.0).log_delta.upper
     assert engine.log_tails(1.0).log_delta == engine.log_deltas([1.0])[0]
     assert engine.log_tails(1.0).log_first.lower <= low.log_tails(1.0).log_first.upper
-
-
-def test_failures_of_all_kinds_combine_exactly_or_in_balls(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = (
-        FailureLoss(Fraction(1, 7), 3),
-        FailureLoss(Fraction(1, 10**9), 5),
-        SampledLoss(None, Fraction(1, 4), Fraction(1, 3), multiplicity=2),
-        SampledLoss(None, Fraction(1, 4), Fraction(1, 3), added=True, multiplicity=11),  # costs no failure
-        NormalLoss(Fraction(1)),
-    )
-    none = Fraction(6, 7) ** 3 * (1 - Fraction(1, 10**9)) ** 5 * Fraction(11, 12) ** 2
-    assert _failures(law) == (1 - none, 1 - none)
-    assert _failures(()) == (0, 0)
-    monkeypatch.setattr(general, "_FEW_ANSWERS", 0)
-    least, most = _failures(law)
-    assert least < 1 - none < most < least * (1 + Fraction(1, 10**300))
-    assert 0 <= _failures((FailureLoss(Fraction(1, 10**9), 10**40),))[0] <= 1
-    assert _failures((FailureLoss(Fraction(1, 10**9), 10**40),))[1] == 1
-    assert math.isclose(
-        _failures((FailureLoss(Fraction(1, 10**12), 10**6),))[0], -math.expm1(-1e-6), rel_tol=1e-9
-    )

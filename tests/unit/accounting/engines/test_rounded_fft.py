@@ -110,6 +110,15 @@ def test_a_grid_too_coarse_for_a_lower_bound_gives_none() -> None:
         assert delta.lower <= delta.upper <= 0
 
 
+def test_an_excess_beyond_the_range_of_exp_gives_no_lower_bound(monkeypatch) -> None:
+    engine = RoundedFFT(GAUSSIANS)
+    before = engine.log_tails(5.0).log_delta
+    monkeypatch.setattr(rounded_fft, "_MOST_GROWTH", 0.0)
+    after = engine.log_tails(5.0).log_delta
+    assert after.lower == -math.inf < before.lower
+    assert after.upper == before.upper
+
+
 def test_noise_that_protects_nobody_has_no_type_ii_error() -> None:
     factors = (GaussianLoss(Fraction(3, 10**7), 1, 2), GaussianLoss(Fraction(273), 1, 2))
     _, beta = beta_at(RoundedFFT(factors), factors, Fraction(1, 20))
