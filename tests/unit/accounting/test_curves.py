@@ -11,13 +11,15 @@ from scipy.stats import norm
 
 from tallyveil.accounting import curves, envelope
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
+from tallyveil.accounting.curves import beta_at, knot_at, search_cost, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
+from tallyveil.accounting.losses.further import FailureLoss, NormalLoss
+from tallyveil.accounting.losses.moments import log_moment
 
 SMALL: tuple[tuple[LossFactor, ...], ...] = (
     (LaplaceLoss(Fraction(2), 1, 1),),
@@ -96,6 +98,19 @@ def test_levels_worth_drawing_fall_with_the_loss() -> None:
     assert (np.diff(levels) < 0).all()
     assert levels[0] > 0.9
     assert zcdp_cost(SMALL[2]) == 0.5
+
+
+def test_the_cost_of_a_composition_bounds_all_its_log_moments() -> None:
+    """K(s) <= s (s + 1) rho at every s. The bound on mu beyond all knots rests on this."""
+    for factors in (*SMALL, (LaplaceLoss(Fraction(3), 2, 4), GaussianLoss(Fraction(1, 5), 3, 2))):
+        rho = zcdp_cost(factors)
+        for s in (0.01, 0.3, 1.0, 4.0, 60.0):
+            total = sum(factor.multiplicity * log_moment(factor, s) for factor in factors)
+            assert total <= s * (s + 1) * rho * (1 + 1e-12)
+    assert zcdp_cost((LaplaceLoss(Fraction(3), 2, 4),)) == pytest.approx(8 / 9, rel=1e-15)
+    assert zcdp_cost((GaussianLoss(Fraction(1, 5), 3, 2),)) == pytest.approx(45, rel=1e-15)
+    law = (LaplaceLoss(Fraction(3), 2, 4), NormalLoss(Fraction(1, 2), 3), FailureLoss(Fraction(1, 9)))
+    assert search_cost(law) == pytest.approx(8 / 9 + 3 / 4)
 
 
 @pytest.mark.parametrize("guess", [-1000, -7, -1, 0, 1, 8, 1000])
