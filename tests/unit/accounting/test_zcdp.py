@@ -136,5 +136,5 @@ def test_numbers_are_taken_in_every_exact_form() -> None:
         epsilon, delta, Fraction(1, 10**9)
     )
     for wrong, name in (((0.5, delta), "rho"), ((rho, 0.5), "delta")):
-        with pytest.raises(BudgetError, match=rf"{name}.*Write '0\.5'"):
+        with pytest.raises(BudgetError, match=rf"\b{name}\b.*Write '0\.5'"):
             zcdp_to_epsilon(*wrong)

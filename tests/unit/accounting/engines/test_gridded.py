@@ -133,7 +133,7 @@ def test_what_dividing_adds_falls_with_the_distance_from_the_nearest_loss() -> N
         assert added_by_dividing(losses, law, epsilon) <= bound
         bounds.append(bound)
         if distance:
-            assert bound <= 1.4 * bounds[0] * math.exp(-(max(distance - 3.5, 0.0) ** 2) / 2) + 1e-10
+            assert bound <= 1.4 * bounds[0] * math.exp(-(max(distance - 4, 0.0) ** 2) / 2) + 1e-10
     assert _excess(law, Fraction(100), -math.inf) == 0
 
 

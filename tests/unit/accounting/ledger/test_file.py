@@ -361,6 +361,9 @@ def test_a_path_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(StoreError, match="no finished line"):
         read_ledger(tmp_path / "empty")
+    (tmp_path / "begun").write_bytes(b'{"sequence": 0')
+    with pytest.raises(StoreError, match="no finished line"):
+        read_ledger(tmp_path / "begun")
 
 
 @pytest.mark.parametrize(("unit", "total"), [("sigma", Fraction(1)), ("rho", Fraction(0)), ("rho", 1.5)])
