@@ -57,7 +57,7 @@ def test_the_remainder_of_the_expansion_is_bounded(variance: float) -> None:
     assert hermite < gaussian_sums._rest(0.0, 2.0) < 4000 * hermite
 
 
-@pytest.mark.parametrize("deviations", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("deviations", [1.5, 2.0, 3.0])
 def test_points_too_few_for_the_rule_add_what_is_bounded(deviations: float) -> None:
     """With N points the rule also counts the probabilities at all multiples of N."""
     factors = (GaussianLoss(Fraction(9), 1, 4),)
@@ -65,7 +65,7 @@ def test_points_too_few_for_the_rule_add_what_is_bounded(deviations: float) -> N
     found = coset_excess(factors, lattice_of(factors), n_points)
     assert isinstance(found, float)
     added = 2 * sum(math.exp(-((k * n_points) ** 2) / (2 * 36)) for k in (1, 2, 3))
-    assert added <= found <= 2 * added
+    assert added <= found <= 1.1 * added
 
 
 def plain_excess(factors: tuple[GaussianLoss, ...], n_points: int) -> float:
