@@ -9,6 +9,7 @@ from tallyveil.accounting import (
     DiscreteGaussian,
     DiscreteLaplace,
     InvariantEvent,
+    Laplace,
     NonPrivateEvent,
     ParallelEvent,
     PrivacyEvent,
@@ -37,8 +38,10 @@ def test_laplace_noise_costs_sensitivity_over_scale() -> None:
 
 
 def test_laplace_noise_counts_in_rho_only_when_asked() -> None:
-    with pytest.raises(BudgetError, match="cost in epsilon, not in rho"):
+    with pytest.raises(BudgetError, match=r"discrete Laplace noise of scale .* cost in epsilon, not in rho"):
         rho_of(SequentialEvent((GAUSSIAN, LAPLACE)))
+    with pytest.raises(BudgetError, match=r"^Laplace noise of scale 5/2 "):
+        rho_of(Laplace("5/2"))
     assert rho_of(LAPLACE, laplace_as_zcdp=True) == 3 * Fraction(4, 5) ** 2 / 2
     both = SequentialEvent((GAUSSIAN, LAPLACE))
     assert rho_of(both, laplace_as_zcdp=True) == Fraction(3, 7) + Fraction(24, 25)

@@ -4,19 +4,22 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from tallyveil.accounting import curves, envelope
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.curves import beta_at, knot_at, zcdp_cost
+from tallyveil.accounting.curves import beta_at, knot_at, search_cost, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
+from tallyveil.accounting.losses.further import FailureLoss, NormalLoss
+from tallyveil.accounting.losses.moments import log_moment
 
 SMALL: tuple[tuple[LossFactor, ...], ...] = (
     (LaplaceLoss(Fraction(2), 1, 1),),
@@ -97,6 +100,19 @@ def test_levels_worth_drawing_fall_with_the_loss() -> None:
     assert zcdp_cost(SMALL[2]) == 0.5
 
 
+def test_the_cost_of_a_composition_bounds_all_its_log_moments() -> None:
+    """K(s) <= s (s + 1) rho at every s. The bound on mu beyond all knots rests on this."""
+    for factors in (*SMALL, (LaplaceLoss(Fraction(3), 2, 4), GaussianLoss(Fraction(1, 5), 3, 2))):
+        rho = zcdp_cost(factors)
+        for s in (0.01, 0.3, 1.0, 4.0, 60.0):
+            total = sum(factor.multiplicity * log_moment(factor, s) for factor in factors)
+            assert total <= s * (s + 1) * rho * (1 + 1e-12)
+    assert zcdp_cost((LaplaceLoss(Fraction(3), 2, 4),)) == pytest.approx(8 / 9, rel=1e-15)
+    assert zcdp_cost((GaussianLoss(Fraction(1, 5), 3, 2),)) == pytest.approx(45, rel=1e-15)
+    law = (LaplaceLoss(Fraction(3), 2, 4), NormalLoss(Fraction(1, 2), 3), FailureLoss(Fraction(1, 9)))
+    assert search_cost(law) == pytest.approx(8 / 9 + 3 / 4)
+
+
 @pytest.mark.parametrize("guess", [-1000, -7, -1, 0, 1, 8, 1000])
 def test_the_first_index_is_found_from_any_guess(guess) -> None:
     assert curves._first(lambda index: index >= 3, guess) == 3
@@ -153,6 +169,79 @@ def test_knots_with_wide_bounds_are_looked_at_again(monkeypatch) -> None:
 def test_stretches_without_knots_bound_nothing() -> None:
     engine = TiltedFFT(SMALL[0])
     assert envelope._over(engine, Fraction(5), Fraction(6), Fraction(1, 2)).upper == 0.0
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        (GaussianLoss(Fraction(50), 1, 4),),
+        (GaussianLoss(Fraction(3), 2, 2), LaplaceLoss(Fraction(12), 1, 3)),
+        (LaplaceLoss(Fraction(7, 2), 9, 4),),
+    ],
+)
+def test_many_knots_at_once_are_those_looked_at_one_by_one(factors: tuple[LossFactor, ...]) -> None:
+    engine = TiltedFFT(merged(factors))
+    step, offset, most = engine.lattice.step, engine.lattice.offset, engine.greatest
+    deviation = math.sqrt(2 * zcdp_cost(factors))
+    for low, high in ((-1.9, -0.4), (-0.5, 0.8), (0.4, 1.9)):
+        begin, end = Fraction(low * deviation), Fraction(high * deviation)
+        together = envelope._over(engine, begin, end, most)
+        first, last = (math.ceil((one - offset) / step) for one in (begin, end))
+        if most is not None:
+            last = min(last, math.ceil((most - offset) / step))
+        assert last - first > envelope._FEW or last - first <= 1
+        alone = envelope._one_by_one(engine, first, last)
+        assert together.lower <= alone.upper
+        assert alone.lower <= together.upper
+        assert together.width < 1e-6
+        assert together.upper == pytest.approx(alone.upper, abs=1e-6)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_quantiles_lie_on_their_side_and_close(side: int) -> None:
+    logs = -np.array([1e-15, 1e-6, 0.1, math.log(2), 3.0, 40.0, 1e3, 1e6])
+    found = envelope._quantile(logs, side)
+    with mpmath.workdps(60):
+        for log, quantile in zip(logs.tolist(), found.tolist(), strict=True):
+            # The quantile less a relative 1e-12 has more mass above it, and with 3e-12 more it has less.
+            size = 1 + abs(quantile)
+            for moved, above in ((0.0, side < 0), (-side * 3e-12 * size, side > 0)):
+                at = mpmath.mpf(quantile) + moved
+                tail = mpmath.log(mpmath.erfc(at / mpmath.sqrt(2)) / 2)
+                assert (tail > mpmath.mpf(log)) == above
+    assert envelope._quantile(np.array([0.0, -np.inf]), side).tolist() == [-math.inf, math.inf]
+
+
+def test_sums_beyond_a_place_are_within_their_errors() -> None:
+    law = TiltedFFT((GaussianLoss(Fraction(3), 1, 2),)).law(Fraction(0))
+    values = np.exp(-0.3 * np.arange(law.weights.size))
+    total, error = envelope._sums(law.weights, values, law)
+    for place in range(law.weights.size):
+        beyond = values[place + 1 :]
+        plain = math.fsum(law.weights[place + 1 :] * beyond)
+        assert total[place] == pytest.approx(plain, rel=1e-13, abs=1e-300)
+        left_out = law.entry_error * beyond.sum() + 4 * law.outside * values[place]
+        assert left_out <= error[place] <= 1.02 * left_out + 1e-11 * plain
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])
+def test_a_mu_for_all_that_lies_beyond_has_a_delta_above_that_of_rho(rho: float) -> None:
+    """The bound of rho, exp(-(epsilon - rho)^2 / (4 rho)), against the exact delta of two normal laws."""
+    end = rho + 40 * math.sqrt(2 * rho)
+    mu = envelope.beyond(rho, end)
+    assert envelope._covers(rho, end, mu)
+    assert not envelope._covers(rho, end, mu * (1 - 1e-9))
+    with mpmath.workdps(80):
+
+        def log_gap(mu: float, epsilon: float) -> float:
+            a, b = mu / 2 - mpmath.mpf(epsilon) / mu, -mu / 2 - mpmath.mpf(epsilon) / mu
+            delta = mpmath.ncdf(a) - mpmath.exp(epsilon) * mpmath.ncdf(b)
+            return float(mpmath.log(delta) + mpmath.mpf(epsilon - rho) ** 2 / (4 * rho))
+
+        gaps = [log_gap(mu, end * factor) for factor in (1.0, 1.01, 1.3, 3.0)]
+        assert gaps == sorted(gaps)
+        # The bound on Mills' ratio costs little so far out.
+        assert 0 < gaps[0] < 0.05 * (1 + abs(math.log(mu)))
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])

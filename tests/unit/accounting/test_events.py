@@ -153,7 +153,7 @@ def test_events_are_values() -> None:
 
 @pytest.mark.parametrize("kind", [AdaptiveEvent, WorstEvent])
 def test_a_choice_is_among_something(kind) -> None:
-    with pytest.raises(BudgetError, match="has no branch"):
+    with pytest.raises(BudgetError, match=f"{kind.__name__} has no branch"):
         kind(())
 
 

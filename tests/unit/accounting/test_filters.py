@@ -119,6 +119,12 @@ def test_budgets_are_exact_and_one() -> None:
     for given in ({"delta": 0, "tuned_to": 1}, {"delta": "1e-6", "tuned_to": 0}, {"delta": 1, "tuned_to": 1}):
         with pytest.raises(BudgetError):
             Odometer(neighbours="bounded", **given)
+    with pytest.raises(BudgetError, match="takes one budget, got rho, epsilon, mu") as caught:
+        Filter(rho=1, epsilon=1, mu=1, neighbours="bounded")
+    assert caught.value.code == "filter-budget"
+    with pytest.raises(BudgetError) as caught:
+        Odometer(delta=0, tuned_to=1, neighbours="bounded")
+    assert caught.value.code == "filter-budget"
     with pytest.raises(BudgetError, match="neighbours must be"):
         Filter(rho=1, neighbours="both")
 

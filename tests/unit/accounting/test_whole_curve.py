@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from tallyveil.accounting import (
     rho_of,
 )
 from tallyveil.accounting.calibration import scaled
+from tallyveil.accounting.whole_curve import _largest_between, _Point
 from tallyveil.errors import BudgetError
 
 ADD_REMOVE = Neighbours.UNBOUNDED
@@ -85,6 +87,37 @@ def test_the_bound_holds_between_all_points(variances, multiplicity, laplace, co
     assert excess.found <= excess.bound <= excess.found + 1e-9
     for epsilon in np.linspace(0, end, 61).tolist():
         assert guarantee.log_delta(epsilon).upper - curve.log_delta_below(epsilon) <= excess.bound + 1e-12
+
+
+@pytest.mark.parametrize("width", [1e-12, 1e-9, 1e-3, 0.4])
+@pytest.mark.parametrize("fall", [1e-13, 1e-3, 0.3, 6.0, 300.0])
+@pytest.mark.parametrize("start", [-1e-40, -1e-12, -0.4, -250.0])
+def test_between_two_points_the_excess_is_bounded_also_by_floats(
+    start: float, fall: float, width: float
+) -> None:
+    """Against the largest excess of the chord of delta, in 250 digits."""
+    for steep in (0.0, 0.5, 0.999, 1.001, 2.0):
+        left = _Point(1.0, start, start * 0.999)
+        right = _Point(1.0 + width, start - fall, start * 0.999 - steep * fall)
+        with mpmath.workdps(250):
+            h = mpmath.mpf(right.epsilon) - left.epsilon
+            high, low = mpmath.exp(left.upper), mpmath.exp(right.upper)
+            slope = (mpmath.mpf(right.reference) - left.reference) / h
+
+            def excess(t: mpmath.mpf) -> mpmath.mpf:
+                chord = high - (high - low) * mpmath.expm1(t) / mpmath.expm1(h)  # noqa: B023
+                return mpmath.log(chord) - left.reference - slope * t  # noqa: B023
+
+            # Where the derivative of the logarithm of A - B exp(t) is the slope: exp(t) = -slope A / (B (1 - slope)).
+            b = (high - low) / mpmath.expm1(h)
+            best = -slope * (high + b) / (b * (1 - slope))
+            places = [mpmath.mpf(0), h, *([mpmath.log(best)] if 1 < best < mpmath.exp(h) else [])]
+            largest = max(map(excess, places))
+            bound = _largest_between(left, right)
+            assert bound >= largest
+            sizes = abs(left.upper) + fall + abs(left.reference) + abs(right.reference)
+            assert bound <= largest + (fall + width) ** 2 + 1e-11 * sizes
+            assert bound <= left.upper - right.reference + 1e-15 * sizes
 
 
 def test_pure_noise_ends_below_every_curve():

@@ -14,6 +14,7 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
+from tallyveil.accounting.zcdp import epsilon_to_rho
 from tallyveil.errors import BudgetError
 
 RATES = [Fraction(1, 10**12), Fraction(1, 100), Fraction(293764, 114921), Fraction(50), Fraction(10**6)]
@@ -57,6 +58,26 @@ def test_delta_of_epsilon_gives_the_delta_back(rho: Fraction, delta: Fraction) -
     if epsilon > 0:  # else even epsilon = 0 leaves delta to spare
         steepness = 1 + (epsilon - float(rho)) / (2 * float(rho))
         assert back == pytest.approx(float(delta), rel=1e-13 + 4 * math.ulp(epsilon) * steepness)
+
+
+@pytest.mark.parametrize("epsilon", ["1e-100", "1e-6", "0.3", "7", "1000000"])
+@pytest.mark.parametrize("delta", ["1e-300", "1e-6", "0.4", "0.99"])
+def test_rho_of_epsilon_is_nearly_the_largest_that_gives_it(epsilon: str, delta: str) -> None:
+    found = epsilon_to_rho(epsilon, delta)
+    assert zcdp_to_epsilon(found, delta) <= Fraction(epsilon)
+    assert zcdp_to_epsilon(found * (1 + Fraction(1, 50_000)), delta) > Fraction(epsilon)
+    assert (
+        len(f"{found.numerator}".rstrip("0")) <= 6
+        or len(f"{float(found):.17e}".split("e")[0].rstrip("0")) <= 7
+    )
+
+
+def test_an_epsilon_out_of_range_has_no_rho() -> None:
+    for epsilon in (0, -1, "1000000.1"):
+        with pytest.raises(BudgetError, match="above 0 and at most 1000000"):
+            epsilon_to_rho(epsilon, "1e-6")
+    with pytest.raises(BudgetError, match="no rho above 1e-300"):
+        epsilon_to_rho("1e-160", "1e-160")
 
 
 def test_the_textbook_formula() -> None:
@@ -114,5 +135,6 @@ def test_numbers_are_taken_in_every_exact_form() -> None:
     assert delta_with_total_variation(3, "1e-6", "1e-9") == delta_with_total_variation(
         epsilon, delta, Fraction(1, 10**9)
     )
-    with pytest.raises(BudgetError, match=r"Write '0\.5'"):
-        zcdp_to_epsilon(0.5, delta)
+    for wrong, name in (((0.5, delta), "rho"), ((rho, 0.5), "delta")):
+        with pytest.raises(BudgetError, match=rf"\b{name}\b.*Write '0\.5'"):
+            zcdp_to_epsilon(*wrong)

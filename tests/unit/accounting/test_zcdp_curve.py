@@ -35,7 +35,9 @@ def test_a_curve_needs_a_cost():
         ZcdpCurve(Fraction(0))
 
 
-@pytest.mark.parametrize(("rho", "epsilon"), [(700, 0.0), (700, 100.5), (1000, 401.0), (2500, 3.0)])
+@pytest.mark.parametrize(
+    ("rho", "epsilon"), [(700, 0.0), (700, 100.5), (1000, 401.0), (2500, 3.0), (2500, 900.0)]
+)
 def test_the_best_curve_reaches_to_deltas_next_to_one(rho: int, epsilon: float) -> None:
     """F at any x is above the minimum, and near exp(-(rho - epsilon)) it is close to it."""
     found = ZcdpCurve(Fraction(rho), ZcdpConversion.BEST).log_delta_below(epsilon)

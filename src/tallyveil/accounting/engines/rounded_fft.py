@@ -166,7 +166,7 @@ class RoundedFFT(DeltaByTails):
             # The points concerned lie up to G + 1 steps below the first one above epsilon: so much more damped.
             exponent = s * float(law.step) * (len(self.groups) + 1)
             if exponent > _MOST_GROWTH:
-                return log_of(scale, 0.0, error)  # 0 is a lower bound of every delta
+                return Bounds(-math.inf, 0.0)  # 0 is a lower bound of every delta
             place = min(max(begin - 1, 0), law.excess.size - 1)
             total = max(total - float(law.excess[place]) * math.exp(exponent) * (1 + 1e-12), 0.0)
         return log_of(scale, total, error)

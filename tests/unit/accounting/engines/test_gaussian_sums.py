@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tallyveil.accounting.engines import gaussian_sums
 from tallyveil.accounting.engines.closed_form import coset_excess
 from tallyveil.accounting.engines.gaussian_sums import scaled_tail
 from tallyveil.accounting.losses.factors import GaussianLoss, lattice_of
@@ -29,6 +30,42 @@ def test_scaled_tail(variance: float) -> None:
         assert error < 2e-13 * value + 1e-15
         alone = scaled_tail(np.array([first]), variance)[0][0]
         assert alone == pytest.approx(value, rel=1e-13)
+
+
+@pytest.mark.parametrize("variance", [0.25, 3.0, 999.0])
+def test_what_a_short_sum_leaves_out_is_bounded(variance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaussian_sums, "_NEGLIGIBLE", 3.0)
+    firsts = np.ceil(np.array(DEVIATIONS) * math.sqrt(variance))
+    for first in firsts.tolist():
+        value, error = (one[0] for one in gaussian_sums._summed_tail(np.array([first]), variance))
+        left_out = plain_tail(first, variance) - value
+        assert 0 <= left_out <= error <= 4 * left_out + 1e-13 * value
+
+
+@pytest.mark.parametrize("variance", [8.0, 20.0, 60.0])
+def test_the_remainder_of_the_expansion_is_bounded(variance: float) -> None:
+    """At a variance so small that the remainder is far above all roundings."""
+    for deviations in (-1.0, 0.0, 1.0, 2.5):
+        first = np.array([round(deviations * math.sqrt(variance))], dtype=np.float64)
+        value, error = (one[0] for one in gaussian_sums._expanded_tail(first, variance))
+        assert abs(value - plain_tail(float(first[0]), variance)) <= error < 0.02
+    roots = [gaussian_sums._rest(1.0, root) for root in (2.0, 4.0)]
+    assert roots[0] == pytest.approx(2**11 * roots[1])
+    assert gaussian_sums._rest(0.0, 2.0) < gaussian_sums._rest(1.0, 2.0) < gaussian_sums._rest(3.0, 2.0)
+    # The derivative of order 12 at 0, times |B_12| / 12! and the integral of the Gaussian.
+    hermite = 10395 * 5.3e-10 * math.sqrt(2 * math.pi) / 2.0**11
+    assert hermite < gaussian_sums._rest(0.0, 2.0) < 4000 * hermite
+
+
+@pytest.mark.parametrize("deviations", [1.5, 2.0, 3.0])
+def test_points_too_few_for_the_rule_add_what_is_bounded(deviations: float) -> None:
+    """With N points the rule also counts the probabilities at all multiples of N."""
+    factors = (GaussianLoss(Fraction(9), 1, 4),)
+    n_points = 2 * round(deviations * 6 / 2) + 1
+    found = coset_excess(factors, lattice_of(factors), n_points)
+    assert isinstance(found, float)
+    added = 2 * sum(math.exp(-((k * n_points) ** 2) / (2 * 36)) for k in (1, 2, 3))
+    assert added <= found <= 1.1 * added
 
 
 def plain_excess(factors: tuple[GaussianLoss, ...], n_points: int) -> float:

@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
+from tallyveil.accounting.engines import quadrature
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
@@ -130,6 +131,31 @@ def test_conditions(factors: tuple[GaussianLoss | LaplaceLoss, ...], reason: str
     said = Quadrature.why_not(factors)
     assert said is not None
     assert reason in said
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        (GaussianLoss(Fraction(5, 2), 1, 2), GaussianLoss(Fraction(4), 1, 1)),
+        (GaussianLoss(Fraction(6), 1, 2), LaplaceLoss(Fraction(3), 2, 2)),
+        (LaplaceLoss(Fraction(3), 2, 4), LaplaceLoss(Fraction(6), 1, 3)),
+    ],
+)
+def test_what_wraps_around_is_within_the_bounds(factors, monkeypatch) -> None:
+    """With few points for each deviation, whole periods of the rule are by far the largest error."""
+    monkeypatch.setattr(quadrature, "_POINTS_PER_DEVIATION", 5)
+    engine, proved = Quadrature.build(factors), Proved.build(factors)
+    assert engine is not None
+    widest = 0.0
+    for epsilon in (-0.7, 0.0, 0.31, 0.9, 1.45, 2.2):
+        found = engine.log_tails(epsilon)
+        for bounds, exact in zip(
+            (found.log_first, found.log_second, found.log_delta), proved.balls(Fraction(epsilon)), strict=True
+        ):
+            assert arb(bounds.lower).exp() <= exact.upper()
+            assert arb(bounds.upper).exp() >= exact.lower()
+        widest = max(widest, found.log_delta.width)
+    assert 1e-9 < widest < 3
 
 
 def test_hostile_epsilons() -> None:

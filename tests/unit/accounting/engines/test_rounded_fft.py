@@ -36,6 +36,21 @@ def test_rounded_bounds_enclose_the_exact_ones(factors, apart) -> None:
             assert found.lower <= true.upper + 1e-12, (name, epsilon)
             assert true.lower <= found.upper + 1e-12, (name, epsilon)
         assert other.log_delta.width < 1e-2
+        if factors is not LAPLACES or epsilon != Fraction(1, 3):  # there is an atom
+            assert max(other.log_first.width, other.log_second.width) < 1e-7
+
+
+@pytest.mark.parametrize("factors", [GAUSSIANS, LAPLACES])
+def test_what_lies_outside_of_a_narrow_window_is_within_the_bounds(factors, monkeypatch) -> None:
+    monkeypatch.setattr(rounded_fft, "_WINDOW", 5.0)
+    monkeypatch.setattr(rounded_fft, "_OUTSIDE", 4 * math.exp(-5.0))
+    exact, rounded = TiltedFFT(factors), RoundedFFT(factors)
+    rounded.groups = tuple(TiltedFFT((factor,)) for factor in factors)
+    for epsilon in (-0.5, Fraction(1, 30), 0.9, 1.1):
+        one, other = exact.log_tails(epsilon), rounded.log_tails(epsilon)
+        for name in ("log_first", "log_second", "log_delta"):
+            assert getattr(other, name).lower <= getattr(one, name).upper
+            assert getattr(one, name).lower <= getattr(other, name).upper
 
 
 @pytest.mark.parametrize("epsilon", [-1e4, -1e6, -1e9, -1e16])
@@ -93,6 +108,15 @@ def test_a_grid_too_coarse_for_a_lower_bound_gives_none() -> None:
     for epsilon in (1.0, 2e3, 1e4, 3e4):
         delta = engine.log_tails(epsilon).log_delta
         assert delta.lower <= delta.upper <= 0
+
+
+def test_an_excess_beyond_the_range_of_exp_gives_no_lower_bound(monkeypatch) -> None:
+    engine = RoundedFFT(GAUSSIANS)
+    before = engine.log_tails(5.0).log_delta
+    monkeypatch.setattr(rounded_fft, "_MOST_GROWTH", 0.0)
+    after = engine.log_tails(5.0).log_delta
+    assert after.lower == -math.inf < before.lower
+    assert after.upper == before.upper
 
 
 def test_noise_that_protects_nobody_has_no_type_ii_error() -> None:

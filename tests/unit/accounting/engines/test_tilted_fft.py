@@ -9,9 +9,11 @@ import pytest
 from flint import arb, ctx
 from scipy import fft
 
+from tallyveil.accounting.engines import tilted_fft
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.loss_transform import atoms, fft_error, listed_power, wide_power
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT, smooth_length
+from tallyveil.accounting.engines.tilts import tilt_grid, window
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.losses.groups import grouped
 from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
@@ -146,6 +148,32 @@ def test_a_delta_close_to_one_is_known_as_closely_as_one_minus_it() -> None:
 def test_widths_of_the_census_profile() -> None:
     engine = TiltedFFT(CENSUS)
     assert all(engine.log_tails(epsilon).log_delta.width < 1e-10 for epsilon in (0.0, 1.0, 10.0, 60.0, 140.0))
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        (GaussianLoss(Fraction(5, 2), 1, 3),),
+        (GaussianLoss(Fraction(4), 1, 2), LaplaceLoss(Fraction(4), 1, 3)),
+    ],
+)
+def test_what_lies_outside_of_the_window_is_within_the_bounds(factors, monkeypatch) -> None:
+    """With a narrow window, what is left out and what wraps around are by far the largest errors."""
+    monkeypatch.setattr(tilted_fft, "OUTSIDE", 6.0)
+    monkeypatch.setattr(tilted_fft, "window", lambda factors, tilt: window(factors, tilt, 6.0))
+    engine, proved = TiltedFFT(factors), Proved.build(factors)
+    for epsilon in (-1.0, 0.0, 0.4, 1.3, 2.9, 5.0):
+        tilt = tilt_grid(factors, epsilon)
+        found = engine._tails_at(Fraction(epsilon), tilt)
+        for bounds, exact in zip(
+            (found.log_first, found.log_second, found.log_delta), proved.balls(Fraction(epsilon)), strict=True
+        ):
+            assert arb(bounds.lower).exp() <= exact.upper()
+            assert arb(bounds.upper).exp() >= exact.lower()
+        law = engine.law(max(tilt, Fraction(0)))
+        assert law.outside == pytest.approx(2 * math.exp(-6.0))
+        assert 1 - law.weights.sum() <= 2 * law.outside
+        assert law.entry_error < 1e-12
 
 
 def test_refusals() -> None:

@@ -179,6 +179,15 @@ def replaced(path: Path, line: int, old: str, new: str) -> None:
     path.write_text("\n".join(content) + "\n")
 
 
+def test_a_reader_leaves_out_a_last_line_torn_anywhere(path: Path) -> None:
+    spend_two_thirds(path)
+    whole = path.read_bytes()
+    last = whole.splitlines(keepends=True)[-1]
+    for kept in (0, 1, 2, len(last) // 2, len(last) - 1):
+        path.write_bytes(whole[: len(whole) - len(last) + kept])
+        assert [entry.token for entry in read_ledger(path)[1]] == ["State/measure"]
+
+
 def test_every_line_carries_the_hash_of_the_one_before_and_its_own(path: Path) -> None:
     spend_two_thirds(path)
     whole = path.read_bytes().splitlines()
@@ -352,6 +361,9 @@ def test_a_path_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(StoreError, match="no finished line"):
         read_ledger(tmp_path / "empty")
+    (tmp_path / "begun").write_bytes(b'{"sequence": 0')
+    with pytest.raises(StoreError, match="no finished line"):
+        read_ledger(tmp_path / "begun")
 
 
 @pytest.mark.parametrize(("unit", "total"), [("sigma", Fraction(1)), ("rho", Fraction(0)), ("rho", 1.5)])

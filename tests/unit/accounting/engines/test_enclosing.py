@@ -1,0 +1,89 @@
+"""A chance that everything is revealed, and two engines that enclose the truth: against exact formulas."""
+
+from fractions import Fraction
+
+import pytest
+from flint import arb
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.enclosing import Between, WithFailure
+from tallyveil.accounting.engines.normal import Normal
+from tallyveil.accounting.engines.tails import float_bounds
+from tallyveil.accounting.losses.further import NormalLoss
+from tallyveil.noise.balls import precision, rational
+
+MU_SQUARED = Fraction(3, 2)
+REST = Normal(MU_SQUARED)
+LAW = (NormalLoss(MU_SQUARED),)
+CHANCES = [Fraction(1, 10**300), Fraction(1, 10**9), Fraction(3, 10), 1 - Fraction(1, 10**12)]
+EPSILONS = (-3.0, 0.0, 1.5, 30.0)
+
+
+def mixed(chance: Fraction, logarithm: Bounds) -> Bounds:
+    """ln(D + (1 - D) x) from ln x, in balls."""
+    with precision(1200):
+        ends = [
+            (rational(chance) + rational(1 - chance) * arb(end).exp()).log()
+            for end in (logarithm.lower, logarithm.upper)
+        ]
+        return Bounds(float_bounds(ends[0]).lower, float_bounds(ends[1]).upper)
+
+
+@pytest.mark.parametrize("chance", CHANCES)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_failure_is_added_to_every_tail_but_that_of_the_other_law(epsilon: float, chance: Fraction) -> None:
+    engine, rest = WithFailure(chance, chance, REST, LAW), REST.log_tails(epsilon)
+    found = engine.log_tails(epsilon)
+    for bounds, of_rest in ((found.log_first, rest.log_first), (found.log_delta, rest.log_delta)):
+        wanted = mixed(chance, of_rest)
+        assert bounds.lower <= wanted.lower <= wanted.upper <= bounds.upper <= 0
+        assert bounds.width <= wanted.width + 1e-13 * (1 + abs(wanted.upper))
+    with precision(256):
+        less = float_bounds(rational(1 - chance).log())
+    assert found.log_second.lower <= rest.log_second.lower + less.upper
+    assert rest.log_second.upper + less.lower <= found.log_second.upper <= 0
+    assert found.log_second.width < 1e-12 * (1 + abs(found.log_second.upper))
+    assert engine.log_deltas([epsilon])[0] == found.log_delta
+
+
+def test_a_chance_that_is_not_known_exactly_widens_the_bounds_on_its_side() -> None:
+    least, most = Fraction(1, 5), Fraction(1, 4)
+    engine = WithFailure(least, most, REST, LAW)
+    found, low, high = (
+        one.log_tails(1.0)
+        for one in (engine, WithFailure(least, least, REST, LAW), WithFailure(most, most, REST, LAW))
+    )
+    assert (found.log_delta.lower, found.log_delta.upper) == (low.log_delta.lower, high.log_delta.upper)
+    assert (found.log_first.lower, found.log_first.upper) == (low.log_first.lower, high.log_first.upper)
+    assert (found.log_second.lower, found.log_second.upper) == (high.log_second.lower, low.log_second.upper)
+    # D + (1 - D) delta' is the delta; it solves for delta' at either end.
+    for end, chance in zip(engine.deltas_of_rest(Fraction(1, 2)), (most, least), strict=True):
+        assert chance + (1 - chance) * end == Fraction(1, 2)
+    assert max(engine.deltas_of_rest(Fraction(1, 10))) < 0
+    for end, chance in zip(engine.levels_of_rest(Fraction(1, 2)), (most, least), strict=True):
+        assert end * (1 - chance) == Fraction(1, 2)
+    assert engine.levels_of_rest(Fraction(9, 10)) == (1, 1)
+    beta = engine.beta(Bounds(0.1, 0.2), Bounds(0.3, 0.4))
+    assert 0.1 * 0.75 * (1 - 1e-14) < beta.lower < 0.1 * 0.75
+    assert 0.4 * 0.8 < beta.upper < 0.4 * 0.8 * (1 + 1e-14)
+    assert engine.beta(Bounds(1.0, 1.0), Bounds(1.0, 1.0)).upper <= 1
+
+
+def test_without_a_chance_nothing_is_added() -> None:
+    found = WithFailure(Fraction(0), Fraction(0), REST, LAW).log_tails(1.0)
+    assert found.log_delta.lower <= REST.log_tails(1.0).log_delta.lower
+    assert found.log_delta.upper == pytest.approx(REST.log_tails(1.0).log_delta.upper, abs=1e-13)
+
+
+def test_between_takes_each_side_from_its_engine() -> None:
+    low, high = Normal(Fraction(1)), Normal(Fraction(2))
+    engine = Between(high, low, LAW, LAW, 0.01)
+    for epsilon in EPSILONS:
+        found = engine.log_deltas([epsilon, 1.0])[0]
+        assert found.lower == low.log_tails(epsilon).log_delta.lower
+        assert found.upper == high.log_tails(epsilon).log_delta.upper
+    # Engines that answer the wrong way round cannot make bounds that are out of order.
+    turned = Between(low, high, LAW, LAW, 0.01).log_deltas([1.0])[0]
+    assert turned.lower == turned.upper == low.log_tails(1.0).log_delta.upper
+    assert engine.log_tails(1.0).log_delta == engine.log_deltas([1.0])[0]
+    assert engine.log_tails(1.0).log_first.lower <= low.log_tails(1.0).log_first.upper
