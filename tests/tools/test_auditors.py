@@ -19,8 +19,8 @@ from tests.auditors.classifier import train
 from tests.auditors.findings import JUDGES, refuse_gaps
 from tests.auditors.outputs import Claim, Draws, Outputs
 from tests.auditors.power import FAULTS, IN_RELEASES, UNSEEN
-from tests.commands import NotCheckedError
-from tests.seeded.run import read_bugs
+from tests.commands import PROJECT, NotCheckedError
+from tests.seeded.run import Bug, read_bugs
 
 from tallyveil.accounting import Gaussian, compose
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
@@ -244,13 +244,13 @@ def drawing(monkeypatch):
 
 
 def test_outputs_of_other_numbers_or_sources_are_not_audited_again(drawing, tmp_path, monkeypatch):
-    assert runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
-    assert runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
+    assert runner._draw(PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
+    assert runner._draw(PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
     with pytest.raises(NotCheckedError, match="other sources or numbers"):
-        runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 200, 20)
+        runner._draw(PROJECT, tmp_path / "tree", "tree", 200, 20)
     monkeypatch.setattr(runner, "digest_of", lambda folders: "other")
     with pytest.raises(NotCheckedError, match="other sources or numbers"):
-        runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20)
+        runner._draw(PROJECT, tmp_path / "tree", "tree", 100, 20)
 
 
 @pytest.mark.parametrize("name", ["tree", "tree.half"])
@@ -258,7 +258,7 @@ def test_a_folder_of_a_user_is_neither_audited_nor_removed(drawing, tmp_path, na
     (tmp_path / name).mkdir()
     (tmp_path / name / "mine.txt").write_text("mine")
     with pytest.raises(NotCheckedError, match="holds no outputs of this command"):
-        runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20)
+        runner._draw(PROJECT, tmp_path / "tree", "tree", 100, 20)
     assert (tmp_path / name / "mine.txt").read_text() == "mine"
 
 
@@ -266,7 +266,7 @@ def test_what_was_half_drawn_is_drawn_again(drawing, tmp_path):
     (tmp_path / "tree.half").mkdir()
     (tmp_path / "tree.half" / "drawn.json").write_text("{}")
     (tmp_path / "tree.half" / "old.pair.npz").write_text("")
-    assert runner._draw(runner.PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
+    assert runner._draw(PROJECT, tmp_path / "tree", "tree", 100, 20) == ""
     assert sorted(path.name for path in (tmp_path / "tree").iterdir()) == ["bit.pair.npz", "drawn.json"]
 
 
@@ -275,13 +275,13 @@ def test_a_copy_that_ends_with_an_error_is_refused_only_where_the_project_is_dra
 ):
     """Otherwise the machine, and not the fault, may be the reason."""
     monkeypatch.setattr(runner, "scratch_copy", lambda folder: tmp_path / "copy")
-    monkeypatch.setattr(runner.Bug, "apply", lambda bug, project: None)
+    monkeypatch.setattr(Bug, "apply", lambda bug, project: None)
     bug = next(one for one in read_bugs() if one.name == "sensitivity-1-for-2")
     drawing[str(tmp_path / "copy" / "src")] = 1
     for _ in range(2):  # the second time from what was kept
         findings, refusals = runner._with_fault(bug, 100, 0, tmp_path / "out" / bug.name)
         assert findings == []
         assert refusals == ["tree: the copy ends with an error (KeyError: 'tree')"]
-    drawing[str(runner.PROJECT / "src")] = 1
+    drawing[str(PROJECT / "src")] = 1
     with pytest.raises(NotCheckedError, match="drawing tree ended with 1"):
         runner._with_fault(bug, 100, 0, tmp_path / "again" / bug.name)

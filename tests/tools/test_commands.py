@@ -43,7 +43,7 @@ def test_a_file_is_no_folder(tmp_path):
 
 
 def test_a_folder_without_rights_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(commands.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(argparse.ArgumentTypeError, match="nothing may be written"):
         folder(str(tmp_path / "new"))
 
