@@ -24,6 +24,19 @@ def test_one_laplace_answer_is_randomised_response() -> None:
     )
 
 
+@pytest.mark.parametrize("bits", [1, 4, 12])
+@pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(7, 3), Fraction(40)])
+def test_probabilities_are_enclosed_however_early_the_noise_is_cut_off(variance: Fraction, bits: int) -> None:
+    factor = GaussianLoss(variance, 1, 1)
+    with precision(400):
+        weights = {x: rational(-Fraction(x * x) / (2 * variance)).exp() for x in range(-200, 201)}
+        total = sum(weights.values(), arb(0))
+        for loss, mass in _table(factor, bits).items():
+            exact = weights[int((loss - factor.offset) / factor.step)] / total
+            assert mass.lower() <= exact.upper()
+            assert mass.upper() >= exact.lower()
+
+
 def test_beyond_the_largest_loss_nothing_is_left() -> None:
     direct = Direct.build((LaplaceLoss(Fraction(2), 1, 3),))
     assert direct is not None

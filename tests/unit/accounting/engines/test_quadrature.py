@@ -158,6 +158,22 @@ def test_what_wraps_around_is_within_the_bounds(factors, monkeypatch) -> None:
     assert 1e-9 < widest < 3
 
 
+def test_a_gap_that_is_not_known_exactly_widens_the_bounds_of_delta() -> None:
+    """As for epsilons in floats beside a loss: here by far more than rounding would."""
+    engine = Quadrature.build((GaussianLoss(Fraction(6), 1, 2), LaplaceLoss(Fraction(3), 2, 2)))
+    assert engine is not None
+    z = np.arange(3, 12, 2)
+    for share in (0.3, 0.6):
+        gaps = np.full(z.size, share * engine.step)
+        slips = 0.2 * gaps
+        found = engine._log_sums(DELTA, z, (gaps, slips))
+        for moved in (-1, 1):
+            exact = engine._log_sums(DELTA, z, (gaps + moved * slips, np.zeros(z.size)))
+            assert np.all(found.lower <= exact.upper)
+            assert np.all(exact.lower <= found.upper)
+        assert np.all(found.width < 2)
+
+
 def test_hostile_epsilons() -> None:
     for factors in (
         CENSUS,
