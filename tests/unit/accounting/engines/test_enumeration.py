@@ -4,11 +4,12 @@ import math
 from fractions import Fraction
 
 import pytest
-from flint import ctx
+from flint import arb, ctx
 
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Direct, _table
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.noise.balls import precision, rational
 
 
 def test_one_laplace_answer_is_randomised_response() -> None:

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from flint import arb, ctx
 
@@ -10,6 +11,7 @@ from tallyveil.accounting.engines import quadrature
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
+from tallyveil.accounting.engines.quadrature_contour import DELTA
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError
 
