@@ -269,9 +269,9 @@ def test_nothing_lies_above_the_largest_loss_and_few_laws_are_kept() -> None:
     assert engine._gridded(5.0) is engine._laws[5.0]
 
 
-def test_both_probabilities_are_known_to_a_few_per_cent() -> None:
+def test_both_probabilities_are_known_to_a_few_per_cent(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = COMPOSITIONS["several answers"]
-    gridded.LENGTH = 1 << 12
+    monkeypatch.setattr(gridded, "LENGTH", 1 << 12)
     engine, (values, masses) = Gridded(losses), convolved(losses)
     for epsilon in (-2.05, 0.1, 1.13):
         found = engine.log_tails(epsilon)
