@@ -19,7 +19,7 @@ from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
 from tallyveil.accounting.losses.further import FailureLoss, NormalLoss
-from tallyveil.accounting.losses.moments import log_moment
+from tallyveil.accounting.losses.moments import certified_log_moment, log_moment
 
 SMALL: tuple[tuple[LossFactor, ...], ...] = (
     (LaplaceLoss(Fraction(2), 1, 1),),
@@ -210,6 +210,18 @@ def test_quantiles_lie_on_their_side_and_close(side: int) -> None:
                 tail = mpmath.log(mpmath.erfc(at / mpmath.sqrt(2)) / 2)
                 assert (tail > mpmath.mpf(log)) == above
     assert envelope._quantile(np.array([0.0, -np.inf]), side).tolist() == [-math.inf, math.inf]
+
+
+def test_logarithms_of_sums_cover_their_errors() -> None:
+    engine, tilt, less = TiltedFFT((GaussianLoss(Fraction(3), 1, 2),)), Fraction(1, 2), Fraction(5)
+    scale = certified_log_moment(engine.factors, tilt, less).upper
+    totals, errors = np.array([0.5, 1e-3, 1e-9, 0.0]), np.array([1e-3, 1e-12, 1e-6, 1e-4])
+    lower, upper = envelope._logs(engine, tilt, less, (totals, errors), slice(0, 4))
+    assert np.all(upper >= np.log(totals + errors) + scale)
+    np.testing.assert_allclose(upper, np.log(totals + errors) + scale, rtol=1e-13)
+    assert np.all(lower[:2] <= np.log(totals[:2] - errors[:2]) + scale)
+    np.testing.assert_allclose(lower[:2], np.log(totals[:2] - errors[:2]) + scale, rtol=1e-13)
+    assert lower[2:].tolist() == [-math.inf, -math.inf]
 
 
 def test_sums_beyond_a_place_are_within_their_errors() -> None:

@@ -110,6 +110,11 @@ def test_what_is_not_supported_is_named(event, neighbours, named) -> None:
     assert caught.value.code == "dp-event"
 
 
+def test_a_number_of_options_that_is_no_integer_is_refused_by_its_name() -> None:
+    with pytest.raises(BudgetError, match=r"^num_buckets must be an integer"):
+        read(theirs.RandomizedResponseDpEvent(0.5, 2.5), "bounded")
+
+
 def test_numbers_out_of_range_are_refused() -> None:
     for event in (
         theirs.GaussianDpEvent(float("nan")),

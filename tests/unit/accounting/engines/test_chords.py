@@ -12,7 +12,7 @@ from tallyveil.accounting.engines.choose import NoLoss
 from tallyveil.accounting.engines.chords import tails_by_chords
 from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.normal import Normal
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails
 from tallyveil.accounting.losses.factors import LaplaceLoss
 from tallyveil.accounting.many_bounds import ManyBounds
 
@@ -66,6 +66,7 @@ def test_chords_across_few_losses() -> None:
 
 
 def test_where_delta_is_0_all_tails_are_empty() -> None:
+    assert NoLoss().log_tails(0.0) == Tails(NOTHING, NOTHING, NOTHING)
     assert tails_by_chords(NoLoss(), 1.0, 0.1).log_first == NOTHING
     assert tails_by_chords(NoLoss(), 1.0, 0.1).log_second == NOTHING
     below = tails_by_chords(NoLoss(), -1.0, 0.1)

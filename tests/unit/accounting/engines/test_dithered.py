@@ -191,6 +191,16 @@ def test_a_small_variance_off_the_lattice_has_both_engines(monkeypatch) -> None:
     assert engine.log_tails(1.0) == engine.fast.log_tails(1.0)
 
 
+def test_contours_are_kept_as_long_as_they_have_few_nodes_together(monkeypatch) -> None:
+    engine = built(incommensurable(1, 100, 4), 1e-5)
+    engine.log_deltas([1.0])
+    (first,) = engine._contours.values()
+    monkeypatch.setattr(dithered, "_CACHED", 4 * first.frequencies.size)
+    for epsilon in range(2, 40, 2):
+        engine.log_deltas([float(epsilon)])
+        assert sum(one.frequencies.size for one in engine._contours.values()) <= 8 * first.frequencies.size
+
+
 def test_far_out_the_bounds_stay_in_order() -> None:
     factors = incommensurable(1, 100, 1, 5)
     engine, wide = built(factors, 1e-6), built(factors, 1.0)

@@ -4,11 +4,12 @@ import math
 from fractions import Fraction
 
 import pytest
-from flint import ctx
+from flint import arb, ctx
 
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Direct, _table
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.noise.balls import precision, rational
 
 
 def test_one_laplace_answer_is_randomised_response() -> None:
@@ -22,6 +23,19 @@ def test_one_laplace_answer_is_randomised_response() -> None:
     assert float(direct.balls(Fraction(1, 4))[2]) == pytest.approx(
         high - math.exp(0.25) * (1 - high), rel=1e-15
     )
+
+
+@pytest.mark.parametrize("bits", [1, 4, 12])
+@pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(7, 3), Fraction(40)])
+def test_probabilities_are_enclosed_however_early_the_noise_is_cut_off(variance: Fraction, bits: int) -> None:
+    factor = GaussianLoss(variance, 1, 1)
+    with precision(400):
+        weights = {x: rational(-Fraction(x * x) / (2 * variance)).exp() for x in range(-200, 201)}
+        total = sum(weights.values(), arb(0))
+        for loss, mass in _table(factor, bits).items():
+            exact = weights[int((loss - factor.offset) / factor.step)] / total
+            assert mass.lower() <= exact.upper()
+            assert mass.upper() >= exact.lower()
 
 
 def test_beyond_the_largest_loss_nothing_is_left() -> None:

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from flint import arb, ctx
 
@@ -10,6 +11,7 @@ from tallyveil.accounting.engines import quadrature
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
+from tallyveil.accounting.engines.quadrature_contour import DELTA
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError
 
@@ -156,6 +158,22 @@ def test_what_wraps_around_is_within_the_bounds(factors, monkeypatch) -> None:
             assert arb(bounds.upper).exp() >= exact.lower()
         widest = max(widest, found.log_delta.width)
     assert 1e-9 < widest < 3
+
+
+def test_a_gap_that_is_not_known_exactly_widens_the_bounds_of_delta() -> None:
+    """As for epsilons in floats beside a loss: here by far more than rounding would."""
+    engine = Quadrature.build((GaussianLoss(Fraction(6), 1, 2), LaplaceLoss(Fraction(3), 2, 2)))
+    assert engine is not None
+    z = np.arange(3, 12, 2)
+    for share in (0.3, 0.6):
+        gaps = np.full(z.size, share * engine.step)
+        slips = 0.2 * gaps
+        found = engine._log_sums(DELTA, z, (gaps, slips))
+        for moved in (-1, 1):
+            exact = engine._log_sums(DELTA, z, (gaps + moved * slips, np.zeros(z.size)))
+            assert np.all(found.lower <= exact.upper)
+            assert np.all(exact.lower <= found.upper)
+        assert np.all(found.width < 2)
 
 
 def test_hostile_epsilons() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows
+from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows, nodes_within
 from tallyveil.accounting.losses.factors import GaussianLoss
 
 PARTS = 12
@@ -51,6 +51,18 @@ def test_outside_the_windows_the_transform_is_below_the_bound(seed: int) -> None
     assert depth.at(windows.end) <= 0 < depth.at(windows.end / 2)
     if factors.count > 1:
         assert inside.mean() < 0.9  # and it does leave most of the range out
+
+
+def test_no_node_on_the_edge_of_a_window_is_missed() -> None:
+    """Quotients of floats are off by more than any fixed distance where nodes are many."""
+    for step in (0.1, 1 / 3, 7e-5):
+        wanted = np.array([0, 1, 17, 10**5 + 3, 3 * 10**8 + 1, 7 * 10**10 + 9])
+        edges = wanted * step
+        found = nodes_within(edges, edges, step)
+        assert set(wanted.tolist()) <= set(found.tolist())
+        assert nodes_within(edges[:4], edges[:4] + 2.5 * step, step).tolist() == sorted(
+            {int(one) + more for one in wanted[:4] for more in (0, 1, 2)}
+        )
 
 
 def test_one_factor_has_a_window_at_every_multiple_of_its_period() -> None:
