@@ -18,6 +18,7 @@ import sys
 import tempfile
 import tomllib
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +61,12 @@ class Bug:
                 f"Change bugs.toml with the source."
             )
         path.write_text(text.replace(self.old, self.new))
+        _forget_compiled(path)
+
+
+def _forget_compiled(path: Path) -> None:
+    """Remove the bytecode of a source file. Python takes it for that of another text of the same length and second."""
+    Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def read_bugs() -> tuple[Bug, ...]:
@@ -143,6 +150,7 @@ def _caught(bug: Bug, project: Path) -> str:
     finally:
         path.write_bytes(kept)
         os.utime(path, ns=(dates.st_atime_ns, dates.st_mtime_ns))
+        _forget_compiled(path)
     return found[0] if found else "NOT CAUGHT"
 
 
