@@ -21,13 +21,18 @@ class Adds:
     """A last step, which adds a file to the release and its seconds to the manifest.
 
     Attributes:
-        done: How often it was begun.
+        looked: For each time that it was begun, whether the files had just been compared with the manifest.
         error: What it raises; None if it succeeds.
         refused: Whether it takes the release for one that another command made.
     """
 
     def __init__(self) -> None:
-        self.done, self.error, self.refused = 0, None, False
+        self.looked, self.error, self.refused = [], None, False
+
+    @property
+    def done(self):
+        """How often it was begun."""
+        return len(self.looked)
 
     def refuse(self, out, manifest):
         assert manifest.run in (out / "ledger.jsonl").read_text()
@@ -37,8 +42,8 @@ class Adds:
     def is_done(self, out):
         return (out / "added.txt").is_file()
 
-    def do(self, out):
-        self.done += 1
+    def do(self, out, *, looked):
+        self.looked.append(looked)
         assert is_locked(out / "private" / "lock")
         assert not (out / "private" / "run.json").exists()
         if self.error is not None:
@@ -100,7 +105,7 @@ def test_it_is_done_again_where_it_failed(make, step, out):
     step.error = None
     assert make(Finished()) == Outcome(out, read_manifest(out), already_finished=True)
     assert read_manifest(out).performance[-1] == ADDED
-    assert step.done == 3
+    assert step.looked == [True, False, False]  # whoever goes on has not looked at the files
 
 
 @pytest.mark.parametrize("added", [False, True])
