@@ -59,7 +59,7 @@ def test_an_attack_beyond_the_bound_is_reported():
 
 
 def test_a_rate_that_is_no_number_and_a_row_that_is_missing_prove_nothing():
-    nan = changed("districts", "exact", **{"total exact": [float("nan")]})
+    nan = changed("districts", "exact", total_exact=float("nan"))
     assert unproved(nan) == ["districts, exact: total exact is nan, wanted at least 0.8."]
     cut = copy.deepcopy(RESULTS)
     cut["states"]["rows"] = [row for row in cut["states"]["rows"] if row["name"] != "exact"]

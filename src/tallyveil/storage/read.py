@@ -92,9 +92,10 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
         frame = _scan(path)
         frame.collect_schema()
     except UNREADABLE as error:
+        wanted = "a CSV file with a header line" if path.suffix == ".csv" else "a Parquet file"
         raise StoreError(
-            f"the {what} file {path} cannot be read as {path.suffix.lstrip('.') or 'a table'}: "
-            f"{type(error).__name__}. Expected a Parquet file, or a CSV file with a header line.",
+            f"the {what} file {path} cannot be read as {path.suffix.lstrip('.')}: {type(error).__name__}. "
+            f"The ending of its name says what it should be: {wanted}.",
             code="input-unreadable",
         ) from None
     return frame

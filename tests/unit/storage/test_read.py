@@ -27,6 +27,15 @@ def test_a_damaged_file_is_no_traceback(tmp_path):
     assert caught.value.code == "input-unreadable"
 
 
+def test_the_refusal_wants_what_the_name_says(tmp_path):
+    """A GeoParquet file, for one, is never CSV."""
+    for name, wanted in {"a.parquet": "a Parquet file.", "a.csv": "a CSV file with a header line."}.items():
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(StoreError) as caught:
+            scan_table(tmp_path / name, ["geocode"], "geometry")
+        assert str(caught.value).endswith(f"what it should be: {wanted}")
+
+
 def test_a_header_of_any_length_leaves_the_message_short(tmp_path):
     """A file without a header line, or of another kind, may have anything in its first line."""
     path = tmp_path / "blocks.csv"
