@@ -1,7 +1,7 @@
 """Types that the models of every TOML file share: exact numbers, texts, names, and tables without unknown keys."""
 
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -30,7 +30,9 @@ def _without_nul(value: str) -> str:
     return value
 
 
-Name = Annotated[str, Field(min_length=1), AfterValidator(_without_nul)]
+LONGEST_TEXT: Final = 4_096
+"""Characters of a text: the longest path of most systems. A longer text would make a message that nobody can read."""
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_without_nul)]
 """Text that is not empty: a path, a column, or a reference to a name that is defined elsewhere."""
 
 

@@ -102,6 +102,15 @@ def test_a_key_of_any_length_leaves_the_message_short(edit):
     assert len(str(caught.value)) < 1000
 
 
+def test_a_query_of_any_length_leaves_the_message_short(edit):
+    path = edit('"home"]', f'"{"x" * 100_000}"]')
+    with pytest.raises(ConfigError) as caught:
+        load_plan(path)
+    assert caught.value.code == "bad-key-or-value"
+    assert "at most 4096 characters" in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
 def test_all_mistakes_are_told_at_once(edit, small_release):
     edit('count = "count"', "count = 3")
     edit('missing = "zero"', 'missing = "none"')
