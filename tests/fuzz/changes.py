@@ -37,9 +37,14 @@ def _json(draw: Callable[[Any], Any], target: Target) -> bytes:
     tree, done = draw(mutate.trees(json.loads(target.valid)))
     if "nest" not in done and draw(st.integers(0, 3)):  # what walks a tree must not meet deep nests
         tree = _mended(target, tree)
+    return _text(tree)
+
+
+def _text(tree: Any) -> bytes:
+    """The tree as JSON. A nest that was doubled is too deep to be written, and becomes brackets alone."""
     try:
         return mutate.json_of(tree)
-    except RecursionError:  # a nest that was doubled
+    except RecursionError:
         return b"[" * 100_000
 
 
@@ -62,7 +67,7 @@ def _lines(draw: Callable[[Any], Any], target: Target) -> bytes:
         lines = _mended(target, lines)
         with contextlib.suppress(ValueError, TypeError):
             return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
-    return b"".join(mutate.json_of(line).replace(b"\n", b" ") + b"\n" for line in lines)
+    return b"".join(_text(line).replace(b"\n", b" ") + b"\n" for line in lines)
 
 
 def _mended(target: Target, tree: Any) -> Any:
