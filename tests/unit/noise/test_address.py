@@ -42,6 +42,11 @@ def test_the_refusal_says_what_was_found_and_wanted() -> None:
         GeographyError, match=r"geounits lie in -2\.\.7, wanted 0 to 68719476735\. Number them from 0"
     ):
         checked_geounits([7, -2])
+    with pytest.raises(
+        SchemaError,
+        match=r"answers has shape \(1, 2\) and type float64, wanted a flat array of whole numbers\.",
+    ):
+        checked_answers([[0.5, 1]])
 
 
 def test_ranges_and_arrays_are_the_same() -> None:

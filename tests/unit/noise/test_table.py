@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SolverError
+from tallyveil.exact import as_given
 from tallyveil.kernels.inversion import refine_reference
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.noise.table import InversionTable
@@ -84,6 +85,22 @@ def test_ends_are_left_to_the_third_step(law: Law) -> None:
     assert table.resolve(65535, iter([top, top - word])) == -lowest
 
 
+@pytest.mark.parametrize(("word_bits", "bits", "least"), [(64, 80, 1 << 40), (0, 16, 1)])
+def test_boundaries_within_the_tail_are_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, word_bits: int, bits: int, least: int
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def tail_floors(self: DiscreteGaussian, bits: int, least: int) -> list[int]:
+        asked.append((bits, least))
+        return [least, least - 1]
+
+    monkeypatch.setattr(DiscreteGaussian, "tail_floors", tail_floors)
+    table = InversionTable.build(DiscreteGaussian(Fraction(5)), word_bits=word_bits)
+    assert asked == [(bits, least)]
+    assert table.lowest == -1
+
+
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_boundaries_are_stored_up_to_the_tail_and_no_further(law: Law) -> None:
     for tail_bits in (30, 40):
@@ -149,8 +166,9 @@ def test_few_boundaries_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_running_out_of_words_is_an_error() -> None:
     table = InversionTable.build(LAWS[1])
-    with pytest.raises(SolverError, match="no outcome"):
+    with pytest.raises(SolverError, match="one draw had no outcome after 208 bits") as caught:
         table.resolve(0, repeat(0, 3))
+    assert str(caught.value).startswith(as_given(LAWS[1]))
 
 
 @pytest.mark.parametrize("direct_bits", [16, 9, 1])
