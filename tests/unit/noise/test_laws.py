@@ -85,10 +85,10 @@ def test_tail_floors_agree_with_single_ones(law: Law) -> None:
         assert floors[x - 1] == law.tail_floor(x, 80)
 
 
-@pytest.mark.parametrize("law", [DiscreteGaussian(Fraction(5)), DiscreteLaplace(Fraction(2))], ids=str)
+@pytest.mark.parametrize("law", [DiscreteGaussian(Fraction(1)), DiscreteLaplace(Fraction(1, 4))], ids=str)
 def test_tails_differ_by_the_probabilities_between_them(law: Law) -> None:
     with precision(200):
-        assert abs(law._probability(0) + 2 * sum(map(law._probability, range(1, 300))) - 1) < arb(2) ** -180
+        assert abs(law._probability(0) + 2 * sum(map(law._probability, range(1, 40))) - 1) < arb(2) ** -180
         tails = list(islice(law._tails(arb(8)), 4))
         assert (8 * law._probability(0)).overlaps(8 - 2 * tails[0])
         for x, (one, after) in enumerate(pairwise(tails), start=1):
