@@ -278,7 +278,7 @@ def test_rows_of_one_person_each_are_counted_up_to_the_largest_population(tmp_pa
 )
 def test_only_the_first_levels_of_a_long_attribute_are_listed(tmp_path, n, said):
     schema = Schema("long", (Attribute("age", tuple(str(age) for age in range(n))),))
-    with pytest.raises(SchemaError, match=f"Its {n} levels are: {said}"):
+    with pytest.raises(SchemaError, match=f"are not levels of attribute 'age'. Its {n} levels are: {said}"):
         read_records(
             write(tmp_path), geocode="geocode", count=None, columns={"age": "age"}, schema=schema, spine=SPINE
         )
