@@ -265,7 +265,7 @@ def _mapped(one: ValueMap, columns: Sequence[Integers], n_groups: int) -> Intege
     found, n_found = np.unique(flat, return_counts=True)
     # Each pair (value, group) is listed once, so a shared group is found once for each value.
     if one.match == "all":
-        shared: Bools = n_found == np.bincount(held[0], minlength=1)[found // n_groups]
+        shared: Bools = n_found == np.bincount(held[0])[found // n_groups]
         found = found[shared]
     return found
 
