@@ -192,7 +192,7 @@ def _true_level(records: RecordGroups, one: MappedLevel) -> TrueLevel:
     slots[held] = np.arange(held.sum())
     adaptive = np.ascontiguousarray(slots[:, : one.n_adaptive])
     finest = counts.tables(rows, adaptive, int(held.sum()))
-    return TrueLevel(one, totals.reshape(-1), slots.reshape(-1), finest)
+    return TrueLevel(one, totals.ravel(), slots.ravel(), finest)
 
 
 class _NoNoise:

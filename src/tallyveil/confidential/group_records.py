@@ -47,7 +47,7 @@ class ConfidentialGroups:
         """Records in each group of some rows, shape (rows, width)."""
         groups, _ = self._within(rows)
         size = len(rows) * self.level.width
-        return np.bincount(groups, minlength=size).astype(np.int64).reshape(len(rows), -1)
+        return np.bincount(groups, minlength=size).astype(np.int64).reshape(len(rows), self.level.width)
 
     def tables(self, rows: Integers, slots: NDArray[np.int32], n: int) -> Integers:
         """Tables of the cells of some groups; see `LevelCounts.tables`."""
@@ -56,7 +56,7 @@ class ConfidentialGroups:
         row, column = np.divmod(groups, self.level.width)
         slot = np.full(len(groups), -1, np.int64)
         tabulated = column < adaptive
-        slot[tabulated] = slots.reshape(-1)[row[tabulated] * adaptive + column[tabulated]]
+        slot[tabulated] = slots.ravel()[row[tabulated] * adaptive + column[tabulated]]
         wanted = slot >= 0
         flat = slot[wanted] * finest + cells[wanted]
         return np.bincount(flat, minlength=n * finest).astype(np.int64).reshape(n, finest)
@@ -265,7 +265,7 @@ def _mapped(one: ValueMap, columns: Sequence[Integers], n_groups: int) -> Intege
     found, n_found = np.unique(flat, return_counts=True)
     # Each pair (value, group) is listed once, so a shared group is found once for each value.
     if one.match == "all":
-        shared: Bools = n_found == np.bincount(held[0], minlength=1)[found // n_groups]
+        shared: Bools = n_found == np.bincount(held[0])[found // n_groups]
         found = found[shared]
     return found
 

@@ -93,6 +93,6 @@ class HouseholdMeasurer:
             part = own[first : first + step]
             geounits = np.repeat(groups.regions[part], detail.n_cells)
             answers = groups.iterations[part, None] * CELLS_APART + np.arange(detail.n_cells)
-            noise = self.noise.at(one.law, GEOLEVELS[one.geography], query, geounits, answers.reshape(-1))
+            noise = self.noise.at(one.law, GEOLEVELS[one.geography], query, geounits, answers.ravel())
             values[first : first + step] += noise.reshape(-1, detail.n_cells)
         return values

@@ -128,7 +128,7 @@ class GroupMeasurer(Generic[Level_contra]):
     ) -> tuple[TableMeasurements, ...]:
         """Noisy tables of the groups of each detail but 0. `finest` has one row for each such group, in order."""
         chosen = np.flatnonzero(detail)
-        of_chosen = detail.reshape(-1)[chosen]
+        of_chosen = detail.ravel()[chosen]
         return tuple(
             self._table(one, number, rows, chosen[of_chosen == number], finest[of_chosen == number])
             for number in range(1, one.ladder.total_only)
@@ -145,7 +145,7 @@ class GroupMeasurer(Generic[Level_contra]):
         for first in range(0, len(places), step):
             part = slice(first, first + step)
             geounits = np.repeat(rows[within[part]], n_cells)
-            answers = (groups[part, None] * one.ladder.cells_apart + np.arange(n_cells)).reshape(-1)
+            answers = (groups[part, None] * one.ladder.cells_apart + np.arange(n_cells)).ravel()
             noise = self.noise.at(one.stage_2, one.geolevel, query, geounits, answers)
             values[part] += noise.reshape(-1, n_cells)
         return TableMeasurements(places, values)

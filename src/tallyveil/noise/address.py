@@ -83,7 +83,7 @@ def checked_geounits(geounits: range | npt.ArrayLike) -> npt.NDArray[np.int64]:
         GeographyError: the numbers are not a flat list of integers in 0..2**36 - 1.
     """
     if isinstance(geounits, range):
-        geounits = np.arange(geounits.start, geounits.stop, geounits.step, dtype=np.int64)
+        geounits = np.arange(geounits.start, geounits.stop, geounits.step)
     return _checked(geounits, "geounits", GEOUNIT_BITS, GeographyError)
 
 

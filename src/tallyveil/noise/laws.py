@@ -330,15 +330,15 @@ def _quick_sums(rate: arb) -> tuple[arb, arb]:
     """Sums over k >= 1 of exp(-rate k**2) and of k**2 exp(-rate k**2), for rate >= 1.
 
     The result includes a bound on the omitted terms. From one k to the next, a term of either sum shrinks at least by
-    the factor 4 exp(-3) < 1/2, so the omitted terms sum to at most twice the first omitted term.
+    the factor 4 exp(-3) < 1/2, so the omitted terms sum to at most twice the first omitted term. Terms are added until
+    this is at most the rounding error of the sum, which is not zero once there is a term: no term is exact.
     """
     total, moment = arb(0), arb(0)
-    smallest = power_of_two(-MAX_PRECISION)
     for k in count(1):
         term = (-rate * (k * k)).exp()
-        total, moment = total + term, moment + k * k * term
-        rest = 2 * (k + 1) ** 2 * (-rate * ((k + 1) ** 2)).exp()
-        if rest <= total.rad() or rest < smallest * total:
+        rest = 2 * k * k * term
+        if rest <= total.rad():
             break
+        total, moment = total + term, moment + k * k * term
     remainder = between_zero_and(rest)
     return total + remainder, moment + remainder

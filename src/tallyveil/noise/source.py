@@ -144,7 +144,7 @@ class NoiseSource:
             GeographyError, SchemaError: an address is out of range, or `counts` has the wrong layout.
         """
         rows = checked_geounits(geounits)
-        _check_output(counts, (rows.size, *counts.shape[1:2]), ("int64",))
+        _check_output(counts, (rows.size, *counts.shape[1:]), ("int64",))
         _check_width(counts.shape[1])
         self._fill(law, geolevel, query, rows, counts, add=True)
 

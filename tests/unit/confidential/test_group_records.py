@@ -209,6 +209,7 @@ def test_declassified_levels_are_those_counted_by_hand_after_the_entry(plan, led
         ]
         assert found.level is one
         assert found.totals.tolist() == [len(own) for own in wanted]
+        assert (found.totals.dtype, found.slots.dtype, found.finest.dtype) == (np.int64, np.int32, np.int64)
         for place, own in enumerate(wanted):
             held = place < one.n_adaptive and bool(own)
             assert (found.slots[place] >= 0) == held
@@ -232,6 +233,7 @@ def test_the_order_of_records_does_not_change_the_digest(plan, tmp_path):
     found = [read_group_records(written(tmp_path / "r.parquet", own), plan) for own in (rows, rows[::-1])]
     assert found[0].digest() == found[1].digest()
     assert found[0].digest() != read_group_records(written(tmp_path / "s.parquet", rows[:1]), plan).digest()
+    assert all(one.places.dtype == one.cells.dtype == np.int64 for one in found[0].levels)
     assert "redacted" in repr(found[0])
     assert "redacted" in repr(found[0].levels[0])
 
@@ -324,10 +326,12 @@ def test_files_that_are_missing_or_damaged_are_refused(plan, tmp_path):
 
 def test_broken_rules_of_both_kinds_are_told_at_once(plan, tmp_path):
     codes = grouping_from_rows("chapter", ["c1", "c2", "c3"], "any", CODES)
-    strict = plan_of((codes,), (level(0, "all", [], 1), level(1, "chapters", [codes], 1)))
-    rows = [(("N", "F", "old"), ["zz", "", ""]), (("N", "F", "old"), ["i1", "j1", ""])]
+    levels = [level(number, name, [codes], 1) for number, name in enumerate(("chapters", "sections"))]
+    strict = plan_of((codes,), (*levels, level(2, "all", [], 1)))
+    rows = [(("N", "F", "old"), ["zz", "", "zz"]), (("N", "F", "old"), ["i1", "j1", ""])]
     with pytest.raises(
-        SchemaError, match=r"2 problems with the records(.|\n)*'c1'(.|\n)*level\(s\) 'chapters' than"
+        SchemaError,
+        match=r"2 problems with the records(.|\n)*\(s\) 'c1', 'c3' of(.|\n)*\(s\) 'chapters', 'sections' than",
     ) as caught:
         read_group_records(written(tmp_path / "r.parquet", rows), strict)
     assert "zz" not in str(caught.value)

@@ -74,7 +74,9 @@ def test_sums_over_groups_of_geounits(histogram):
     each = histogram.answers(group, 0, N)
     groups = np.arange(N) % 3
     wanted = np.stack([each[groups == number].sum(axis=0) for number in range(3)])
-    assert np.array_equal(invariant_values(histogram, group, groups), wanted)
+    sums = invariant_values(histogram, group, groups)
+    assert np.array_equal(sums, wanted)
+    assert sums.dtype == np.int64
     check_bounds(histogram, group, wanted, wanted, "facilities", groups)
     for place in np.ndindex(wanted.shape):
         for lower, upper in ((1, 0), (0, -1)):

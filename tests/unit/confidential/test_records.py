@@ -118,6 +118,21 @@ def test_bad_records_are_refused_without_being_shown(tmp_path, changes, kind, co
     assert CANARY not in str(caught.value)
 
 
+def test_a_record_in_a_structural_zero_is_refused_with_the_names_of_all(tmp_path):
+    more = StructuralZero("no old at home", (("age", ("old",)), ("home", ("house",))))
+    schema = Schema("people", SCHEMA.attributes, structural_zeros=(*SCHEMA.structural_zeros, more))
+    with pytest.raises(SchemaError, match=r"'people' \('no young in barracks', 'no old at home'\)") as caught:
+        read_records(
+            write(tmp_path),
+            geocode="geocode",
+            count=None,
+            columns={"age": "age", "home": "home"},
+            schema=schema,
+            spine=SPINE,
+        )
+    assert caught.value.code == "structural-zero"
+
+
 def test_all_problems_are_shown_at_once(tmp_path):
     path = write(
         tmp_path, age=["x", "old", "old", "old"], geocode=["Z9", "A1", "A1", "A1"], count=[-1, 1, 1, 1]
@@ -263,7 +278,7 @@ def test_rows_of_one_person_each_are_counted_up_to_the_largest_population(tmp_pa
 )
 def test_only_the_first_levels_of_a_long_attribute_are_listed(tmp_path, n, said):
     schema = Schema("long", (Attribute("age", tuple(str(age) for age in range(n))),))
-    with pytest.raises(SchemaError, match=f"Its {n} levels are: {said}"):
+    with pytest.raises(SchemaError, match=f"are not levels of attribute 'age'. Its {n} levels are: {said}"):
         read_records(
             write(tmp_path), geocode="geocode", count=None, columns={"age": "age"}, schema=schema, spine=SPINE
         )

@@ -132,6 +132,35 @@ def test_a_second_measurement_is_the_first(safetab):
         assert np.array_equal(one_table.values, other.values)
 
 
+class Typed:
+    """Counts that look at the types of what they are given."""
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    def of(self, one):
+        return Typed(self.counts.of(one))
+
+    def totals(self, rows):
+        assert rows.dtype == np.int64
+        return self.counts.totals(rows)
+
+    def tables(self, rows, slots, n):
+        assert (rows.dtype, slots.dtype) == (np.int64, np.int32)
+        return self.counts.tables(rows, slots, n)
+
+
+def test_whole_numbers_are_asked_for_and_told(safetab, silent):
+    for run, one in sets_of(safetab):
+        counts = PersonCounts(safetab.people[run], safetab.regions[run])
+        (part,) = GroupMeasurer(Typed(counts), silent).measure(one, everywhere(safetab, run, one))
+        assert {a.dtype for a in (part.stage_1, part.totals, part.total_only, part.listed)} == {
+            np.dtype(np.int64)
+        }
+        assert part.detail.dtype == np.int8
+        assert all(table.places.dtype == table.values.dtype == np.int64 for table in part.tables)
+
+
 def test_what_is_confidential_is_not_shown(safetab, silent):
     shown = repr(measurer(safetab, "US", silent))
     assert shown.count("redacted") == 2

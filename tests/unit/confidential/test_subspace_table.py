@@ -60,7 +60,9 @@ def test_rows_of_a_cell_add_up_and_missing_cells_are_zero(tmp_path, suffix):
     assert table.counts.tolist() == COUNTS
     with pytest.raises(ValueError, match="read-only"):
         table.counts[0] = 1
-    assert read(written(tmp_path / f"u{suffix}", count=False), None).counts.tolist() == [2, 1, 0, 0, 0, 1]
+    persons = read(written(tmp_path / f"u{suffix}", count=False), None)
+    assert persons.counts.tolist() == [2, 1, 0, 0, 0, 1]
+    assert table.counts.dtype == persons.counts.dtype == np.int64
 
 
 def test_levels_may_be_numbers(tmp_path):
@@ -198,6 +200,17 @@ def test_stated_totals_that_the_table_has_not_are_refused_without_a_number():
         assert caught.value.code == "subspace-totals-broken"
         assert "all x" in str(caught.value)
         assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_at_most_eight_constraints_are_named():
+    def said(n):
+        sums = (WeightedSum(f"sum {name}", (((("a", ("x",)),), 1.0),), 0) for name in "abcdefghi"[:n])
+        with pytest.raises(ConstraintError) as caught:
+            check_stated_totals(table_of(COUNTS), constrain(SCHEMA, tuple(sums)))
+        return str(caught.value)
+
+    assert "('sum a', 'sum b')" in said(2)
+    assert "'sum h')" in said(9)
 
 
 @pytest.mark.parametrize(("largest", "refused"), [(2**40 - 1, False), (2**40, True)])

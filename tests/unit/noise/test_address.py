@@ -20,7 +20,9 @@ def test_address_bytes_are_golden() -> None:
     assert int(high_word(REFINEMENT, 0, 0)) == 1 << 60
     assert int(high_word(CELLS, 1, 0)) == 1 << 52
     assert int(high_word(CELLS, 0, 1)) == 1 << 36
-    assert int(high_word(15, 255, 65535)) == (1 << 64) - (1 << 36)
+    highest = int(high_word(15, 255, 65535))
+    assert highest == (1 << 64) - (1 << 36)
+    assert pack_address((1 << 64) - 2, highest).hex() == "fe" + 7 * "ff" + "000000" + "00f0" + 3 * "ff"
 
 
 @pytest.mark.parametrize("geolevel", [-1, 256])
@@ -40,6 +42,11 @@ def test_the_refusal_says_what_was_found_and_wanted() -> None:
         GeographyError, match=r"geounits lie in -2\.\.7, wanted 0 to 68719476735\. Number them from 0"
     ):
         checked_geounits([7, -2])
+    with pytest.raises(
+        SchemaError,
+        match=r"answers has shape \(1, 2\) and type float64, wanted a flat array of whole numbers\.",
+    ):
+        checked_answers([[0.5, 1]])
 
 
 def test_ranges_and_arrays_are_the_same() -> None:
@@ -50,7 +57,20 @@ def test_ranges_and_arrays_are_the_same() -> None:
     assert checked_answers([(1 << 48) - 1]).tolist() == [(1 << 48) - 1]
 
 
-@pytest.mark.parametrize("geounits", [[-1], [1 << 36], range(-1, 1), [[1]], [1.0], 3, ["1"]])
+@pytest.mark.parametrize(
+    "geounits",
+    [
+        [-1],
+        [1 << 36],
+        range(-1, 1),
+        range(1 << 63, (1 << 63) + 2),
+        range(1 << 80, (1 << 80) + 1),
+        [[1]],
+        [1.0],
+        3,
+        ["1"],
+    ],
+)
 def test_geounits_out_of_range(geounits: object) -> None:
     with pytest.raises(GeographyError, match="geounits"):
         checked_geounits(geounits)

@@ -1,12 +1,13 @@
 """Laws against sums in plain decimal arithmetic, which shares no code with them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import islice, pairwise
 
 import pytest
-from flint import arb
+from flint import arb, ctx
 
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.exact import as_given
@@ -84,6 +85,18 @@ def test_tail_floors_agree_with_single_ones(law: Law) -> None:
         assert floors[x - 1] == law.tail_floor(x, 80)
 
 
+@pytest.mark.parametrize("law", [DiscreteGaussian(Fraction(1)), DiscreteLaplace(Fraction(1, 4))], ids=str)
+def test_tails_differ_by_the_probabilities_between_them(law: Law) -> None:
+    with precision(200):
+        assert abs(law._probability(0) + 2 * sum(map(law._probability, range(1, 40))) - 1) < arb(2) ** -180
+        tails = list(islice(law._tails(arb(8)), 4))
+        assert (8 * law._probability(0)).overlaps(8 - 2 * tails[0])
+        for x, (one, after) in enumerate(pairwise(tails), start=1):
+            assert (8 * law._probability(x)).overlaps(one - after)
+            assert (one - after).rad() < arb(2) ** -180
+            assert law._tail(x, arb(8)).overlaps(one)
+
+
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_distribution_function_is_symmetric_and_proved(law: Law) -> None:
     for j in (-3, -1, 0, 2):
@@ -91,19 +104,43 @@ def test_distribution_function_is_symmetric_and_proved(law: Law) -> None:
         assert law.cdf(j, 200).rad() < arb(2) ** -150
 
 
-@pytest.mark.parametrize("eighths", range(8, 40))
-def test_sums_that_are_cut_off_contain_what_is_left_out(eighths: int) -> None:
-    """At every precision, against 60 terms that are added up at a far higher one."""
-    rate = Fraction(eighths, 8)
-    with precision(2000):
-        terms = [(k * k, (-rational(rate) * (k * k)).exp()) for k in range(1, 60)]
-        total, moment = sum((one for _, one in terms), arb(0)), sum((k * one for k, one in terms), arb(0))
-    for bits in (53, 64, 100, 150, 250):
-        with precision(bits):
-            found = laws._quick_sums(rational(rate))
-        for ball, exact in zip(found, (total, moment), strict=True):
-            assert ball.contains(exact)
-            assert ball.rad() < exact * arb(2) ** (12 - bits)
+@pytest.mark.parametrize("whole", [1, 2, 3, 4])
+def test_sums_that_are_cut_off_contain_what_is_left_out(whole: int) -> None:
+    """Against 60 terms that are added up at a far higher precision.
+
+    The ball of a sum is about as wide as what is left out, so it contains the sum by chance at most rates even where
+    the bound of what is left out is too small or has the wrong sign. So there are many rates, and low precisions.
+    """
+    for rate in (whole + Fraction(part, 256) for part in range(256)):
+        with precision(800):
+            terms = [(k * k, (-rational(rate) * (k * k)).exp()) for k in range(1, 30)]
+            total, moment = sum((one for _, one in terms), arb(0)), sum((k * one for k, one in terms), arb(0))
+        for bits in (*range(8, 64, 2), 100, 250):
+            with precision(bits):
+                found = laws._quick_sums(rational(rate))
+            for ball, exact in zip(found, (total, moment), strict=True):
+                assert ball.contains(exact)
+                assert ball.rad() < exact * arb(2) ** (5 - bits)
+
+
+def test_a_sum_that_is_cut_off_takes_few_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws, "count", lambda first: range(first, 8))
+    with precision(53):
+        total, moment = laws._quick_sums(arb(1))
+        assert total.rad() < arb(2) ** -48
+        assert moment.rad() < arb(2) ** -48
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_quick_bound_of_a_tail_is_a_bound_and_a_close_one(law: Law) -> None:
+    """From one x to the next, tails fall faster and faster, so a tail is at least its first two terms."""
+    for x in (1, 2, 5, 20):
+        with precision(6000):
+            first, tail, bound = law._probability(x), law._tail(x, arb(1)), law._tail_bound(x)
+            ratio, rounding = law._probability(x + 1) / first, 1 + arb(2) ** -2000
+            assert first * (1 + ratio) < tail * rounding
+            assert tail < bound * rounding
+            assert bound * (1 - ratio**2) < tail * rounding
 
 
 def test_far_boundaries_are_found_at_once() -> None:
@@ -220,6 +257,11 @@ def test_undecidable_boundary_is_an_error() -> None:
     assert str(caught.value).startswith(as_given(law))
 
 
+def test_a_bound_of_exactly_the_limit_proves_nothing() -> None:
+    assert not FairCoin().tail_is_below(1, 0)
+    assert FairCoin().tail_is_below(1, -1)
+
+
 def test_a_margin_may_suffice_exactly() -> None:
     assert FairCoin().margin(Fraction(1, 2)) == 0
 
@@ -232,6 +274,71 @@ def test_undecidable_margin_is_an_error(offset: arb) -> None:
 
     with pytest.raises(SolverError, match=r"NearlyFairCoin.*: P\(abs\(X\) <= m\) is too close to 1/2 to"):
         NearlyFairCoin().margin(Fraction(1, 2))
+
+
+class Recording(FairCoin):
+    """Notes at which precisions it is asked for something."""
+
+    def __init__(self) -> None:
+        self.precisions: list[int] = []
+
+    def _noted(self, ball: arb) -> arb:
+        self.precisions.append(ctx.prec)
+        assert len(self.precisions) < 20
+        return ball
+
+    def _tails(self, unit: arb) -> Iterator[arb]:
+        self._noted(unit)
+        return super()._tails(unit)
+
+    def _tail_bound(self, x: int) -> arb:
+        return self._noted(arb(1))
+
+    def _probability(self, x: int) -> arb:
+        return self._noted(arb(1))
+
+    def _variance(self) -> arb:
+        return self._noted(arb(1))
+
+
+class Undecided(Recording):
+    """Never knows where its tails become small enough."""
+
+    def _first_tail_at_most(self, allowed: arb) -> int | None:
+        self._noted(allowed)
+        return None
+
+
+@pytest.mark.parametrize(
+    ("ask", "bits"),
+    [
+        (lambda law: law.cdf(2), 64),
+        (lambda law: law.cdf(-2, 200), 200),
+        (lambda law: law.tail_is_below(1, 80), 64),
+        (lambda law: law.probability_ball(1), 192),
+        (lambda law: law.probability_ball(1, 80), 80),
+        (lambda law: law.variance_ball(), 192),
+        (lambda law: law.variance_ball(80), 80),
+        (lambda law: law.probability(1), 192),
+        (lambda law: law.variance_float(), 192),
+        (lambda law: law.standard_deviation(), 192),
+    ],
+)
+def test_the_guard_is_added_to_the_bits_that_are_asked_for(ask: Callable[[Law], object], bits: int) -> None:
+    law = Recording()
+    ask(law)
+    assert law.precisions == [bits + law._guard_bits]
+
+
+def test_the_precision_doubles_until_the_largest_one() -> None:
+    law = Recording()
+    with pytest.raises(SolverError, match="undecided"):
+        law.tail_floor(1, 64)  # 64 and the guard of 64 are 128
+    assert law.precisions[1:] == [1 << power for power in range(7, 17)]
+    law = Undecided()
+    with pytest.raises(SolverError, match="too close"):
+        law.margin(1 - Fraction(1, 1 << 126))  # 1 - confidence is halved, and 2**127 has 128 bits: 256 in all
+    assert law.precisions == [1 << power for power in range(8, 17)]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)

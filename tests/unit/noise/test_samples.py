@@ -88,6 +88,11 @@ def test_shapes_may_come_from_numpy():
     assert discrete_gaussian(4, np.int64(3)).shape == discrete_gaussian(4, [3]).shape == (3,)
 
 
+def test_arrays_may_be_empty():
+    assert discrete_gaussian(4, 0).shape == (0,)
+    assert discrete_gaussian(4, (2, 0, 3)).shape == (2, 0, 3)
+
+
 @pytest.mark.parametrize("text", [None, 5, b"x", "secret\udcff"])
 def test_a_test_key_is_made_of_text(text):
     with pytest.raises(ConfigError, match="wanted text") as caught:

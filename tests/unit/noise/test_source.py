@@ -19,6 +19,7 @@ from tallyveil.errors import ConfigError, GeographyError, SchemaError, Tallyveil
 from tallyveil.kernels.address import Listed
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource, insecure_key
 from tallyveil.noise import source as source_module
+from tallyveil.noise.keystream import Workspace
 from tallyveil.noise.table import InversionTable
 
 KEY = bytes(range(32))
@@ -151,6 +152,46 @@ def test_draws_do_not_depend_on_chunking(monkeypatch: pytest.MonkeyPatch, chunk:
     np.testing.assert_array_equal(noise.at(law, 0, 1, rows, answers), wanted.reshape(-1))
 
 
+class Noting:
+    """Stands in for draws: 10 steps, of which every chunk leaves 7 draws open. It writes nothing."""
+
+    n_steps = 10
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []
+        self.batches: list[tuple[int, list[int]]] = []
+
+    def write_addresses(self, work: Workspace, first: int, n_steps: int) -> int:
+        return 0
+
+    def look_up(self, work: Workspace, table: InversionTable, first: int, n_steps: int) -> int:
+        self.steps.append((first, n_steps))
+        work.positions[:7] = np.arange(7)
+        return 7
+
+    def write_refinement(self, work: Workspace, first: int, places: np.ndarray) -> None:
+        self.batches.append((first, places.tolist()))
+
+
+def test_no_chunk_goes_beyond_the_last_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code does not look at the ends of arrays, so what goes beyond them might not be noticed."""
+    monkeypatch.setattr(source_module, "CHUNK_BLOCKS", 4)
+    monkeypatch.setattr(source_module, "REFINED_BLOCKS", 3)
+    monkeypatch.setattr(source_module, "_refine", lambda *given: None)
+    draws = Noting()
+    NoiseSource(KEY)._draw(InversionTable.build(GAUSSIAN), draws)
+    assert draws.steps == [(0, 4), (4, 4), (8, 2)]
+    assert draws.batches == [(first, places) for first in (0, 4, 8) for places in ([0, 1, 2], [3, 4, 5], [6])]
+
+
+def test_calls_at_once_share_no_workspace_and_later_ones_reuse_it() -> None:
+    noise = NoiseSource(KEY)
+    with noise._workspace() as one, noise._workspace() as other:
+        assert one is not other
+    with noise._workspace() as again:
+        assert again in (one, other)
+
+
 def test_draws_do_not_depend_on_order_or_calls() -> None:
     noise = NoiseSource(KEY)
     wanted = noise.dense(GAUSSIAN, 0, 1, range(1000), 77)
@@ -238,6 +279,7 @@ def test_empty_requests() -> None:
     noise = NoiseSource(KEY)
     assert noise.dense(GAUSSIAN, 0, 0, range(0), 5).shape == (0, 5)
     assert noise.dense(GAUSSIAN, 0, 0, range(3), 0).shape == (3, 0)
+    assert noise.dense(GAUSSIAN, 0, 0, range(0), 1 << 48).shape == (0, 1 << 48)
     assert noise.at(GAUSSIAN, 0, 0, [], []).shape == (0,)
     noise.add_dense(GAUSSIAN, 0, 0, range(0), np.zeros((0, 5), dtype=np.int64))
 
@@ -257,7 +299,7 @@ def test_key_is_neither_shown_nor_pickled() -> None:
     assert "CANARY" not in str(vars(type(noise)))
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(noise)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=r"^NoiseSource: key: got a bytes of 31 bytes") as caught:
         NoiseSource(key[:-1])
     assert "CANARY" not in str(caught.value)
 
@@ -331,6 +373,8 @@ def test_lengths_must_agree() -> None:
         np.zeros((4, 3), dtype=np.int64).T,
         np.zeros((3, 8), dtype=np.int64)[:, ::2],
         np.zeros(12, dtype=np.int64),
+        np.zeros(3, dtype=np.int64),
+        np.zeros((3, 4, 1), dtype=np.int64),
         np.broadcast_to(np.int64(0), (3, 4)),
     ],
 )

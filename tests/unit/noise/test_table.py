@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SolverError
+from tallyveil.exact import as_given
 from tallyveil.kernels.inversion import refine_reference
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.noise.table import InversionTable
@@ -84,10 +85,91 @@ def test_ends_are_left_to_the_third_step(law: Law) -> None:
     assert table.resolve(65535, iter([top, top - word])) == -lowest
 
 
+@pytest.mark.parametrize(("word_bits", "bits", "least"), [(64, 80, 1 << 40), (0, 16, 1)])
+def test_boundaries_within_the_tail_are_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, word_bits: int, bits: int, least: int
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def tail_floors(self: DiscreteGaussian, bits: int, least: int) -> list[int]:
+        asked.append((bits, least))
+        return [least, least - 1]
+
+    monkeypatch.setattr(DiscreteGaussian, "tail_floors", tail_floors)
+    table = InversionTable.build(DiscreteGaussian(Fraction(5)), word_bits=word_bits)
+    assert asked == [(bits, least)]
+    assert table.lowest == -1
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_boundaries_are_stored_up_to_the_tail_and_no_further(law: Law) -> None:
+    for tail_bits in (30, 40):
+        table = InversionTable.build(law, tail_bits=tail_bits)
+        assert law.cdf(table.lowest) >= 2.0**-tail_bits
+        assert law.cdf(table.lowest - 1) < 2.0**-tail_bits
+
+
+@pytest.mark.parametrize("word_bits", [64, 48])
+def test_words_beyond_the_last_boundary_are_left_to_the_third_step(word_bits: int) -> None:
+    law = DiscreteGaussian(Fraction("68.49"))
+    table = InversionTable.build(law, word_bits=word_bits)
+    boundary = law.floor_bits(table.lowest - 1, 16 + word_bits) << 64 - word_bits
+    last = boundary + (1 << 64 - word_bits) - 1  # it has the digits of the boundary, so it is undecided
+    assert first_two_steps(table, 0, last) is None
+    assert first_two_steps(table, 0, last + 1) == table.lowest
+    assert first_two_steps(table, 65535, (1 << 64) - 1 - last) is None
+    assert first_two_steps(table, 65535, (1 << 64) - 2 - last) == -table.lowest
+
+
+@pytest.mark.parametrize(
+    "law", [DiscreteGaussian(Fraction(1, 250)), DiscreteLaplace(Fraction(1, 250))], ids=str
+)
+def test_a_law_that_stores_no_boundary_still_has_its_tails(law: Law) -> None:
+    """An outcome other than 0 comes once in 10**54 draws or less, and never if the outer cells decided at once."""
+    table = InversionTable.build(law)
+    assert table.fractions.size == 0
+    assert table.direct[[1, 65534]].tolist() == [0, 0]
+    top = (1 << 64) - 1
+    for cell, word, sign in ((0, 0, -1), (65535, top, 1)):
+        assert first_two_steps(table, cell, word) is None
+        one = law.floor_bits(-1, 16 + 7 * 64)
+        words = [one - 1 >> 64 * part & top for part in reversed(range(7))]
+        assert table.resolve(cell, iter([part if cell == 0 else top - part for part in words])) == sign
+
+
+def test_few_boundaries_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search by halves among the outcomes up to a reach, which is found by doubling."""
+    law = DiscreteGaussian(Fraction(5))
+    none, nothing = np.zeros(0, np.int32), np.uint64(0)
+    table = InversionTable(law, none, 0, none, none.astype(np.uint64), nothing, 0, nothing)
+    asked: list[int] = []
+    plain = DiscreteGaussian.tail_is_below, InversionTable._floor
+
+    def tail_is_below(self: DiscreteGaussian, x: int, bits: int) -> bool:
+        asked.append(x)
+        assert len(asked) <= 10
+        return plain[0](self, x, bits)
+
+    def floor(self: InversionTable, j: int, bits: int) -> int:
+        asked.append(j)
+        assert len(asked) <= 10
+        return plain[1](self, j, bits)
+
+    monkeypatch.setattr(DiscreteGaussian, "tail_is_below", tail_is_below)
+    reach = table._reach(80)
+    monkeypatch.undo()
+    assert law.tail_is_below(reach, 80)
+    monkeypatch.setattr(InversionTable, "_floor", floor)
+    for j in (-9, 5):
+        asked.clear()
+        assert table._compare(law.floor_bits(j, 80) + 1, 80) == j + 1
+
+
 def test_running_out_of_words_is_an_error() -> None:
     table = InversionTable.build(LAWS[1])
-    with pytest.raises(SolverError, match="no outcome"):
+    with pytest.raises(SolverError, match="one draw had no outcome after 208 bits") as caught:
         table.resolve(0, repeat(0, 3))
+    assert str(caught.value).startswith(as_given(LAWS[1]))
 
 
 @pytest.mark.parametrize("direct_bits", [16, 9, 1])
