@@ -1,10 +1,25 @@
 """Arithmetic on logarithms with outward rounding, against 320 digits."""
 
+import math
+from fractions import Fraction
+
 import mpmath
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines.dithered_bounds import _less, _log_added, _log_gap, _logarithms, _slopes
+from tallyveil.accounting.engines import dithered_bounds
+from tallyveil.accounting.engines.dithered_bounds import (
+    _dithered,
+    _less,
+    _log_added,
+    _log_gap,
+    _logarithms,
+    _slopes,
+    log_excess,
+)
+from tallyveil.accounting.engines.dithered_contour import Scan, contour_at
+from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows
+from tallyveil.accounting.losses.factors import GaussianLoss
 from tallyveil.accounting.losses.log_bounds import exponential, log_reflected, log_rest, log_sum
 from tallyveil.accounting.many_bounds import ManyBounds
 
@@ -90,3 +105,70 @@ def test_probabilities_of_the_opposite_and_of_sums() -> None:
     assert (log_rest(ends).upper[0], log_rest(ends).lower[1]) == (0, -np.inf)
     assert exponential(ends).upper.tolist() == [0.0, 1.0]
     assert log_sum(ends, ends, np.zeros(2)).upper.tolist() == [-np.inf, 0.0]
+
+
+LARGE = 2.0**-20
+"""A unit of rounding beside which floats are exact: widths then show what is added, and for what."""
+
+
+@pytest.fixture
+def large_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dithered_bounds, "UNIT", LARGE)
+
+
+@pytest.mark.usefixtures("large_unit")
+@pytest.mark.parametrize("side", [-1, 1])
+def test_every_operation_on_logarithms_is_rounded_by_its_terms(side: int) -> None:
+    for high, low in ((-3.0, -3.01), (2.0, -1.0), (-40.0, -700.0), (-0.1, -math.inf)):
+        part = math.log(-math.expm1(low - high)) if low > -math.inf else 0.0
+        slack = LARGE * (80 + 40 * abs(part) + 4 * abs(high))
+        assert _log_gap(high, low, side) == pytest.approx(high + part + side * slack, rel=1e-13)
+        slack = LARGE * (80 + 8 * abs(high))
+        added = high + math.log1p(math.exp(low - high))
+        assert _log_added(low, high, side) == pytest.approx(added + side * slack, rel=1e-13)
+        assert _less(high, 5.0) == pytest.approx(high - 5 + 8 * LARGE * (abs(high) + 5), rel=1e-13)
+        assert _less(high, -7.0) == pytest.approx(high + 7 + 8 * LARGE * (abs(high) + 7), rel=1e-13)
+        scale = np.array([low if low > -math.inf else 3.0])
+        for value in (0.02, 9.0):
+            log = math.log(value)
+            slack = LARGE * (40 + 40 * abs(log) + 4 * abs(scale[0]))
+            found = _logarithms(np.array([value]), scale, side)[0]
+            assert found == pytest.approx(log + scale[0] + side * slack, rel=1e-13)
+
+
+@pytest.mark.usefixtures("large_unit")
+def test_slopes_of_chords_are_rounded_by_their_terms() -> None:
+    for e, chord in ((0.5, 0.01), (-9.0, 2.0), (60.0, 1e-6)):
+        after, before = (-3.0, -5.0), (-2.0, -2.5)
+        beyond, within = e + math.log(math.expm1(chord)), e + math.log(1 - math.exp(-chord))
+        slack = LARGE * (200 + 8 * abs(e) + 40 * (abs(beyond) + abs(within)))
+        lower, upper = _slopes(e, chord, after, before)
+        assert lower == pytest.approx(_log_gap(*after, -1) - beyond - slack, rel=1e-9)
+        assert upper == pytest.approx(_log_gap(*before, 1) - within + slack, rel=1e-9)
+
+
+@pytest.mark.usefixtures("large_unit")
+@pytest.mark.parametrize("tilt", [-0.4, 0.8])
+def test_delta_follows_from_three_dithered_deltas(tilt: float) -> None:
+    """docs/proofs/off-lattice.md, section 1, with the difference rounded by the sizes of both terms."""
+    h, parts = Fraction(1, 2), 10
+    gaussians, depth = GaussianFactors.of([GaussianLoss(Fraction(5, 2), 1, 3)]), Depth(30.0, float(h), parts)
+    windows = find_windows(gaussians, depth)
+    assert windows is not None
+    contour = contour_at(Scan(gaussians, (), depth, windows, 1.1), tilt, 60.0, tilt + 1 if tilt > 0 else -1.0)
+    for epsilon in (Fraction(1, 10), Fraction(13, 10)):
+        (least, most), (low, high) = _dithered(contour, [epsilon - h * h / (6 * parts)], 0)
+        near = [float(one[0]) for one in _dithered(contour, [epsilon + h * h / 2], 0)[0]]
+        (far_least, far_most), (far_low, far_high) = _dithered(contour, [epsilon], 1)
+        # The unit at epsilon + h^2 / 2 is exp(-tilt h^2 / 2) times that at epsilon.
+        near = [one * math.exp(-tilt * float(h * h / 2)) for one in near]
+        rounding = 64 * LARGE * (abs(near[1]) + abs(far_most[0]))
+        found = log_excess(contour, [epsilon])[0]
+        if tilt > 0:
+            lower = _logarithms(2 * near[0] - far_most - rounding, far_low, -1)[0]
+            upper = _logarithms(most, high, 1)[0]
+        else:
+            lower = _logarithms(least, low, -1)[0]
+            upper = _logarithms(2 * near[1] - far_least + rounding, far_high, 1)[0]
+        assert (found.lower, found.upper) == pytest.approx((lower, upper), rel=1e-12)
+        assert found.lower < found.upper < 0
