@@ -208,7 +208,9 @@ def test_a_factor_is_rounded_up_to_its_digits(value, digits, wanted):
 
 
 @pytest.mark.parametrize("root", [-60.0, -0.7, 1e-7, 0.4, 3.0, 80.0])
-@pytest.mark.parametrize(("guess", "slope"), [(0.0, -1.0), (1.0, -1e-3), (0.3, -200.0), (2.0, 1.0), (2.0, 0.0)])
+@pytest.mark.parametrize(
+    ("guess", "slope"), [(0.0, -1.0), (1.0, -1e-3), (0.3, -200.0), (2.0, 1.0), (2.0, 0.0)]
+)
 def test_a_bracket_has_its_failing_end_first_and_is_found_in_few_steps(root, guess, slope):
     asked = []
 

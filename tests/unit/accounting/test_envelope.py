@@ -85,9 +85,7 @@ def test_both_ends_of_mu_take_the_errors_that_hurt(
 
 
 @pytest.mark.parametrize("index", [-3, 2])
-def test_a_knot_by_itself_takes_the_errors_that_hurt(
-    index: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_knot_by_itself_takes_the_errors_that_hurt(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss below 0 has its type II error from the tail on the other side, so that no digits are lost near 1."""
     engine = TiltedFFT(COMPOSITIONS[0])
     loss = engine.lattice.offset + index * engine.lattice.step

@@ -25,7 +25,11 @@ from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, Window
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.losses.moments import certified_log_moment
 
-WIDE = [GaussianLoss(Fraction(1, 4), 1, 6), GaussianLoss(Fraction(7, 2), 2, 3), GaussianLoss(Fraction(60), 1, 1)]
+WIDE = [
+    GaussianLoss(Fraction(1, 4), 1, 6),
+    GaussianLoss(Fraction(7, 2), 2, 3),
+    GaussianLoss(Fraction(60), 1, 1),
+]
 OTHERS = (LaplaceLoss(Fraction(3, 2), 2, 2), GaussianLoss(Fraction(1, 5), 1, 1))
 GAUSSIANS = GaussianFactors.of(WIDE)
 FREQUENCIES = np.array([0.0, 0.3, 0.79, 1.57, 40.1, 1e7, 3e13])

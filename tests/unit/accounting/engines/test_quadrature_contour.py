@@ -120,7 +120,8 @@ def test_tilted_laplace_moments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "tau"), [(SECOND, -0.11), *((kind, tau) for kind in (FIRST, SECOND, DELTA) for tau in (0.23, 1.4))]
+    ("kind", "tau"),
+    [(SECOND, -0.11), *((kind, tau) for kind in (FIRST, SECOND, DELTA) for tau in (0.23, 1.4))],
 )
 def test_the_errors_of_sums_are_those_of_the_proof(kind: int, tau: float) -> None:
     """Every node's rounding, and what is left out, each with the modulus of the factor that belongs to the sum."""

@@ -33,7 +33,9 @@ def test_what_a_sum_over_integers_leaves_out_is_within_its_ball_and_hardly_less(
         assert found.upper() - found.lower() < 3 * left_out.upper() + 1e-80
 
 
-@pytest.mark.parametrize("tilt", [Fraction(-5, 2), Fraction(-1, 2), Fraction(0), Fraction(1, 3), Fraction(9, 4)])
+@pytest.mark.parametrize(
+    "tilt", [Fraction(-5, 2), Fraction(-1, 2), Fraction(0), Fraction(1, 3), Fraction(9, 4)]
+)
 @pytest.mark.parametrize(
     "factor",
     [
@@ -48,4 +50,6 @@ def test_what_a_sum_over_integers_leaves_out_is_within_its_ball_and_hardly_less(
 def test_floats_and_balls_give_the_same_logarithm(factor: GaussianLoss | LaplaceLoss, tilt: Fraction) -> None:
     bounds = certified_log_moment((factor,), tilt, Fraction(0))
     assert log_moment(factor, float(tilt)) == pytest.approx(bounds.upper, rel=1e-12, abs=1e-13)
-    assert bounds.width <= 1e-15 * (1 + abs(bounds.upper)) + (1e-15 if factor == GaussianLoss(Fraction(2), 3, 1) else 0)
+    assert bounds.width <= 1e-15 * (1 + abs(bounds.upper)) + (
+        1e-15 if factor == GaussianLoss(Fraction(2), 3, 1) else 0
+    )
