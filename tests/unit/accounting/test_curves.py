@@ -288,3 +288,51 @@ def test_without_close_bounds_of_delta_beta_stays_between_0_and_1_less_alpha() -
     _, found = beta_at(Blank(), (GaussianLoss(Fraction(2), 1, 1),), Fraction(1, 20))
     assert found.lower == 0.0
     assert 0.95 <= found.upper < 0.95 + 1e-12
+
+
+RIGHT = (Fraction(3, 2), Bounds(0.10, 0.11), Bounds(0.40, 0.42))
+LEFT = (Fraction(1), Bounds(0.20, 0.22), Bounds(0.06, 0.07))
+"""Two neighbouring losses, with the errors of both kinds of their tests."""
+
+
+@pytest.mark.parametrize("alpha", [Fraction(3, 25), Fraction(3, 20), Fraction(19, 100)])
+def test_between_two_tests_each_end_takes_the_errors_that_hurt(alpha: Fraction) -> None:
+    """Above: the chord of both points. Below: the lines through them, whose slopes are minus exp(loss)."""
+    found, at = curves._between(alpha, RIGHT, LEFT), float(alpha)
+    chord = 0.42 + (0.07 - 0.42) * (at - 0.11) / (0.22 - 0.11)
+    assert found.upper == pytest.approx(chord, rel=1e-12)
+    assert found.upper > chord
+    falls = 0.40 - (at - 0.10) * math.exp(1.5)
+    rises = 0.06 + (0.20 - at) * math.exp(1.0)
+    assert found.lower == pytest.approx(max(falls, rises), rel=1e-12)
+    assert found.lower < max(falls, rises)
+
+
+def test_between_two_tests_that_are_hardly_known() -> None:
+    """The chord needs a level that is certainly above alpha; without one the nearer point alone is left."""
+    alpha = Fraction(21, 100)
+    found = curves._between(alpha, RIGHT, LEFT)
+    assert found.upper == pytest.approx(0.42 - 0.35 * (0.21 - 0.11) / 0.11, rel=1e-12)
+    assert found.lower == pytest.approx(max(0.40 - 0.11 * math.exp(1.5), 0.0), abs=1e-12)
+    beyond = curves._between(Fraction(1, 4), RIGHT, LEFT)
+    assert beyond.upper == pytest.approx(0.42, rel=1e-12)
+    before = curves._between(Fraction(1, 20), RIGHT, LEFT)
+    assert before.upper == pytest.approx(0.42, rel=1e-12)
+    assert before.lower == before.upper  # the line through the farther point is above
+    certain = curves._between(Fraction(9, 10), RIGHT, LEFT)
+    assert certain.upper == pytest.approx(0.1, rel=1e-12)
+    assert certain.lower == 0
+
+
+def test_noise_that_protects_nobody_needs_no_search(monkeypatch) -> None:
+    """The test at loss 0 then makes next to no errors; a smaller type I error than that is searched for."""
+    factors = (GaussianLoss(Fraction(1, 4000), 1, 2),)
+    engine = choose_engine(factors)
+    assert zcdp_cost(factors) > curves._PROTECTS_NOBODY
+    _, beta = beta_at(engine, factors, Fraction(1, 100))
+    assert 0 == beta.lower < beta.upper <= 1e-300
+    assert curves._of_nobody(engine, factors, Fraction(0)) is None
+    less = (GaussianLoss(Fraction(1, 400), 1, 2),)
+    assert curves._of_nobody(choose_engine(less), less, Fraction(1, 100)) is None
+    monkeypatch.setattr(curves, "_PROTECTS_NOBODY", 300.0)
+    assert curves._of_nobody(choose_engine(less), less, Fraction(1, 100)) is None  # its error is 1e-150 or so
