@@ -13,7 +13,7 @@ from tallyveil.accounting.engines import choose
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
-from tallyveil.accounting.engines.tails import NOTHING, Tails
+from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
 from tallyveil.accounting.many_bounds import ManyBounds
@@ -30,20 +30,20 @@ class Stated:
     widths: dict[float, float]
     name: str = "stated"
 
-    def log_tails(self, epsilon: float) -> Tails:
-        one = Bounds(-2.0 - self.widths[epsilon], -2.0)
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        one = Bounds(-2.0 - self.widths[float(epsilon)], -2.0)
         return Tails(one, one, one)
 
-    def log_deltas(self, epsilons: Sequence[float]) -> ManyBounds:
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         return ManyBounds.of([self.log_tails(epsilon).log_delta for epsilon in epsilons])
 
 
 def test_the_second_engine_is_asked_where_the_first_one_is_wide_and_nowhere_else() -> None:
-    asked = []
+    asked: list[float | Fraction] = []
 
     @dataclass(frozen=True)
     class Second(Stated):
-        def log_deltas(self, epsilons: Sequence[float]) -> ManyBounds:
+        def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
             asked.extend(epsilons)
             return ManyBounds(np.full(len(epsilons), -2.25), np.full(len(epsilons), -1.75))
 
@@ -62,11 +62,11 @@ def test_a_wide_probability_alone_is_enough_to_ask_again() -> None:
     narrow, wide = Bounds(-1.0, -1.0), Bounds(-3.0, -1.0)
 
     @dataclass(frozen=True)
-    class Fixed:
+    class Fixed(DeltaByTails):
         tails: Tails
         name: str = "fixed"
 
-        def log_tails(self, epsilon: float) -> Tails:
+        def log_tails(self, epsilon: float | Fraction) -> Tails:
             return self.tails
 
     second = Fixed(Tails(narrow, narrow, narrow))
@@ -116,7 +116,7 @@ def test_a_width_that_is_too_narrow_is_raised_tenfold(monkeypatch: pytest.Monkey
         tried.append(width)
         return None
 
-    monkeypatch.setattr(choose.Dithered, "build", build)
+    monkeypatch.setattr(Dithered, "build", build)
     assert choose._dithered(WITHOUT_LATTICE, 1e-9) is None
     assert tried == [1e-9, 1e-8, 1e-7, 1e-6]
     assert isinstance(choose._off_lattice(WITHOUT_LATTICE, 1e-9), RoundedFFT)

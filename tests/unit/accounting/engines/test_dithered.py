@@ -14,7 +14,7 @@ from tallyveil.accounting.engines import choose, dithered, revivals
 from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
-from tallyveil.accounting.engines.dithered_contour import contour_at
+from tallyveil.accounting.engines.dithered_contour import contour_at, log_moment_bounds
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
@@ -291,7 +291,7 @@ def test_chernoffs_bound_is_rounded_outwards_by_its_terms(monkeypatch) -> None:
     monkeypatch.setattr(dithered, "UNIT", large)
     engine = built(MIXED, 1e-4)
     for tilt, epsilon in ((2.0, 9.0), (-0.4, 0.1)):
-        log_moment_there = dithered.log_moment_bounds(engine.scan, tilt, 0.0).upper
+        log_moment_there = log_moment_bounds(engine.scan, tilt, 0.0).upper
         wanted = log_moment_there - tilt * epsilon
         wanted += 8 * large * (abs(log_moment_there) + abs(tilt * epsilon))
         found = engine._chernoff(tilt, epsilon)

@@ -262,8 +262,8 @@ def test_the_error_of_a_weight_is_that_of_all_transforms(tilt: Fraction, monkeyp
         if isinstance(factor, GaussianLoss) and factor.variance >= 2:
             values, error = wide_power(factor, tilt, phases)
         else:
-            law = atoms(factor, tilt)
-            values, error = listed_power(law, factor.multiplicity, weight, length, frequencies)
+            listed_law = atoms(factor, tilt)
+            values, error = listed_power(listed_law, factor.multiplicity, weight, length, frequencies)
         off = size * error + off * (abs(values) + error) + 8 * large * size * abs(values)
         size = size * abs(values)
     law = engine.law(tilt)
