@@ -270,7 +270,9 @@ def test_the_error_of_a_sum_counts_every_weight_the_rest_and_the_roundings(monke
     assert rounded_fft._summed(law, 4, np.zeros(0), np.zeros(0))[0] == 0
 
 
-@pytest.mark.parametrize(("tilt", "epsilon"), product([Fraction(0), Fraction(3, 2)], ["-1", "0.3", "1.1"]))
+@pytest.mark.parametrize(
+    ("tilt", "epsilon"), list(product([Fraction(0), Fraction(3, 2)], ["-1", "0.3", "1.1"]))
+)
 def test_sums_above_an_epsilon_are_those_of_the_points_there(tilt: Fraction, epsilon: str) -> None:
     """Delta, and both probabilities, of the loss on the grid; the lower bound of delta less what dividing adds."""
     engine, exact = RoundedFFT(GAUSSIANS), Fraction(epsilon)
