@@ -14,6 +14,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import beta_at, knot_at, search_cost, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
@@ -336,3 +337,47 @@ def test_noise_that_protects_nobody_needs_no_search(monkeypatch) -> None:
     assert curves._of_nobody(choose_engine(less), less, Fraction(1, 100)) is None
     monkeypatch.setattr(curves, "_PROTECTS_NOBODY", 300.0)
     assert curves._of_nobody(choose_engine(less), less, Fraction(1, 100)) is None  # its error is 1e-150 or so
+
+
+def test_both_ends_hold_in_exact_arithmetic() -> None:
+    """Also where the chord ends far below where it begins, and for losses whose exponential floats round most."""
+    random = np.random.default_rng(8)
+    for _ in range(2000):
+        below, above = sorted(Fraction(loss) / 3 for loss in random.uniform(0, 120, 2).tolist())
+        a2, a1 = sorted((random.uniform(0.1, 0.9, 2) * 10 ** -random.uniform(0, 20)).tolist())
+        b2 = random.uniform(0.0, 1.0 - a1)
+        b1 = b2 * 10 ** random.uniform(-6, 0)
+        alpha = Fraction(min(a2 + float(1 - 10 ** -random.uniform(0, 8)) * (a1 - a2), a1))
+        right, left = (
+            (loss, Bounds(a, a), Bounds(b, b)) for loss, a, b in ((above, a2, b2), (below, a1, b1))
+        )
+        found = curves._between(alpha, right, left)
+        share = (alpha - Fraction(a2)) / (Fraction(a1) - Fraction(a2))
+        chord = Fraction(b2) + (Fraction(b1) - Fraction(b2)) * share
+        assert Fraction(found.upper) >= chord
+        with mpmath.workdps(60):
+
+            def exact(number: Fraction) -> mpmath.mpf:
+                return mpmath.mpf(number.numerator) / number.denominator
+
+            lines = [
+                b2 - (exact(alpha) - a2) * mpmath.exp(exact(above)),
+                b1 + (a1 - exact(alpha)) * mpmath.exp(exact(below)),
+            ]
+            assert found.lower <= max(0, *lines) or found.lower == found.upper
+
+
+def test_slopes_are_enclosed_however_large_the_loss() -> None:
+    for loss in (Fraction(-900), Fraction(-1, 3), Fraction(101, 3), Fraction(700)):
+        with mpmath.workdps(400):
+            exact = mpmath.exp(mpmath.mpf(loss.numerator) / loss.denominator)
+            assert curves._slope(loss).lower <= exact <= curves._slope(loss).upper
+            assert curves._slope(loss).width <= 1e-15 * exact + 1e-322
+    assert curves._slope(Fraction(701)).upper == curves._slope(Fraction(10**9)).upper == math.inf
+    assert curves._slope(Fraction(10**9)).lower == curves._slope(Fraction(700)).lower
+
+
+def test_levels_where_losses_are_not_known_lie_closer_at_both_ends() -> None:
+    levels = knot_at(Gridded((LaplaceLoss(Fraction(2), 1, 1),)), (), 7)
+    wanted = [(1 - math.cos(math.pi * i / 8)) / 2 for i in range(1, 8)]
+    assert levels.tolist() == pytest.approx(wanted)
