@@ -147,6 +147,15 @@ def test_a_coarse_list_has_the_moments_of_the_whole_one(loss: Listable) -> None:
         assert squares[0] == pytest.approx(squares[1], rel=0.03)
 
 
+def test_a_coarse_list_of_few_values_is_the_whole_one() -> None:
+    for loss in (NORMAL, LaplaceLoss(Fraction(7, 2), 800, 1), ResponseLoss(Fraction(3, 2), 3, 1)):
+        few, all_of_them = listed(loss, 0.4, coarse=True), listed(loss, 0.4)
+        np.testing.assert_array_equal(few.losses, all_of_them.losses)
+        np.testing.assert_array_equal(few.weights, all_of_them.weights)
+    long = LaplaceLoss(Fraction(7, 2), 801, 1)
+    assert len(listed(long, 0.4, coarse=True).losses) == 800 < len(listed(long, 0.4).losses)
+
+
 def test_losses_that_cannot_be_listed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     least = GaussianLoss(Fraction(1, 1000), 1, 1)
     assert listed(least, 0.0).weights.max() == 1

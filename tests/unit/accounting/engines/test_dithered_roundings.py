@@ -185,9 +185,14 @@ def test_the_bound_of_what_wraps_around_is_that_of_the_proof(s: float) -> None:
             assert found == pytest.approx(wanted, rel=2e-9, abs=0)
             assert found > wanted
     # Where the roundings of exponents are much larger than anything else, and only Chernoff's bound counts.
-    huge, unit = 3e12, 2e12
-    far = replace(contour, log_unit=Bounds(unit + s * huge, math.inf), further=(there, unit + there * huge))
+    huge, unit, apart = 3e12, 2e12, abs(there - s) * 4e12
+    far = replace(
+        contour,
+        period=4e12,
+        log_unit=Bounds(unit + s * huge, math.inf),
+        further=(there, unit + there * huge + apart),
+    )
     (found,) = far.wrap_around(np.array([huge]), 1).tolist()
-    sizes = unit + abs(unit + there * huge) + abs(there * huge) + abs(s * huge)
-    wanted = math.exp(abs(there) * 0.3 - apart) / (1 - math.exp(-apart))
-    assert found == pytest.approx(wanted * math.exp(1e-9 + 64 * UNIT * sizes), rel=1e-2)
+    sizes = unit + abs(unit + there * huge + apart) + abs(there * huge) + abs(s * huge) + apart
+    wanted = math.exp(abs(there) * 0.3 + 1e-9 + 64 * UNIT * sizes)
+    assert found == pytest.approx(wanted, rel=5e-3)
