@@ -48,6 +48,7 @@ def test_a_sequence_is_one_composition_with_equal_factors_counted_together() -> 
 
 def test_an_adaptive_choice_is_one_branch() -> None:
     assert loss_law_of(SequentialEvent((B, AdaptiveEvent((A, A, A))))) == (b(4), a(2))
+    assert loss_law_of(AdaptiveEvent((A,))) == (a(2),)
 
 
 @pytest.mark.parametrize("neighbours", Neighbours)
