@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.gridded import Gridded
-from tallyveil.accounting.engines.tails import LossEngine, fraction_bounds, log_bounds_of
+from tallyveil.accounting.engines.tails import LossEngine, float_bounds, fraction_bounds, log_bounds_of
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of
 from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers
 from tallyveil.accounting.losses.log_bounds import exponential
 from tallyveil.accounting.profile_tradeoff import betas_from_profile, normal_quantile
+from tallyveil.noise.balls import precision, rational
 
 OFF_LATTICE = ("dithered", "rounded_fft")
 """Names of the engines whose bounds of delta are much closer than those of both probabilities."""
@@ -39,7 +40,7 @@ _NO_ERROR = 1e-300
 _PROTECTS_NOBODY = 600.0
 """Rho above which that is tried before a search. Gaussian noise has such small errors from a rho of about 2,700 on."""
 
-_STEEPEST = 700.0
+_STEEPEST = Fraction(700)
 _FINEST = Fraction(1, 10**9)
 """The least distance of the two losses of a chord. Over a chord this short, the function bends by less than 1e-18."""
 
@@ -166,17 +167,21 @@ def _between(
     upper = min(b2.upper, 1 - here.lower)
     if a1.upper > a2.upper and a1.upper > here.upper:
         share = min(max((here.lower - a2.upper) / (a1.upper - a2.upper), 0.0), 1.0)
-        chord = b2.upper + (min(b1.upper, b2.upper) - b2.upper) * share * (1 - 4e-16)
+        chord = b2.upper + (min(b1.upper, b2.upper) - b2.upper) * share * (1 - 1e-15)
         upper = min(upper, chord)
-    falls = max(here.upper - a2.lower, 0.0) * _slope(above) * (1 + 4e-16)
-    rises = max(a1.lower - here.upper, 0.0) * _slope(below) * (1 - 4e-16)
+    beyond = max(here.upper - a2.lower, 0.0)
+    falls = beyond * _slope(above).upper * (1 + 4e-16) if beyond else 0.0
+    rises = max(a1.lower - here.upper, 0.0) * _slope(below).lower * (1 - 4e-16)
     lower = max(b2.lower - falls, (b1.lower + rises if a1.lower >= here.upper else 0.0), 0.0)
     upper = min(upper * (1 + 1e-15), 1.0)
     return Bounds(min(lower * (1 - 1e-15), upper), upper)
 
 
-def _slope(loss: Fraction) -> float:
-    return math.exp(min(float(loss), _STEEPEST))
+def _slope(loss: Fraction) -> Bounds:
+    """exp(loss) from both sides."""
+    with precision(128):
+        found = float_bounds(rational(min(loss, _STEEPEST)).exp())
+    return found if loss <= _STEEPEST else Bounds(found.lower, math.inf)
 
 
 def _first(passes: Callable[[int], bool], guess: int) -> int:

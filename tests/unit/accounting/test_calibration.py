@@ -6,9 +6,21 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import (
+    ZCDP,
+    AdaptiveEvent,
+    ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
+    Laplace,
     Neighbours,
+    NonPrivateEvent,
+    ParallelEvent,
+    PoissonSampled,
+    RandomizedResponse,
+    WorstEvent,
     calibrate,
     calibration,
     compose,
@@ -133,3 +145,102 @@ def test_noise_far_from_the_target_is_found(event):
     assert found.guarantee.log_delta(3).upper <= math.log(1e-4)
     less = scaled(event, found.factor * (1 - Fraction(1, 10**6)))
     assert compose(less, neighbours=ADD_REMOVE).log_delta(3).lower > math.log(1e-4)
+
+
+EVERY_KIND = [
+    (DiscreteGaussian("7/2", 3, 5), DiscreteGaussian("7/4", 3, 5)),
+    (DiscreteLaplace("7/2", 3, 5), DiscreteLaplace("7/4", 3, 5)),
+    (Gaussian("7/2", "3/4", 5), Gaussian("7/4", "3/4", 5)),
+    (Laplace("7/2", "3/4", 5), Laplace("7/4", "3/4", 5)),
+    (RandomizedResponse("3/2", 4, 5), RandomizedResponse(3, 4, 5)),
+    (ZCDP("3/2"), ZCDP(3)),
+    (
+        IntegerSubspaceLaplace("3/2", "l1", 2, ("sum",), "1e-9", True),
+        IntegerSubspaceLaplace(3, "l1", 2, ("sum",), "1e-9", True),
+    ),
+    (
+        IntegerSubspaceGaussian("7/2", 2, ("sum",), "1e-9"),
+        IntegerSubspaceGaussian("7/4", 2, ("sum",), "1e-9"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "wanted"), EVERY_KIND)
+def test_half_the_noise_of_every_kind_of_release(event, wanted):
+    """All that is not the size of the noise stays, alone and within every kind of event."""
+    half = Fraction(1, 2)
+    assert scaled(event, half) == wanted
+    for whole in (
+        lambda part: SequentialEvent((part, InvariantEvent("total"))),
+        lambda part: ParallelEvent((part, InvariantEvent("total")), 7),
+        lambda part: WorstEvent((part, NonPrivateEvent("debugging")), "public"),
+    ):
+        assert scaled(whole(event), half) == whole(wanted)
+    with pytest.raises(BudgetError, match="states a guarantee"):
+        scaled(SequentialEvent((event, ApproximateDP(1, "1e-9"))), half)
+
+
+def test_half_the_noise_of_samples_and_of_branches_that_have_one_law():
+    half, event, wanted = Fraction(1, 2), DiscreteGaussian("7/2", 3), DiscreteGaussian("7/4", 3)
+    sample, halved = PoissonSampled(event, "1/9", 4), PoissonSampled(wanted, "1/9", 4)
+    assert scaled(sample, half) == halved
+    assert scaled(PoissonSampled(PoissonSampled(event, "1/9"), "1/2", 3), half) == PoissonSampled(
+        PoissonSampled(wanted, "1/9"), "1/2", 3
+    )
+    assert scaled(AdaptiveEvent((sample, sample)), half) == AdaptiveEvent((halved, halved))
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "wanted"),
+    [
+        ("123456/1000", 4, "123.5"),
+        ("123456/1000", 6, "123.456"),
+        ("123456/1000", 2, "130"),
+        ("1/3", 3, "0.334"),
+        ("1/300000", 3, "0.00000334"),
+        ("100", 1, "100"),
+        ("100001", 2, "110000"),
+        ("999.5", 3, "1000"),
+    ],
+)
+def test_a_factor_is_rounded_up_to_its_digits(value, digits, wanted):
+    assert calibration.rounded_up(Fraction(value), digits) == Fraction(wanted)
+
+
+@pytest.mark.parametrize("root", [-60.0, -0.7, 1e-7, 0.4, 3.0, 80.0])
+@pytest.mark.parametrize(
+    ("guess", "slope"), [(0.0, -1.0), (1.0, -1e-3), (0.3, -200.0), (2.0, 1.0), (2.0, 0.0)]
+)
+def test_a_bracket_has_its_failing_end_first_and_is_found_in_few_steps(root, guess, slope):
+    asked = []
+
+    def excess(x):
+        asked.append(x)
+        return 5 * (root - x)
+
+    low, high = calibration.bracket(excess, guess, slope)
+    assert low <= root <= high
+    assert excess(low) > 0 >= excess(high)
+    assert len(asked) <= 22
+
+
+def test_the_first_step_of_a_bracket_is_twice_that_to_the_root_and_at_most_one():
+    def excess(x):
+        return 5 * (0.1 - x)
+
+    assert calibration.bracket(excess, 0.0, -5.0) == pytest.approx((0.0, 0.2))
+    assert calibration.bracket(excess, 0.3, -5.0) == pytest.approx((-0.1, 0.3))
+    assert calibration.bracket(excess, 0.0, -0.01) == pytest.approx((0.0, 1.0))
+
+
+def test_a_search_without_an_end_is_given_up():
+    for sign in (-1.0, 1.0):
+        asked = []
+
+        def excess(x, sign=sign, asked=asked):
+            asked.append(x)
+            return sign
+
+        with pytest.raises(BudgetError, match="no factor between"):
+            calibration.bracket(excess, 0.0, -1.0)
+        assert max(map(abs, asked)) <= 1.5 * 1.5 * calibration.LARGEST_LOG_FACTOR

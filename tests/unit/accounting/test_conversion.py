@@ -1,9 +1,10 @@
 """Epsilon from delta through any engine, also one whose bounds are useless, wide, or exact."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
+import mpmath
 import pytest
 
 from tallyveil.accounting import conversion
@@ -128,3 +129,128 @@ def test_delta_alone_is_that_of_the_tails(epsilon) -> None:
         alone, tails = log_delta_of(engine, epsilon), engine.log_tails(epsilon).log_delta
         assert (alone.lower, alone.upper) == (tails.lower, tails.upper)
     assert log_delta_of(engines[-1], epsilon).width < 1e-9
+
+
+@dataclass
+class Counted:
+    """Another engine, and how often it was asked."""
+
+    inner: LossEngine
+    asked: list[object] = field(default_factory=list)
+    name: str = "counted"
+
+    def log_tails(self, epsilon):
+        self.asked.append(epsilon)
+        return self.inner.log_tails(epsilon)
+
+    def log_deltas(self, epsilons):
+        self.asked.append(epsilons)
+        return self.inner.log_deltas(epsilons)
+
+
+@pytest.mark.parametrize(
+    ("factors", "least", "most"),
+    [
+        (GAUSSIANS, 30, 12),
+        ((GaussianLoss(Fraction(50), 1, 40), LaplaceLoss(Fraction(5), 1, 2)), 200, 14),
+        ((GaussianLoss(Fraction(10**6), 1, 1),), 200, 11),
+        ((LaplaceLoss(Fraction(3), 2, 20),), 9, 32),
+    ],
+)
+def test_a_search_asks_for_few_deltas_and_ends_close(factors, least, most) -> None:
+    for exponent in (1, 3, 9, 30, 200):
+        if exponent > least:
+            continue
+        engine = Counted(choose_engine(factors))
+        found = epsilon_at(engine, factors, Fraction(1, 10**exponent))
+        assert len(engine.asked) <= most
+        assert found.width <= 2e-12 * (1 + 5 * found.upper)
+        target = -exponent * math.log(10)
+        if found.lower:
+            assert log_delta_of(engine, found.lower).lower >= target * (1 + 1e-15)
+        assert log_delta_of(engine, found.upper).upper <= target * (1 - 1e-15)
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.7, 3.0, 20.0])
+@pytest.mark.parametrize("exponent", [1, 5, 30, 200])
+def test_a_search_begins_at_the_epsilon_of_a_normal_answer(mu: float, exponent: int) -> None:
+    found = conversion._gaussian_epsilon(mu, -exponent * math.log(10))
+    with mpmath.workdps(250):
+
+        def delta(epsilon):
+            a, b = mu / 2 - mpmath.mpf(epsilon) / mu, -mu / 2 - mpmath.mpf(epsilon) / mu
+            return mpmath.ncdf(a) - mpmath.exp(epsilon) * mpmath.ncdf(b)
+
+        target = mpmath.mpf(10) ** -exponent
+        if delta(0) < target:
+            assert 0 <= found < 1e-6 * mu
+        else:
+            size = found / mu + 1
+            assert delta(found - 1e-4 * mu * size) > target > delta(found + 1e-4 * mu * size)
+            assert found < 40 * (mu + mu * mu)
+
+
+def test_the_logarithm_of_the_normal_distribution_function_is_near() -> None:
+    for x in (-300.0, -30.0, -10.001, -9.999, -2.0, 0.0, 3.0):
+        with mpmath.workdps(40):
+            assert conversion._log_normal(x) == pytest.approx(float(mpmath.log(mpmath.ncdf(x))), rel=1e-5)
+
+
+def test_the_guess_takes_the_rho_of_all_losses() -> None:
+    """Laplace noise of a large epsilon counts with about half that instead of half its square."""
+    for factors, rho in (
+        ((GaussianLoss(Fraction(50), 3, 40),), 9 * 40 / 100),
+        ((LaplaceLoss(Fraction(20), 2, 30),), 30 * 0.1**2 / 2),
+        ((LaplaceLoss(Fraction(1, 20), 2, 3), GaussianLoss(Fraction(5), 1, 1)), 3 * 40 / 2 + 0.1),
+    ):
+        wanted = conversion._gaussian_epsilon(math.sqrt(2 * rho), -20.0)
+        assert conversion._guess(factors, -20.0) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_step_ends_where_a_line_or_a_cell_meets_the_target() -> None:
+    assert conversion._step(2.0, -5.0, -8.0, 1.5) == pytest.approx(4.0)
+    assert conversion._step(2.0, -8.0, -5.0, 1.5) == pytest.approx(0.0)
+    # Within a cell A - exp(epsilon) B meets the target exactly.
+    first, second, epsilon, target = 0.5, 0.1, 0.9, 0.25
+    delta = first - math.exp(epsilon) * second
+    slope = conversion._slope(epsilon, math.log(second), math.log(delta))
+    assert slope == pytest.approx(math.exp(epsilon) * second / delta)
+    found = conversion._step(epsilon, math.log(delta), math.log(target), slope)
+    assert first - math.exp(found) * second == pytest.approx(target, rel=1e-12)
+    assert conversion._slope(1.0, -900.0, -1.0) == 1e-12
+    assert conversion._slope(1e4, -1.0, -1.0) == math.exp(700)
+
+
+def test_strides_are_short_at_first_and_never_nothing() -> None:
+    for attempt, short in ((0, 1e-12 / 64), (1, 1e-12 / 8), (2, 1e-12), (4, 64e-12), (12, 1e-12 * 8**10)):
+        assert conversion._stride(1e-5, 5.0, attempt) == pytest.approx(min(short, 5.5), rel=1e-9, abs=0)
+    assert conversion._stride(1e-5, 1e-13, 9) == pytest.approx(1.1e-13, rel=1e-9, abs=0)
+    assert conversion._stride(1e5, 0.0, 0) == math.ulp(1e5)
+    assert conversion._stride(1e5, 1.0, 2) == 16 * math.ulp(1e5)
+    assert conversion._stride(1.0, math.inf, 10**6) > 1e200
+
+
+def test_a_certified_end_is_the_first_place_that_holds() -> None:
+    """Also where the bound of delta is the target exactly."""
+
+    @dataclass
+    class Line(DeltaByTails):
+        name: str = "line"
+
+        def log_tails(self, epsilon) -> Tails:
+            log_delta = Bounds(-float(epsilon) - 0.25, -float(epsilon) + 0.25)
+            return Tails(NOTHING, NOTHING, log_delta)
+
+    target = Bounds(-5.0, -5.0)
+    assert conversion._certified_upper(Line(), 5.25, 1.0, target, math.inf) == 5.25
+    assert conversion._certified_lower(Line(), 4.75, 1.0, target) == 4.75
+    assert conversion._certified_upper(Line(), 5.0, 1.0, target, math.inf) == pytest.approx(5.25, abs=0.05)
+    assert conversion._certified_upper(Line(), 5.0, 1.0, target, math.inf) >= 5.25
+    assert conversion._certified_lower(Line(), 5.0, 1.0, target) == pytest.approx(4.75, abs=0.05)
+    assert conversion._certified_lower(Line(), 5.0, 1.0, target) <= 4.75
+    assert conversion._certified_upper(Line(), 5.0, 1.0, target, 5.1) == 5.1
+    assert conversion._certified_lower(Line(), 5.0, 1.0, Bounds(1.0, 1.0)) == 0.0
+    found = conversion._by_halving(Line(), 4.0, target)
+    assert 5.25 <= found <= 5.25 + 4 / 2**19
+    with pytest.raises(SolverError, match="line"):
+        conversion._by_halving(Line(), 1e-9, Bounds(-10.0, -10.0))

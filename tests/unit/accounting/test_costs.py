@@ -1,5 +1,6 @@
 """Costs of events in rho and in epsilon."""
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -18,6 +19,8 @@ from tallyveil.accounting import (
     epsilon_of,
     rho_of,
 )
+from tallyveil.accounting.costs import delta_with_total_variation, total_variation_of
+from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
 GAUSSIAN = DiscreteGaussian(Fraction(7, 3), multiplicity=2)
@@ -72,3 +75,26 @@ def test_a_non_private_event_anywhere_has_no_cost() -> None:
             cost(SequentialEvent((INVARIANT, ParallelEvent((NonPrivateEvent("debugging"),)))))
         with pytest.raises(BudgetError, match=r"no finite cost \(debugging\)"):
             cost(WorstEvent((INVARIANT, NonPrivateEvent("debugging"))))
+
+
+def test_total_variations_add_up_as_releases_do() -> None:
+    one = IntegerSubspaceLaplace("1/2", "l1", 2, (), "1e-9")
+    two = IntegerSubspaceGaussian(3, 2, (), "1e-7")
+    tiny, small = Fraction(1, 10**9), Fraction(1, 10**7)
+    assert total_variation_of(one) == tiny
+    assert total_variation_of(GAUSSIAN) == total_variation_of(INVARIANT) == 0
+    assert total_variation_of(SequentialEvent((one, GAUSSIAN, two, one))) == small + 2 * tiny
+    assert total_variation_of(WorstEvent((one, two, GAUSSIAN))) == small
+    assert total_variation_of(AdaptiveEvent((GAUSSIAN, GAUSSIAN))) == 0
+    # Both parts that a record is in, before and after a change.
+    assert total_variation_of(ParallelEvent((one, two, GAUSSIAN), 3)) == 6 * small
+    assert total_variation_of(ParallelEvent((), 3)) == total_variation_of(SequentialEvent(())) == 0
+
+
+def test_a_total_variation_adds_to_delta_for_both_neighbours() -> None:
+    found = delta_with_total_variation("3/2", "1e-5", "1e-6")
+    exact = 1e-5 + (1 + math.exp(1.5)) * 1e-6
+    assert exact <= found <= exact * (1 + 1e-14)
+    assert delta_with_total_variation(0, "1e-5", 0) == pytest.approx(1e-5, rel=1e-15, abs=0)
+    assert delta_with_total_variation(0, "1e-5", 0) >= 1e-5
+    assert delta_with_total_variation(30, "1e-5", "1e-6") == 1

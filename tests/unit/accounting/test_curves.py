@@ -14,6 +14,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import beta_at, knot_at, search_cost, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
@@ -288,3 +289,95 @@ def test_without_close_bounds_of_delta_beta_stays_between_0_and_1_less_alpha() -
     _, found = beta_at(Blank(), (GaussianLoss(Fraction(2), 1, 1),), Fraction(1, 20))
     assert found.lower == 0.0
     assert 0.95 <= found.upper < 0.95 + 1e-12
+
+
+RIGHT = (Fraction(3, 2), Bounds(0.10, 0.11), Bounds(0.40, 0.42))
+LEFT = (Fraction(1), Bounds(0.20, 0.22), Bounds(0.06, 0.07))
+"""Two neighbouring losses, with the errors of both kinds of their tests."""
+
+
+@pytest.mark.parametrize("alpha", [Fraction(3, 25), Fraction(3, 20), Fraction(19, 100)])
+def test_between_two_tests_each_end_takes_the_errors_that_hurt(alpha: Fraction) -> None:
+    """Above: the chord of both points. Below: the lines through them, whose slopes are minus exp(loss)."""
+    found, at = curves._between(alpha, RIGHT, LEFT), float(alpha)
+    chord = 0.42 + (0.07 - 0.42) * (at - 0.11) / (0.22 - 0.11)
+    assert found.upper == pytest.approx(chord, rel=1e-12)
+    assert found.upper > chord
+    falls = 0.40 - (at - 0.10) * math.exp(1.5)
+    rises = 0.06 + (0.20 - at) * math.exp(1.0)
+    assert found.lower == pytest.approx(max(falls, rises), rel=1e-12)
+    assert found.lower < max(falls, rises)
+
+
+def test_between_two_tests_that_are_hardly_known() -> None:
+    """The chord needs a level that is certainly above alpha; without one the nearer point alone is left."""
+    alpha = Fraction(21, 100)
+    found = curves._between(alpha, RIGHT, LEFT)
+    assert found.upper == pytest.approx(0.42 - 0.35 * (0.21 - 0.11) / 0.11, rel=1e-12)
+    assert found.lower == pytest.approx(max(0.40 - 0.11 * math.exp(1.5), 0.0), abs=1e-12)
+    beyond = curves._between(Fraction(1, 4), RIGHT, LEFT)
+    assert beyond.upper == pytest.approx(0.42, rel=1e-12)
+    before = curves._between(Fraction(1, 20), RIGHT, LEFT)
+    assert before.upper == pytest.approx(0.42, rel=1e-12)
+    assert before.lower == before.upper  # the line through the farther point is above
+    certain = curves._between(Fraction(9, 10), RIGHT, LEFT)
+    assert certain.upper == pytest.approx(0.1, rel=1e-12)
+    assert certain.lower == 0
+
+
+def test_noise_that_protects_nobody_needs_no_search(monkeypatch) -> None:
+    """The test at loss 0 then makes next to no errors; a smaller type I error than that is searched for."""
+    factors = (GaussianLoss(Fraction(1, 4000), 1, 2),)
+    engine = choose_engine(factors)
+    assert zcdp_cost(factors) > curves._PROTECTS_NOBODY
+    _, beta = beta_at(engine, factors, Fraction(1, 100))
+    assert 0 == beta.lower < beta.upper <= 1e-300
+    assert curves._of_nobody(engine, factors, Fraction(0)) is None
+    less = (GaussianLoss(Fraction(1, 400), 1, 2),)
+    assert curves._of_nobody(choose_engine(less), less, Fraction(1, 100)) is None
+    monkeypatch.setattr(curves, "_PROTECTS_NOBODY", 300.0)
+    assert curves._of_nobody(choose_engine(less), less, Fraction(1, 100)) is None  # its error is 1e-150 or so
+
+
+def test_both_ends_hold_in_exact_arithmetic() -> None:
+    """Also where the chord ends far below where it begins, and for losses whose exponential floats round most."""
+    random = np.random.default_rng(8)
+    for _ in range(2000):
+        below, above = sorted(Fraction(loss) / 3 for loss in random.uniform(0, 120, 2).tolist())
+        a2, a1 = sorted((random.uniform(0.1, 0.9, 2) * 10 ** -random.uniform(0, 20)).tolist())
+        b2 = random.uniform(0.0, 1.0 - a1)
+        b1 = b2 * 10 ** random.uniform(-6, 0)
+        alpha = Fraction(min(a2 + float(1 - 10 ** -random.uniform(0, 8)) * (a1 - a2), a1))
+        right, left = (
+            (loss, Bounds(a, a), Bounds(b, b)) for loss, a, b in ((above, a2, b2), (below, a1, b1))
+        )
+        found = curves._between(alpha, right, left)
+        share = (alpha - Fraction(a2)) / (Fraction(a1) - Fraction(a2))
+        chord = Fraction(b2) + (Fraction(b1) - Fraction(b2)) * share
+        assert Fraction(found.upper) >= chord
+        with mpmath.workdps(60):
+
+            def exact(number: Fraction) -> mpmath.mpf:
+                return mpmath.mpf(number.numerator) / number.denominator
+
+            lines = [
+                b2 - (exact(alpha) - a2) * mpmath.exp(exact(above)),
+                b1 + (a1 - exact(alpha)) * mpmath.exp(exact(below)),
+            ]
+            assert found.lower <= max(0, *lines) or found.lower == found.upper
+
+
+def test_slopes_are_enclosed_however_large_the_loss() -> None:
+    for loss in (Fraction(-900), Fraction(-1, 3), Fraction(101, 3), Fraction(700)):
+        with mpmath.workdps(400):
+            exact = mpmath.exp(mpmath.mpf(loss.numerator) / loss.denominator)
+            assert curves._slope(loss).lower <= exact <= curves._slope(loss).upper
+            assert curves._slope(loss).width <= 1e-15 * exact + 1e-322
+    assert curves._slope(Fraction(701)).upper == curves._slope(Fraction(10**9)).upper == math.inf
+    assert curves._slope(Fraction(10**9)).lower == curves._slope(Fraction(700)).lower
+
+
+def test_levels_where_losses_are_not_known_lie_closer_at_both_ends() -> None:
+    levels = knot_at(Gridded((LaplaceLoss(Fraction(2), 1, 1),)), (), 7)
+    wanted = [(1 - math.cos(math.pi * i / 8)) / 2 for i in range(1, 8)]
+    assert levels.tolist() == pytest.approx(wanted)

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from scipy.stats import norm
 
@@ -15,10 +16,16 @@ from tallyveil.accounting import (
     compose,
     profile_envelope,
 )
+from tallyveil.accounting.engines.choose import choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.enclosing import WithFailure
+from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.envelope import gaussian_envelope
 from tallyveil.accounting.events import DiscreteGaussian
+from tallyveil.accounting.gaussian_lines import is_central
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.losses.further import NormalLoss
+from tallyveil.accounting.losses.log_bounds import log_rest
 
 
 @pytest.mark.parametrize("factors", [((600, 2, 30), (700, 1, 30)), ((20, 1, 100), (31, 1, 80))])
@@ -98,3 +105,65 @@ def test_the_lower_end_holds_where_there_is_no_upper_one(noise) -> None:
         bounds.upper > delta
         for bounds, delta in zip(guarantee.profile_curve(epsilons), gaussian, strict=True)
     )
+
+
+@pytest.mark.parametrize("mu", [0.05, 1.0, 9.0])
+def test_at_single_epsilons_mu_is_found_to_the_digits_of_delta(mu: float) -> None:
+    """For the delta of normal noise itself; where delta is nearly 1, from 1 - delta."""
+    engine = Normal(Fraction(mu) ** 2)
+    epsilons = np.linspace(0.0, mu * mu / 2 + 3 * mu, 40)
+    assert is_central(mu, epsilons).any() == (mu > 2)
+    for chosen in (epsilons, epsilons[is_central(mu, epsilons)], epsilons[~is_central(mu, epsilons)]):
+        if chosen.size:
+            deltas = engine.log_deltas(chosen.tolist())
+            found = profile_envelope._reached(chosen, deltas, log_rest(deltas), mu)
+            assert mu * (1 - 1e-7) < found <= mu * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.05, 1.0, 9.0])
+def test_lines_are_above_delta_for_a_larger_mu_and_for_no_smaller_one(mu: float) -> None:
+    engine = Normal(Fraction(mu) ** 2)
+    epsilons = np.linspace(0.0, mu * mu / 2 + 3 * mu, 40)
+    deltas = engine.log_deltas(epsilons.tolist())
+    rests = log_rest(deltas)
+    assert profile_envelope._is_above(mu * (1 + 1e-6), epsilons, epsilons, deltas, rests).all()
+    assert not profile_envelope._is_above(mu * (1 - 1e-6), epsilons, epsilons, deltas, rests).any()
+    # A line that is best elsewhere is lower.
+    moved = epsilons + 0.5 * mu
+    assert not profile_envelope._is_above(mu * (1 + 1e-6), moved, epsilons, deltas, rests).any()
+
+
+def test_a_search_between_two_numbers_has_three_ends() -> None:
+    for bound in (2.0, 2.7, 3.999):
+        low, high = profile_envelope._between(bound.__le__, 1.0, 4.0)
+        assert low < bound <= high
+        assert high - low <= 3.1 / 2**30
+    assert profile_envelope._between(lambda x: True, 1.0, 4.0) == (0.0, 1.0)
+    assert profile_envelope._between(lambda x: False, 1.0, 4.0) == (4.0, 4.0)
+
+
+def test_each_engine_has_its_way_to_mu() -> None:
+    normal = Normal(Fraction(9, 4))
+    law = (NormalLoss(Fraction(9, 4), 1),)
+    exact = profile_envelope.smallest_mu(law, normal)
+    assert exact.lower <= 1.5 <= exact.upper
+    assert exact.width < 1e-15
+    failing = WithFailure(Fraction(1, 10**9), Fraction(1, 10**9), normal, law)
+    assert profile_envelope.smallest_mu(law, failing).lower == math.inf
+    factors = (GaussianLoss(Fraction(9), 1, 4),)
+    assert profile_envelope.smallest_mu(factors, choose_engine(factors)) == gaussian_envelope(factors)
+    assert profile_envelope._of_parts((NormalLoss(Fraction(1, 4), 9),)) == pytest.approx(1.5, rel=1e-11)
+    assert profile_envelope._of_parts((NormalLoss(Fraction(1, 4), 9),)) > 1.5
+
+
+def test_a_grid_that_would_take_too_long_leaves_the_lower_end(monkeypatch) -> None:
+    law = (GaussianLoss(Fraction(600), 1, 60),)
+    engine = Dithered.build(law, 1e-4)
+    assert engine is not None
+    whole = profile_envelope.profile_envelope(engine)
+    for name, limit in (("_MOST_EPSILONS", 100), ("_MOST_NODES", 1.0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(profile_envelope, name, limit)
+            cut = profile_envelope.profile_envelope(engine)
+            assert cut.upper == math.inf
+            assert whole.lower * (1 - 1e-3) < cut.lower <= whole.upper

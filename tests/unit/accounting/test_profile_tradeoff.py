@@ -12,7 +12,8 @@ from tallyveil.accounting.curves import beta_at, betas_at, zcdp_cost
 from tallyveil.accounting.engines.choose import choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.profile_tradeoff import betas_from_profile
+from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.profile_tradeoff import _cap, _Places, _Search, betas_from_profile
 
 ALPHAS = (*tuple(Fraction(i, 100) for i in range(1, 100)), Fraction(1, 10**9), 1 - Fraction(1, 10**9))
 
@@ -68,3 +69,66 @@ def test_noise_that_protects_nobody_has_next_to_no_errors() -> None:
     levels, betas = found.tradeoff_curve(12)
     assert (np.diff(levels) >= 0).all()
     assert (betas[0].upper, betas[-1].upper) == (1, 0)
+
+
+class Known:
+    """An engine with ln delta = -1 - epsilon / 4 from below, and a little more from above."""
+
+    name = "known"
+
+    def log_deltas(self, epsilons):
+        lower = -1.0 - np.array([float(epsilon) for epsilon in epsilons]) / 4
+        return ManyBounds(lower, lower + 1e-3)
+
+
+def test_values_of_g_take_the_ends_that_hurt_and_their_roundings() -> None:
+    """g = 1 - delta - exp(epsilon) alpha. What is found bounds beta from below, and the best of it is kept."""
+    alphas = np.array([0.3, 0.02, 0.5])
+    search = _Search(Known(), alphas, np.ones(3))
+    which, losses = np.array([2, 0]), np.array([-0.5, 0.75])
+    found = search._at(which, losses)
+    for i, (alpha, loss) in enumerate(((0.5, -0.5), (0.3, 0.75))):
+        log = -1 - loss / 4
+        low, high = 1 - math.exp(log + 1e-3), 1 - math.exp(log)
+        taken = math.exp(loss) * alpha
+        assert found.g.lower[i] == pytest.approx(low - taken, rel=1e-11)
+        assert found.g.upper[i] == pytest.approx(high - taken, rel=1e-11)
+        slack = 1e-14 * (high + (1 + abs(loss)) * taken)
+        assert low - taken - found.g.lower[i] == pytest.approx(slack, rel=0.05, abs=0)
+        assert found.g.upper[i] - (high - taken) == pytest.approx(slack, rel=0.05, abs=0)
+    assert search.lower.tolist() == [found.g.lower[1], -math.inf, found.g.lower[0]]
+    assert search.best.tolist() == [0.75, 0.0, -0.5]
+    search._at(np.array([0, 2]), np.array([9.0, -0.9]))  # worse, and better
+    assert (search.lower[0], search.best[0]) == (found.g.lower[1], 0.75)
+    assert search.best[2] == -0.9
+    steep = search._at(np.array([1]), np.array([700.5]))
+    assert steep.g.lower.tolist() == [-math.inf]
+
+
+def test_two_lines_through_the_middle_bound_the_maximum_between() -> None:
+    """Of a concave g(kappa), drawn on from the other side, in the exponential of epsilon."""
+    places = [
+        _Places(np.array([at]), ManyBounds(np.array([low]), np.array([high])))
+        for at, low, high in ((-0.4, 0.1, 0.15), (0.1, 0.3, 0.32), (0.9, 0.2, 0.22))
+    ]
+    search = _Search(Known(), np.full(2, 0.3), np.array([9.0, 8.0]))
+    search._bound_above(np.array([1]), *places)
+    k1, k2, k3 = (math.exp(at) for at in (-0.4, 0.1, 0.9))
+    lines = 0.32 + (0.32 - 0.1) * (k3 - k2) / (k2 - k1), 0.32 + (0.32 - 0.2) * (k2 - k1) / (k3 - k2)
+    assert search.upper.tolist() == pytest.approx([9.0, max(lines)], rel=1e-12)
+    assert search.upper[1] > max(lines)
+    search._bound_above(np.array([0]), *places)
+    assert search.upper[0] == search.upper[1]
+    search.upper[0] = 0.1
+    search._bound_above(np.array([0]), *places)
+    assert search.upper[0] == 0.1
+    far = [*places[:2], _Places(np.array([900.0]), places[2].g)]
+    search._bound_above(np.array([1]), *far)
+    assert search.upper[1] == pytest.approx(max(lines), rel=1e-12)
+
+
+def test_the_error_is_at_most_what_an_outcome_of_ratio_alpha_allows() -> None:
+    for alpha in (Fraction(1, 50), Fraction(49, 50)):
+        wanted = min(float(1 - alpha), 1 - math.exp(-1 + math.log(alpha) / 4))
+        found = _cap(Known(), alpha)
+        assert wanted <= found <= wanted * (1 + 1e-13)

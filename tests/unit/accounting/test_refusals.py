@@ -9,18 +9,31 @@ import pytest
 import tallyveil.accounting
 import tallyveil.noise
 from tallyveil.accounting import (
+    ZCDP,
     AdaptiveEvent,
+    ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
     InvariantEvent,
+    Laplace,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
+    RandomizedResponse,
     SequentialEvent,
     WorstEvent,
+    ZcdpCurve,
     calibrate,
     compose,
+    delta_with_total_variation,
+    group_privacy,
+    renyi_delta,
     renyi_divergence,
+    renyi_epsilon,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
 )
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.calibration import scaled
@@ -154,3 +167,62 @@ def test_balls_of_nothing_are_refused():
 
     with pytest.raises((SolverError, ValueError)):
         _floor(flint.arb("nan"))
+
+
+MISTAKE = "no number"
+NAMED = [
+    (DiscreteGaussian, "variance of DiscreteGaussian"),
+    (lambda bad: DiscreteGaussian(3, bad), "sensitivity of DiscreteGaussian"),
+    (lambda bad: DiscreteGaussian(3, 1, bad), "multiplicity of DiscreteGaussian"),
+    (DiscreteLaplace, "scale of DiscreteLaplace"),
+    (lambda bad: DiscreteLaplace(3, bad), "sensitivity of DiscreteLaplace"),
+    (lambda bad: DiscreteLaplace(3, 1, bad), "multiplicity of DiscreteLaplace"),
+    (Gaussian, "variance of Gaussian"),
+    (lambda bad: Gaussian(3, bad), "sensitivity of Gaussian"),
+    (lambda bad: Gaussian(3, 1, bad), "multiplicity of Gaussian"),
+    (Laplace, "scale of Laplace"),
+    (lambda bad: Laplace(3, bad), "sensitivity of Laplace"),
+    (lambda bad: Laplace(3, 1, bad), "multiplicity of Laplace"),
+    (RandomizedResponse, "epsilon of RandomizedResponse"),
+    (lambda bad: RandomizedResponse(1, bad), "options of RandomizedResponse"),
+    (lambda bad: RandomizedResponse(1, 2, bad), "multiplicity of RandomizedResponse"),
+    (lambda bad: ApproximateDP(bad, 0), "epsilon of ApproximateDP"),
+    (lambda bad: ApproximateDP(1, bad), "delta of ApproximateDP"),
+    (lambda bad: ApproximateDP(1, 0, bad), "multiplicity of ApproximateDP"),
+    (ZCDP, "rho of ZCDP"),
+    (lambda bad: PoissonSampled(Gaussian(3), bad), "probability of PoissonSampled"),
+    (lambda bad: PoissonSampled(Gaussian(3), "1/2", bad), "multiplicity of PoissonSampled"),
+    (lambda bad: ParallelEvent((), bad), "degree of ParallelEvent"),
+    (lambda bad: IntegerSubspaceLaplace(bad, "l1", 2), "epsilon of IntegerSubspaceLaplace"),
+    (lambda bad: IntegerSubspaceLaplace(1, "l1", bad), "distance of IntegerSubspaceLaplace"),
+    (lambda bad: IntegerSubspaceGaussian(bad, 2), "variance of IntegerSubspaceGaussian"),
+    (lambda bad: IntegerSubspaceGaussian(3, bad), "squared_distance of IntegerSubspaceGaussian"),
+    (lambda bad: IntegerSubspaceGaussian(3, 2, (), bad), "total variation of an integer-subspace release"),
+    (lambda bad: group_privacy(bad, 0, 2), "epsilon"),
+    (lambda bad: group_privacy(1, bad, 2), "delta"),
+    (lambda bad: delta_with_total_variation(bad, 0, 0), "epsilon"),
+    (lambda bad: delta_with_total_variation(1, bad, 0), "delta"),
+    (lambda bad: delta_with_total_variation(1, 0, bad), "total variation"),
+    (lambda bad: zcdp_to_epsilon(bad, "1e-9"), "rho"),
+    (lambda bad: zcdp_to_epsilon(1, bad), "delta"),
+    (lambda bad: zcdp_to_delta(bad, 1), "rho"),
+    (lambda bad: zcdp_to_delta(1, bad), "epsilon"),
+    (lambda bad: renyi_divergence(GAUSSIAN, bad), "the order of the Renyi divergence"),
+    (lambda bad: renyi_epsilon(GAUSSIAN, bad), "delta"),
+    (lambda bad: renyi_delta(GAUSSIAN, bad), "epsilon"),
+    (ZcdpCurve, "rho of ZcdpCurve"),
+    (
+        lambda bad: calibrate(GAUSSIAN, epsilon=bad, delta="1e-9", neighbours="unbounded"),
+        "the target epsilon",
+    ),
+    (lambda bad: calibrate(GAUSSIAN, epsilon=1, delta=bad, neighbours="unbounded"), "the target delta"),
+    (lambda bad: compose(GAUSSIAN, neighbours="unbounded").epsilon(bad), "delta"),
+    (lambda bad: compose(GAUSSIAN, neighbours="unbounded").delta(bad), "epsilon"),
+    (lambda bad: compose(GAUSSIAN, neighbours="unbounded").beta(bad), "alpha"),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), NAMED, ids=[f"{i}: {name}" for i, (_, name) in enumerate(NAMED)])
+def test_a_number_that_is_refused_is_named(call, name):
+    with pytest.raises(BudgetError, match=rf"^{name} must be .*{MISTAKE}"):
+        call(MISTAKE)

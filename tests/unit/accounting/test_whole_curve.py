@@ -21,9 +21,10 @@ from tallyveil.accounting import (
     compose,
     curve_excess,
     rho_of,
+    whole_curve,
 )
 from tallyveil.accounting.calibration import scaled
-from tallyveil.accounting.whole_curve import _largest_between, _Point
+from tallyveil.accounting.whole_curve import _difference, _largest_between, _Point
 from tallyveil.errors import BudgetError
 
 ADD_REMOVE = Neighbours.UNBOUNDED
@@ -158,3 +159,32 @@ def test_the_textbook_curve_by_hand():
     assert curve.log_delta_below(5.0) == pytest.approx(-4, abs=1e-12)
     assert curve.log_delta_below(5.0) <= -4
     assert curve.epsilon(Fraction(DELTA)) == pytest.approx(1 + 2 * math.sqrt(math.log(1e11)))
+
+
+def test_the_bound_between_two_points_is_that_of_the_tangents_and_their_roundings(monkeypatch) -> None:
+    """ln of the chord of delta is concave: below both of its tangents at the ends, which meet inside."""
+    large = 2.0**-20
+    monkeypatch.setattr(whole_curve, "_ROUNDING", large)
+    for fall, steep in ((0.3, 0.2), (2.0, 1.9), (2.0, 0.1), (0.0, 0.3)):
+        left, right = _Point(1.0, -0.5, -0.7), _Point(1.6, -0.5 - fall, -0.7 - steep)
+        growth = math.exp(0.6) - 1
+        slopes = (math.exp(-fall) - 1) / growth, (1 - math.exp(fall)) * math.exp(0.6) / growth
+        reach = 0.6
+        if fall:
+            reach = (-fall - slopes[1] * 0.6) / (slopes[0] - slopes[1])
+        chord = -0.7 - steep / 0.6 * reach
+        at_left = -0.5 + slopes[0] * reach
+        at_right = -0.5 - fall + slopes[1] * (reach - 0.6)
+        sizes = 0.5 + fall + 0.7 + abs(right.reference) + (abs(slopes[0]) + abs(slopes[1])) * 0.6
+        slack = large * (1 + fall + 0.6) * sizes
+        wanted = max(0.2, right.upper - right.reference, at_left - chord, at_right - chord) + slack
+        assert _largest_between(left, right) == pytest.approx(min(wanted, -0.5 - right.reference), rel=1e-9)
+
+
+def test_a_difference_is_rounded_up_unless_it_is_nothing() -> None:
+    assert _difference(-1.0, -1.0) == 0
+    assert _difference(0.3, 0.1) == math.nextafter(0.3 - 0.1, 1)
+    far = _Point(1.0, -1.0, -2.0), _Point(900.0, -5.0, -9.0)
+    assert _largest_between(*far) == math.nextafter(8.0, 9)  # floats do not hold exp(899)
+    nothing = _Point(1.0, -1.0, -2.0), _Point(2.0, -5.0, -math.inf)
+    assert _largest_between(*nothing) == math.inf

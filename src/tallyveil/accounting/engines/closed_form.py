@@ -163,7 +163,7 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     lattice = lattice_of(gaussians)
     points = LossPoints.of(lattice)
     exact = points.mirror / lattice.step
-    scan = 10 * math.isqrt(math.ceil(exact)) + 21 | 1  # odd, and above 9.9 standard deviations
+    scan = 10 * math.isqrt(math.ceil(exact)) + 21  # odd, and above 9.9 standard deviations
     if max(scan, *lattice.weights) >= MOST_POINTS or points.mirror >= LARGEST_MIRROR:
         return f"the common lattice of the losses is too fine: more than {MOST_POINTS} points"
     if points.mirror * lattice.step < LEAST_SPREAD:

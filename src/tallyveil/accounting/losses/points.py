@@ -118,9 +118,12 @@ class LossPoints:
         if not np.isfinite(given).all():
             return self._exact_places(epsilons)  # it says which one
         sizes, step, offset = np.abs(given), self.step / self.unit, self.offset / self.unit
-        turns = (sizes - offset) / step
-        whole = np.floor(turns)
-        part = turns - whole
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # too far out for floats: not sure, so placed exactly
+            turns = (sizes - offset) / step
+            whole = np.floor(turns)
+            part = turns - whole
         slips = _UNIT * (abs(offset) / step + 2 * np.abs(turns) + 1)
         sure = (part > slips) & (part + 4 * slips < 1) & (np.abs(turns) < FARTHEST / 2)
         firsts = np.where(sure, whole + 1, 0.0).astype(np.int64)

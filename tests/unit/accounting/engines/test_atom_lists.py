@@ -147,6 +147,15 @@ def test_a_coarse_list_has_the_moments_of_the_whole_one(loss: Listable) -> None:
         assert squares[0] == pytest.approx(squares[1], rel=0.03)
 
 
+def test_a_coarse_list_of_few_values_is_the_whole_one() -> None:
+    for loss in (NORMAL, LaplaceLoss(Fraction(7, 2), 800, 1), ResponseLoss(Fraction(3, 2), 3, 1)):
+        few, all_of_them = listed(loss, 0.4, coarse=True), listed(loss, 0.4)
+        np.testing.assert_array_equal(few.losses, all_of_them.losses)
+        np.testing.assert_array_equal(few.weights, all_of_them.weights)
+    long = LaplaceLoss(Fraction(7, 2), 801, 1)
+    assert len(listed(long, 0.4, coarse=True).losses) == 800 < len(listed(long, 0.4).losses)
+
+
 def test_losses_that_cannot_be_listed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     least = GaussianLoss(Fraction(1, 1000), 1, 1)
     assert listed(least, 0.0).weights.max() == 1
@@ -163,3 +172,51 @@ def test_losses_that_cannot_be_listed_are_refused(monkeypatch: pytest.MonkeyPatc
         listed(LaplaceLoss(Fraction(2), k + 1, 1), 0.0)
     with pytest.raises(SolverError, match="values that matter"):
         listed(NORMAL, 0.0)
+
+
+LARGE = 2.0**-30
+"""A unit of rounding beside which floats are exact: error bounds then show each of their terms."""
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.4, 3.0])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_errors_of_a_list_are_those_of_its_exponents_and_losses(
+    loss: Listable, tilt: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atom_lists, "UNIT", LARGE)
+    found = listed(loss, tilt)
+    base = loss.base if isinstance(loss, SampledLoss) else loss
+    left_out = slip = 0.0
+    match base:
+        case GaussianLoss():
+            v = float(base.variance)
+            count = len(found.losses) - (isinstance(loss, SampledLoss) and loss.failure > 0)
+            x = np.arange(count) - count // 2
+            centre, k = 0.0, base.sensitivity
+            low = high = tilt * k
+            if isinstance(loss, SampledLoss):
+                low, high = (-k - tilt * k, -k) if loss.added else (-k, tilt * k)
+            first = math.floor(low - 12.2 * math.sqrt(v) - 2)
+            last = math.ceil(high + 12.2 * math.sqrt(v) + 2)
+            assert count == last - first + 1
+            x = np.arange(first, last + 1) - centre
+            norm = math.log(sum(math.exp(-i * i / (2 * v)) for i in range(-200, 201)))
+            log_first = -(x**2) / (2 * v) - norm
+            b = float(base.offset) + float(base.step) * x
+            slip = 4 * LARGE * float(base.offset + base.step * max(abs(first), abs(last)))
+            left_out = math.exp(-70) * (count + 4 * math.sqrt(v) + 4) * 4
+        case LaplaceLoss() | ResponseLoss():
+            pairs = [(float(mass.log()), float(at)) for mass, at in outcomes(base, 0)]
+            log_first, b = (np.array(part) for part in zip(*pairs, strict=True))
+            rate = base.sensitivity / base.scale if isinstance(base, LaplaceLoss) else base.epsilon
+            slip = 4 * LARGE * float(rate)
+        case _:
+            log_first = b = np.zeros(1)
+    size = np.abs(log_first).max() + np.abs(b).max()
+    largest = np.abs(found.losses).max()
+    if isinstance(loss, SampledLoss):
+        slip += 16 * LARGE * (1 + largest)
+    size += largest * (1 + tilt) + abs(found.log_scale)
+    assert found.slip == pytest.approx(slip, rel=1e-9, abs=1e-20)
+    assert found.relative == pytest.approx(LARGE * (100 + 12 * size) + slip, rel=1e-9, abs=0)
+    assert found.lost == pytest.approx(left_out, rel=1e-9, abs=0)

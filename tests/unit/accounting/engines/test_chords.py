@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines import chords
 from tallyveil.accounting.engines.choose import NoLoss
 from tallyveil.accounting.engines.chords import tails_by_chords
 from tallyveil.accounting.engines.enumeration import Direct
@@ -85,3 +86,44 @@ def test_without_a_lower_bound_of_delta_there_is_none_of_the_probabilities() -> 
     assert found.log_first.lower == found.log_second.lower == -math.inf
     assert found.log_first.upper >= true.log_first.upper
     assert found.log_second.upper >= true.log_second.upper
+
+
+@dataclass(frozen=True)
+class Three:
+    """An engine that knows delta at three places, and no others."""
+
+    known: dict[Fraction, Bounds]
+
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
+        return ManyBounds.of([self.known[Fraction(epsilon)] for epsilon in epsilons])
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(-3, 2), Fraction(0), Fraction(5, 2)])
+def test_both_probabilities_take_the_ends_that_hurt_and_the_roundings(
+    epsilon: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two chords, from both sides of delta, and P = delta + exp(epsilon) Q."""
+    slack, d, e = 1e-5, 0.25, float(epsilon)
+    monkeypatch.setattr(chords, "_SLACK", slack)
+    before, here, after = (Bounds(-x, -x + 0.01) for x in (4.0, 5.0, 6.5))
+    chord = Fraction(d)
+    found = tails_by_chords(
+        Three({epsilon - chord: before, epsilon: here, epsilon + chord: after}), epsilon, d
+    )
+    lower = math.log((math.exp(here.lower) - math.exp(after.upper)) / (math.exp(e + d) - math.exp(e)))
+    upper = math.log((math.exp(before.upper) - math.exp(here.lower)) / (math.exp(e) - math.exp(e - d)))
+    lower -= slack * (1 + abs(lower) + abs(e))
+    upper += slack * (1 + abs(upper) + abs(e))
+    assert found.log_second.lower == pytest.approx(lower, rel=1e-9)
+    assert found.log_second.upper == pytest.approx(min(upper, 0.0), rel=1e-9)
+    least = math.log(math.exp(here.lower) + math.exp(e + lower))
+    most = math.log(math.exp(here.upper) + math.exp(e + min(upper, 0.0)))
+    assert found.log_first.lower == pytest.approx(min(least, 0.0), rel=1e-9)
+    assert found.log_first.upper == pytest.approx(min(most + slack * (1 + abs(most) + abs(e)), 0.0), rel=1e-9)
+    assert found.log_delta == here
+
+
+def test_a_chord_has_a_least_length() -> None:
+    chord = Fraction(1e-9)
+    known = {-chord: Bounds(-1.0, -1.0), Fraction(0): Bounds(-1.5, -1.5), chord: Bounds(-2.0, -2.0)}
+    assert tails_by_chords(Three(known), 0, 0.0).log_delta == known[Fraction(0)]

@@ -1,11 +1,14 @@
 """The closed form: its theorem, point by point; trusted values; its conditions; hostile numbers."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from flint import arb, ctx, fmpq
 
+from tallyveil.accounting.engines import closed_form
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
@@ -125,6 +128,22 @@ def test_conditions(factors: tuple[GaussianLoss, ...], reason: str) -> None:
     said = ClosedForm.why_not(factors)
     assert said is not None
     assert reason in said
+
+
+def test_eta_and_every_rounding_widen_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a unit of rounding beside which floats are exact."""
+    large = 2.0**-20
+    monkeypatch.setattr(closed_form, "UNIT", large)
+    engine = ClosedForm.build(CENSUS)
+    assert engine is not None
+    values, errors = np.array([-0.7, -300.0, -5.0]), np.array([0.01, 0.2, np.inf])
+    found = replace(engine, eta=0.03, log_norm=2.5)._scaled(values, errors)
+    for i in (0, 1):
+        scaled = values[i] - 2.5
+        slack = errors[i] + 1.01 * 0.03 + large * (4 * abs(scaled) + 8 * 2.5 + 8)
+        assert found.lower[i] == pytest.approx(scaled - slack, rel=1e-12)
+        assert found.upper[i] == pytest.approx(scaled + slack, rel=1e-12)
+    assert (found.lower[2], found.upper[2]) == (-np.inf, 0)
 
 
 def test_hostile_epsilons() -> None:

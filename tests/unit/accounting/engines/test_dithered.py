@@ -2,8 +2,10 @@
 
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
@@ -12,10 +14,14 @@ from tallyveil.accounting.engines import choose, dithered, revivals
 from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
+from tallyveil.accounting.engines.dithered_contour import contour_at, log_moment_bounds
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.rounded_fft import RoundedFFT
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
+from tallyveil.accounting.losses.moments import log_moment, moments
+from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.budget import load_strategy_preset
 from tallyveil.errors import BudgetError
 
@@ -220,3 +226,110 @@ def test_one_variance_has_the_closed_form_of_its_lattice() -> None:
     assert engine.scan.windows.lows.size > 3
     for epsilon in (0.1, 0.731, 2.5):
         assert meet(closed.log_tails(epsilon).log_delta, engine.log_tails(epsilon).log_delta)
+
+
+MIXED = (
+    GaussianLoss(Fraction(7, 2), 1, 3),
+    GaussianLoss(Fraction(1, 5), 1, 2),
+    LaplaceLoss(Fraction(3), 2, 2),
+)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.02, 0.5, 1.0, 4.0, 15.0])
+def test_a_period_makes_the_wrap_around_negligible_where_chernoffs_bound_holds(epsilon: float) -> None:
+    """Left of the pole at 0 the bound holds for tilts from -1 on, and on no others."""
+    engine = built(MIXED, 1e-4)
+    tilt = engine._tilt(epsilon)
+    assert (tilt < 0) == (epsilon < engine.mean - engine.scan.spread)
+    for one in (tilt, -0.9, -0.3):
+        period, further = engine._period(one, epsilon)
+        assert (-1 <= further < one) if one < 0 else further > one
+    period, further = engine._period(tilt, epsilon)
+    contour = contour_at(engine.scan, tilt, period, further)
+    (value,), _ = contour.sums_at([Fraction(epsilon)], 0)
+    for wide in (1, 2):
+        assert contour.wrap_around(np.array([epsilon]), wide)[0] < 1e-15 * value
+    assert period < 60 * (engine.scan.spread + 1 / min(abs(tilt), abs(1 + tilt)))
+
+
+def test_the_spread_is_that_of_the_losses_at_the_tilt_that_spreads_them_most() -> None:
+    engine = built(MIXED, 1e-4)
+    most = 3 / 3.5
+    for factor in MIXED[1:]:
+        most += factor.multiplicity * max(moments(factor, tilt / 20)[1] for tilt in range(-60, 61))
+    assert most <= engine.scan.spread**2 <= 1.7 * most
+    mean = sum(f.multiplicity * moments(f, 0.0)[0] for f in MIXED)
+    assert engine.mean == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("tilt", [-0.7, 0.3, 2.0])
+def test_moments_of_the_tilted_loss_are_those_of_all_factors(tilt: float) -> None:
+    engine = built(MIXED, 1e-4)
+    mean, variance = engine._moments(tilt)
+    pairs = [(f.multiplicity, moments(f, tilt)) for f in MIXED]
+    assert mean == pytest.approx(sum(n * one for n, (one, _) in pairs))
+    assert variance == pytest.approx(sum(n * one for n, (_, one) in pairs))
+    assert engine._log_moment(tilt) == pytest.approx(sum(f.multiplicity * log_moment(f, tilt) for f in MIXED))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.5, 9.0])
+def test_the_saddle_is_where_the_integrand_is_smallest(epsilon: float) -> None:
+    engine = built(MIXED, 1e-4)
+
+    def log_size(tilt: float) -> float:
+        return engine._log_moment(tilt) - tilt * epsilon - math.log(abs(tilt * (tilt + 1)))
+
+    for of_rest in (False, True):
+        tilt = engine._saddle(epsilon, of_rest)
+        assert -1 < tilt < 0 if of_rest else tilt > 0
+        nudge = 0.05 / engine.scan.spread * (min(-tilt, 1 + tilt) if of_rest else min(tilt, 1.0))
+        assert log_size(tilt) <= min(log_size(tilt - nudge), log_size(tilt + nudge))
+
+
+def test_chernoffs_bound_is_rounded_outwards_by_its_terms(monkeypatch) -> None:
+    large = 2.0**-30
+    monkeypatch.setattr(dithered, "UNIT", large)
+    engine = built(MIXED, 1e-4)
+    for tilt, epsilon in ((2.0, 9.0), (-0.4, 0.1)):
+        log_moment_there = log_moment_bounds(engine.scan, tilt, 0.0).upper
+        wanted = log_moment_there - tilt * epsilon
+        wanted += 8 * large * (abs(log_moment_there) + abs(tilt * epsilon))
+        found = engine._chernoff(tilt, epsilon)
+        assert found.upper == pytest.approx(min(wanted, 0.0), rel=1e-12)
+        tails = engine._far_out(tilt, Fraction(epsilon))
+        second = found.upper - epsilon + 8 * large * (abs(found.upper) + epsilon)
+        assert tails.log_second.upper == pytest.approx(min(second, 0.0), rel=1e-12)
+        assert tails.log_first.upper == (found.upper if tilt > 0 else 0.0)
+
+
+def test_negative_epsilons_follow_from_what_is_known_better(monkeypatch) -> None:
+    """From delta where it is small, and from 1 - delta where that is."""
+    large = 2.0**-30
+    monkeypatch.setattr(dithered, "UNIT", large)
+    epsilons = np.array([0.5, 0.5, 30.0])
+    deltas = ManyBounds(np.array([-7.0, -1e-9, -40.0]), np.array([-6.5, -0.9e-9, -39.0]))
+    rests = ManyBounds(np.array([-1e-3, -21.0, -1e-17]), np.array([-9e-4, -20.5, 0.0]))
+    found = dithered._reflected(epsilons, deltas, rests)
+    one = log_reflected(-epsilons, deltas)
+    slack = 8 * large * (epsilons - rests.lower)
+    other = log_rest(
+        ManyBounds(rests.lower - epsilons - slack, np.minimum(rests.upper - epsilons + slack, 0.0))
+    )
+    np.testing.assert_allclose(found.lower, np.maximum(one.lower, other.lower), rtol=1e-12)
+    np.testing.assert_allclose(found.upper, np.minimum(one.upper, other.upper), rtol=1e-12)
+    assert one.upper[0] > other.upper[0]
+    assert np.all(found.lower <= found.upper)
+
+
+def test_what_the_engine_refuses(monkeypatch) -> None:
+    assert Dithered.why_not((LaplaceLoss(Fraction(1), 1, 1),)) is not None
+    laplace = LaplaceLoss(Fraction(4000), dithered.MOST_ATOMS - 2, 1)
+    wide, narrow = GaussianLoss(Fraction(60), 1, 1), GaussianLoss(Fraction(1, 5), 1, 1)
+    assert dithered._out_of_range((laplace, narrow)) is None
+    assert (
+        dithered._out_of_range((laplace, narrow, narrow)) == "the Laplace losses take more than 4096 values"
+    )
+    assert Dithered.why_not((wide, replace(laplace, sensitivity=4096)), 1e-2) is not None
+    assert "so many answers" in (Dithered.why_not((GaussianLoss(Fraction(1, 4), 1, 400),)) or "")
+    assert Dithered.build((replace(wide, variance=Fraction(1, 4)),), 1e-3) is not None
+    assert Dithered.build((replace(wide, variance=Fraction(249, 1000)),), 1e-3) is None

@@ -1,11 +1,13 @@
 """A chance that everything is revealed, and two engines that enclose the truth: against exact formulas."""
 
+import math
 from fractions import Fraction
 
 import pytest
 from flint import arb
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines import enclosing
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.engines.tails import float_bounds
@@ -87,3 +89,26 @@ def test_between_takes_each_side_from_its_engine() -> None:
     assert turned.lower == turned.upper == low.log_tails(1.0).log_delta.upper
     assert engine.log_tails(1.0).log_delta == engine.log_deltas([1.0])[0]
     assert engine.log_tails(1.0).log_first.lower <= low.log_tails(1.0).log_first.upper
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 3.0])
+def test_roundings_widen_what_failures_are_mixed_with(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slack = 1e-6
+    monkeypatch.setattr(enclosing, "_SLACK", slack)
+    least, most = Fraction(1, 5), Fraction(1, 4)
+    engine, rest = WithFailure(least, most, REST, LAW), REST.log_tails(epsilon)
+    found = engine.log_tails(epsilon)
+    for bounds, of_rest in ((found.log_first, rest.log_first), (found.log_delta, rest.log_delta)):
+        low = math.log(0.2 + 0.8 * math.exp(of_rest.lower))
+        high = math.log(0.25 + 0.75 * math.exp(of_rest.upper))
+        assert bounds.lower == pytest.approx(low - 8 * slack * (1 + abs(low)), rel=1e-9)
+        assert bounds.upper == pytest.approx(high + 8 * slack * (1 + abs(high)), rel=1e-9)
+    low, high = rest.log_second.lower + math.log(0.75), rest.log_second.upper + math.log(0.8)
+    assert found.log_second.lower == pytest.approx(low - slack, rel=1e-9)
+    assert found.log_second.upper == pytest.approx(high + slack, rel=1e-9)
+    beta = engine.beta(Bounds(0.1, 0.2), Bounds(0.3, 0.4))
+    assert beta.lower == pytest.approx(0.75 * 0.1 * (1 - slack), rel=1e-9)
+    assert beta.upper == pytest.approx(0.8 * 0.4 * (1 + slack), rel=1e-9)
+    assert (engine.name, Between(REST, REST, LAW, LAW, 0.1).name) == (REST.name, REST.name)

@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.accounting.engines import gaussian_sums
 from tallyveil.accounting.engines.closed_form import coset_excess
-from tallyveil.accounting.engines.gaussian_sums import scaled_tail
+from tallyveil.accounting.engines.gaussian_sums import log_excess, log_tail, scaled_tail
 from tallyveil.accounting.losses.factors import GaussianLoss, lattice_of
 
 DEVIATIONS = (-1.0, -0.4, 0.0, 0.3, 2.0, 8.0, 12.0, 37.0)
@@ -110,3 +110,89 @@ def test_one_answer_is_a_gaussian_on_the_lattice() -> None:
     found = coset_excess(factors, lattice_of(factors), 51)
     assert isinstance(found, float)
     assert 0 < found < 1e-18
+
+
+LARGE = 2.0**-20
+"""A unit of rounding beside which floats are exact: error bounds then show each of their terms."""
+
+
+@pytest.fixture
+def large_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaussian_sums, "UNIT", LARGE)
+
+
+@pytest.mark.usefixtures("large_unit")
+@pytest.mark.parametrize("variance", [0.25, 30.0, 999.0])
+def test_the_roundings_of_a_sum_term_by_term(variance: float) -> None:
+    """Of the exponents, each weighted by its term, and of the additions (docs/proofs/closed-form.md)."""
+    firsts = np.ceil(np.array(DEVIATIONS) * math.sqrt(variance))
+    _, errors = scaled_tail(firsts, variance)
+    least = float(firsts.min())
+    count = math.ceil(math.sqrt(least * least + 2 * 45 * variance) - least) + 1
+    for first, error in zip(firsts.tolist(), errors.tolist(), strict=True):
+        exponents = [(2 * first + k) * k / (2 * variance) for k in range(count)]
+        terms = [math.exp(-one) for one in exponents]
+        weighted = sum(term * abs(one) for term, one in zip(terms, exponents, strict=True))
+        assert error == pytest.approx(LARGE * (4 * weighted + (20 + count) * sum(terms)), rel=1e-9)
+
+
+@pytest.mark.usefixtures("large_unit")
+@pytest.mark.parametrize("variance", [1001.0, 4e4])
+def test_the_roundings_of_the_expansion(variance: float) -> None:
+    """Of the error function, whose argument is squared; of the corrections, all taken as positive; of the sum."""
+    hermite = {
+        1: [1],
+        3: [-3, 1],
+        5: [15, -10, 1],
+        7: [-105, 105, -21, 1],
+        9: [945, -1260, 378, -36, 1],
+    }
+    bernoulli = {1: 1 / 12, 3: -1 / 720, 5: 1 / 30240, 7: -1 / 1209600, 9: 1 / 47900160}
+    root = math.sqrt(variance)
+    for deviations in (-1.0, -0.4, 0.0, 0.3, 2.0, 2.9):
+        first = round(deviations * root)
+        u = first / root
+        if first > 0.1 * variance:
+            continue
+        integral = root * math.sqrt(math.pi / 2) * math.exp(u * u / 2) * math.erfc(u / math.sqrt(2))
+        correction = size = 0.0
+        for order, coefficients in hermite.items():
+            for power, coefficient in enumerate(coefficients):
+                term = bernoulli[order] * coefficient * u ** (2 * power + 1) / root**order
+                correction, size = correction + term, size + abs(term)
+        value = integral + 0.5 + correction
+        (found,), (error,) = scaled_tail(np.array([float(first)]), variance)
+        assert found == pytest.approx(value, rel=1e-13)
+        wanted = LARGE * ((min(u * u / 2, 64.0) + 80) * integral + 64 * size + 8 * value)
+        assert error == pytest.approx(wanted + gaussian_sums._rest(abs(u), root), rel=1e-9, abs=0)
+
+
+@pytest.mark.usefixtures("large_unit")
+def test_the_roundings_of_logarithms() -> None:
+    variance, mirror = 50.0, 6.0
+    firsts, gaps = np.array([0.0, 9.0, 33.0]), np.array([0.02, 0.1, 0.11])
+    values, errors = scaled_tail(firsts, variance)
+    logs, found = log_tail(firsts, variance)
+    for i, first in enumerate(firsts.tolist()):
+        exponent = first**2 / (2 * variance)
+        norm = math.log(2 * math.pi * variance) / 2 - math.log(values[i])
+        assert logs[i] == pytest.approx(-exponent - norm)
+        wanted = (8 * exponent + 2 * abs(norm) + 80) * LARGE + 1.01 * errors[i] / values[i]
+        assert found[i] == pytest.approx(wanted, rel=1e-9)
+    for slip in (0.0, 1e-3):
+        logs, found = log_excess(firsts, mirror, variance, gaps, np.full(3, slip))
+        both, off = scaled_tail(np.concatenate([firsts, firsts + mirror]), variance)
+        for i, first in enumerate(firsts.tolist()):
+            value = both[i] - both[i + 3] + (1 - math.exp(-gaps[i])) * both[i + 3]
+            error = off[i] + off[i + 3] + 40 * LARGE * value + 1.01 * slip * both[i + 3]
+            exponent = first**2 / (2 * variance)
+            norm = math.log(2 * math.pi * variance) / 2 - math.log(value)
+            assert logs[i] == pytest.approx(-exponent - norm)
+            wanted = (8 * exponent + 2 * abs(norm) + 80) * LARGE - math.log(1 - error / value)
+            assert found[i] == pytest.approx(wanted, rel=1e-9)
+
+
+def test_nothing_is_known_where_the_error_is_as_large_as_the_value() -> None:
+    logs, errors = log_excess(np.array([3.0]), 6.0, 50.0, np.array([1e-3]), np.array([10.0]))
+    assert errors[0] == math.inf
+    assert math.isfinite(logs[0])

@@ -4,11 +4,13 @@ The grid has few points here. So what dividing atoms adds, and what lies outside
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import gridded
 from tallyveil.accounting.engines.atom_lists import Listable, listed
 from tallyveil.accounting.engines.gridded import (
@@ -21,8 +23,10 @@ from tallyveil.accounting.engines.gridded import (
     _logarithm,
     _mass,
     _reach,
+    _summed,
     gridded_law,
 )
+from tallyveil.accounting.engines.loss_transform import fft_error, power_with_error
 from tallyveil.accounting.engines.tails import NOTHING
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.losses.further import ResponseLoss, SampledLoss
@@ -281,3 +285,135 @@ def test_both_probabilities_are_known_to_a_few_per_cent(monkeypatch: pytest.Monk
         assert found.log_second.lower <= math.log(second) <= found.log_second.upper
         assert found.log_first.width < 0.1
         assert found.log_second.width < 0.2
+
+
+LARGE = 2.0**-30
+"""A unit of rounding beside which floats are exact: error bounds then show each of their terms."""
+
+
+def some_law(tilt: float) -> GriddedLaw:
+    return GriddedLaw(
+        tilt, 0.25, -2, np.array([0.1, 0.4, 0.3, 0.2]), Bounds(-1.5, -1.25), 1e-4, 1e-3, 0.01, 0.0, 0.1, 1.0
+    )
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.5])
+@pytest.mark.parametrize("epsilon", ["-1", "-0.5", "-0.3", "0", "0.3"])
+def test_the_error_of_a_sum_counts_every_weight_the_rest_and_the_roundings(
+    epsilon: str, tilt: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gridded, "UNIT", LARGE)
+    law, exact = some_law(tilt), Fraction(epsilon)
+    total, error = _summed(law, exact)
+    wanted = values = rounding = 0.0
+    for place, weight in enumerate(law.weights.tolist()):
+        distance = float((place - 2) * Fraction(1, 4) - exact)
+        if distance > 0:
+            value = math.exp(-tilt * distance) * (1 - math.exp(-distance))
+            wanted, values = wanted + weight * value, values + value
+            rounding += LARGE * weight * value * (8 * tilt * distance + 80)
+    assert total == pytest.approx(wanted, rel=1e-12, abs=0)
+    assert error == pytest.approx(1.01 * (1e-4 * values + 1e-3 + rounding), rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_logarithm_is_rounded_by_its_terms(side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gridded, "UNIT", LARGE)
+    law = some_law(1.5)
+    for value in (0.02, 5.0):
+        scale = (-1.25 if side > 0 else -1.5) - 1.5 * 7
+        slack = 0.01 + 8 * LARGE * (abs(math.log(value)) + abs(scale) + 1)
+        found = _logarithm(value, law, Fraction(7), side)
+        assert found == pytest.approx(math.log(value) + scale + side * slack, rel=1e-12)
+
+
+def test_the_relative_error_of_divided_atoms_grows_with_those_on_one_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gridded, "UNIT", LARGE)
+    atoms = replace(
+        listed(COMPOSITIONS["one answer"][0], 0.0),
+        losses=np.array([0.1, 0.2, 0.9]),
+        weights=np.full(3, 1 / 3),
+    )
+    for tilt in (0.0, 2.0):
+        # Two of the three atoms fall between the same two points.
+        assert _Divided.of(atoms, tilt, 0.5).relative == pytest.approx(LARGE * (120 + 4 * (tilt + 1) + 4))
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.5])
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_a_law_adds_up_the_errors_of_its_answers(
+    name: str, tilt: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gridded, "UNIT", LARGE)
+    losses = COMPOSITIONS[name]
+    law = gridded_law(losses, tilt)
+    lists = [(listed(loss, tilt), loss.multiplicity) for loss in losses]
+    divided = [(_Divided.of(atoms, tilt, law.step), n) for atoms, n in lists]
+    answers = sum(loss.multiplicity for loss in losses)
+    assert law.slip == pytest.approx(1.01 * sum(n * atoms.slip for atoms, n in lists), rel=1e-9, abs=0)
+    relative = sum(n * (a.relative + d.relative) for (a, n), (d, _) in zip(lists, divided, strict=True))
+    assert law.relative == pytest.approx(1.01 * relative, rel=1e-9, abs=0)
+    assert law.spread == pytest.approx(1.001 * answers * 4 * math.sinh(law.step / 4) ** 2, rel=1e-12)
+    scales = [n * atoms.log_scale for atoms, n in lists]
+    assert (law.log_scale.lower + law.log_scale.upper) / 2 == pytest.approx(math.fsum(scales), abs=1e-12)
+    assert law.log_scale.width == pytest.approx(8 * LARGE * math.fsum(map(abs, scales)), rel=1e-6, abs=1e-14)
+    # The window: Chernoff's on either side, or twice the largest loss; then a power of two that holds it.
+    mean = sum(n * float(atoms.weights @ atoms.losses) for atoms, n in lists)
+    variance = law.deviation**2
+    most = sum(n * float(np.abs(atoms.losses).max()) for atoms, n in lists)
+    low = max(mean - _reach(lists, mean, variance, -1), -1.001 * most)
+    high = min(mean + _reach(lists, mean, variance, 1), 1.001 * most)
+    assert law.step == 2.0 ** math.ceil(math.log2((high - low) / (512 - 64)))
+    # It is centred on the grid.
+    first, last = law.first * law.step, (law.first + 511) * law.step
+    assert abs((low - first) - (last - high)) <= 2 * law.step
+    spare = (512 * law.step - (high - low)) / 2
+    outside = _beyond(divided, law.step, high + spare - law.step, variance, 1)
+    outside += _beyond(divided, law.step, low - spare + law.step, variance, -1)
+    left_out = 4 * outside + 2 * sum(n * atoms.lost for atoms, n in lists)
+    assert law.lost == pytest.approx(left_out, rel=1e-6, abs=0)
+    if answers == 1:
+        assert law.entry_error == 0
+        return
+    size, off = np.ones(257), np.zeros(257)
+    for one, n in divided:
+        mass = np.bincount(one.cells.astype(int) % 512, one.down, 512)
+        mass += np.bincount((one.cells.astype(int) + 1) % 512, one.up, 512)
+        values = np.fft.rfft(mass)
+        slip = np.full(257, 1.01 * fft_error(512) * mass.sum())
+        raised, error = power_with_error(values, abs(values), slip, n)
+        off = size * error + off * (abs(raised) + error) + 8 * LARGE * size * abs(raised)
+        size = size * abs(raised)
+    wanted = 1.01 * 2 * (off.mean() + fft_error(512) * size.mean())
+    assert law.entry_error == pytest.approx(wanted, rel=1e-6, abs=0)
+
+
+def test_atoms_are_divided_so_that_both_masses_stay() -> None:
+    """Under P and under Q, and each tilted with the loss that it is moved to."""
+    tilt, step = 0.7, 0.25
+    atoms = listed(LAPLACE, tilt)
+    found = _Divided.of(atoms, tilt, step)
+    for loss, weight, cell, down, up in zip(
+        atoms.losses.tolist(),
+        atoms.weights.tolist(),
+        found.cells.tolist(),
+        found.down.tolist(),
+        found.up.tolist(),
+        strict=True,
+    ):
+        low, high = cell * step, (cell + 1) * step
+        assert low <= loss < high
+        mass, below, above = (
+            one * math.exp(-tilt * at) for one, at in ((weight, loss), (down, low), (up, high))
+        )
+        assert below + above == pytest.approx(mass)
+        assert below * math.exp(-low) + above * math.exp(-high) == pytest.approx(mass * math.exp(-loss))
+
+
+def test_what_dividing_adds_is_unknown_where_floats_end() -> None:
+    law = gridded_law(COMPOSITIONS["several answers"], 1.5)
+    assert _excess(law, Fraction(1, 2), -1.0) < math.inf
+    assert _excess(law, Fraction(500), -1.0) == math.inf
+    assert _excess(replace(law, spread=1e6), Fraction(1, 2), -1.0) == math.inf

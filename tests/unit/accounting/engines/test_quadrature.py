@@ -1,6 +1,7 @@
 """The quadrature: trusted values, side peaks, Laplace noise, its conditions, hostile numbers."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,10 +10,11 @@ from flint import arb, ctx
 
 from tallyveil.accounting.engines import quadrature
 from tallyveil.accounting.engines.closed_form import ClosedForm
+from tallyveil.accounting.engines.gaussian_sums import UNIT
 from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.engines.quadrature import Quadrature
-from tallyveil.accounting.engines.quadrature_contour import DELTA
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.engines.quadrature import Quadrature, _Used
+from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, Lattice
 from tallyveil.errors import BudgetError
 
 CENSUS = tuple(
@@ -135,6 +137,22 @@ def test_conditions(factors: tuple[GaussianLoss | LaplaceLoss, ...], reason: str
     assert reason in said
 
 
+@pytest.mark.parametrize("most", [GaussianLoss(Fraction(10**15), 1, 1), LaplaceLoss(Fraction(10**15), 64, 1)])
+@pytest.mark.parametrize("least", [GaussianLoss(Fraction(1, 4), 1, 1), LaplaceLoss(Fraction(1, 10**6), 1, 1)])
+def test_the_ends_of_its_range_are_taken_and_nothing_beyond(least, most) -> None:
+    def refused(*factors) -> bool:
+        return quadrature._out_of_range(factors, Lattice(Fraction(1), Fraction(0), (1, 1))) is not None
+
+    assert not refused(least, most)
+    for one in (least, most):
+        name = "variance" if isinstance(one, GaussianLoss) else "scale"
+        beyond = getattr(one, name) * (1 + Fraction(1 if one is most else -1, 10**30))
+        assert refused(replace(one, **{name: beyond}))
+        assert not refused(replace(one, multiplicity=(1 << 31) - 1))
+        assert refused(replace(one, multiplicity=1 << 31))
+    assert quadrature._out_of_range((least,), Lattice(Fraction(1), Fraction(0), (1, 1 << 31))) is not None
+
+
 @pytest.mark.parametrize(
     "factors",
     [
@@ -174,6 +192,80 @@ def test_a_gap_that_is_not_known_exactly_widens_the_bounds_of_delta() -> None:
             assert np.all(found.lower <= exact.upper)
             assert np.all(exact.lower <= found.upper)
         assert np.all(found.width < 2)
+
+
+MIXED = (
+    GaussianLoss(Fraction(3, 10), 1, 3),
+    GaussianLoss(Fraction(6), 1, 2),
+    LaplaceLoss(Fraction(3), 2, 2),
+    LaplaceLoss(Fraction(6, 5), 1, 1),
+)
+"""Weights on the common lattice that are not 1, and both kinds of noise."""
+
+BOUNDED = (LaplaceLoss(Fraction(3), 2, 4), LaplaceLoss(Fraction(6), 1, 3))
+PLACES = np.array([-7, 0, 12, 40])
+TAUS, MOMENTS, FURTHER = np.array([0.4, 0.02, 1.3, 2.2]), np.array([-1.5, 0.3, 2.0, 9.0]), np.full(4, 4.5)
+"""Contours that no engine would take, on which every term of a bound counts."""
+
+
+@pytest.mark.parametrize("kind", [FIRST, SECOND])
+@pytest.mark.parametrize("factors", [MIXED, CENSUS])
+def test_the_units_of_sums_and_their_roundings_are_those_of_the_proof(factors, kind) -> None:
+    built = Quadrature.build(factors)
+    assert built is not None
+    engine = replace(built, log_norm=3.0)
+    scales, roundings = engine._log_scales(kind, _Used(TAUS, MOMENTS, FURTHER), PLACES)
+    proved = Proved.build(factors, least_delta=Fraction(1, 1000))
+    for scale, rounding, tau, moment, z in zip(scales, roundings, TAUS, MOMENTS, PLACES, strict=True):
+        gaussian = engine.variance * tau * tau / 2
+        first = gaussian - 3.0 + moment - tau * z
+        units = 16 + 8 * (gaussian + 3.0 + abs(moment) + abs(tau * z) + abs(first))
+        if factors is MIXED:
+            units += 16 * (engine.laplace.largest_log + tau * engine.laplace.reach)
+        wanted = first
+        if kind == SECOND:
+            loss = float(proved.lattice.offset + proved.lattice.step * int(z))
+            wanted = first - loss
+            units += 8 * abs(loss) + 8 * abs(wanted)
+        assert scale == pytest.approx(wanted, rel=1e-12)
+        assert rounding == pytest.approx(UNIT * units, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("kind", [FIRST, SECOND])
+@pytest.mark.parametrize("factors", [MIXED, BOUNDED])
+def test_the_bound_of_what_wraps_around_is_that_of_the_proof(factors, kind, monkeypatch) -> None:
+    """A geometric series of whole periods on one side, and Chernoff's bound further out on the other one."""
+    monkeypatch.setattr(quadrature, "_POINTS_PER_DEVIATION", 3)
+    built = Quadrature.build(factors)
+    assert built is not None
+    engine, period = replace(built, log_norm=1.0), built.nodes.n_points
+    scales, roundings = np.array([-2.0, 0.5, -30.0, -1.0]), np.array([1e-3, 0.2, 0.0, 0.1])
+    last = (engine.largest or 0) - period  # beyond it no period from here is left
+    z = np.array([-7, 0, last, last + 1])
+    found = engine._wrap_around(kind, _Used(TAUS, MOMENTS, FURTHER), z, scales, roundings)
+    beyond = 9 / (2 * period)
+    for i in range(z.size):
+        decay = (TAUS[i] + (engine.step if kind == SECOND else 0)) * period
+        below = math.exp(roundings[i] - decay - scales[i]) / (1 - math.exp(-decay))
+        tau = TAUS[i] + beyond
+        exponent = engine.variance * (tau**2 - TAUS[i] ** 2) / 2 + FURTHER[i] - MOMENTS[i] + 1.0
+        exponent += 2 * roundings[i] - beyond * (int(z[i]) + period)
+        above = math.exp(exponent) / (1 - math.exp(-beyond * period))
+        if engine.largest is not None and z[i] + period > engine.largest:
+            above = 0.0
+        assert found[i] == pytest.approx(1.001 * (below + above), rel=1e-9, abs=0)
+
+
+def test_contours_are_kept_for_the_next_epsilon_and_only_some() -> None:
+    engine = Quadrature.build(CENSUS)
+    assert engine is not None
+    for index in range(200):
+        engine._contour(DELTA, index)
+        assert len(engine._contours) <= quadrature._MOST_CACHED
+    assert len(engine._contours) == quadrature._MOST_CACHED
+    kept = engine._contour(DELTA, 150)
+    assert engine._contour(DELTA, 150) is kept
+    assert (DELTA, 0) not in engine._contours
 
 
 def test_hostile_epsilons() -> None:

@@ -1,12 +1,14 @@
 """One contour of the quadrature against the rule at all points, and the nodes that it keeps."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from tallyveil.accounting.engines import quadrature_contour
+from tallyveil.accounting.engines.gaussian_sums import UNIT
 from tallyveil.accounting.engines.lattice_nodes import LatticeFactors, find_places
 from tallyveil.accounting.engines.quadrature_contour import (
     DELTA,
@@ -115,3 +117,36 @@ def test_tilted_laplace_moments() -> None:
     assert mean == pytest.approx(2 * 5 * centre)
     assert variance == pytest.approx(2 * 25 * (tilted @ (values - centre) ** 2))
     np.testing.assert_allclose(part.phases[0][2], np.exp(2j * np.pi * 10 * np.arange(3) / 11))
+
+
+@pytest.mark.parametrize(
+    ("kind", "tau"),
+    [(SECOND, -0.11), *((kind, tau) for kind in (FIRST, SECOND, DELTA) for tau in (0.23, 1.4))],
+)
+def test_the_errors_of_sums_are_those_of_the_proof(kind: int, tau: float) -> None:
+    """Every node's rounding, and what is left out, each with the modulus of the factor that belongs to the sum."""
+    n_points, further = 101, tau + 0.7
+    gaussians = [(GaussianLoss(Fraction(3, 10), 1, 2), 1), (GaussianLoss(Fraction(4), 1, 1), 3)]
+    laplaces = [(LaplaceLoss(Fraction(3, 2), 2, 3), 2), (LaplaceLoss(Fraction(5), 1, 1), 1)]
+    nodes = contour_nodes(gaussians, laplaces, Fraction(1), n_points)
+    assert not isinstance(nodes, str)
+    part = laplace_part(laplaces, nodes.places, n_points)
+    s = tau + 2j * np.pi * nodes.places / n_points
+    one, other = 1 - np.exp(-s), 1 - np.exp(-s - STEP)
+    factors = {FIRST: [1 / one], SECOND: [1 / other], DELTA: [1 / (one * other), np.exp(-s) / (one * other)]}
+    twice = np.where(nodes.places == 0, 1.0, 2.0)
+    for left_out in (0.0, 0.01):
+        contour = contour_at(kind, (tau, further), STEP, replace(nodes, left_out=left_out), part)
+        roundings = twice * nodes.sizes * (nodes.error_bases + abs(tau) * nodes.error_rates)
+        wanted = [
+            UNIT * 1.002 / n_points * (roundings @ abs(factor)) + left_out * abs(factor[0])
+            for factor in factors[kind]
+        ]
+        assert contour.errors.tolist() == pytest.approx(wanted, rel=1e-9, abs=0)
+    for found, at in ((contour.log_moment, tau), (contour.log_further, further)):
+        exact = 0.0
+        for row, (factor, weight) in enumerate(laplaces):
+            values = weight * np.arange(factor.sensitivity + 1)
+            masses = np.exp(part.log_masses[row, : values.size])
+            exact += factor.multiplicity * math.log(masses @ np.exp(at * values))
+        assert found == pytest.approx(exact)

@@ -7,7 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows, nodes_within
+from tallyveil.accounting.engines import revivals
+from tallyveil.accounting.engines.revivals import (
+    Depth,
+    GaussianFactors,
+    _joined,
+    _segment,
+    _split,
+    _States,
+    find_windows,
+    nodes_within,
+    number_of_nodes,
+    windows_up_to,
+)
 from tallyveil.accounting.losses.factors import GaussianLoss
 
 PARTS = 12
@@ -75,3 +87,133 @@ def test_one_factor_has_a_window_at_every_multiple_of_its_period() -> None:
     }
     assert centres == set(range(max(centres) + 1))
     assert max(centres) == round(windows.highs.max() / period)
+
+
+def test_factors_are_ordered_and_carry_what_the_proof_names() -> None:
+    """docs/proofs/off-lattice.md, sections 3 and 4."""
+    given = [
+        GaussianLoss(Fraction(1, 4), 1, 3),
+        GaussianLoss(Fraction(5), 2, 2),
+        GaussianLoss(Fraction(9), 1, 1),
+    ]
+    found = GaussianFactors.of(given)
+    assert found.variances.tolist() == [5.0, 9.0, 0.25]  # by variance times multiplicity
+    assert found.sensitivities.tolist() == [2.0, 1.0, 1.0]
+    assert found.powers.tolist() == [2.0, 1.0, 3.0]
+    assert found.count == 3
+    assert found.variance == 12 + Fraction(8, 5) + Fraction(1, 9)
+    log_norm = loss = 0.0
+    for v, k, m, rate, period, pull in zip(
+        found.variances,
+        found.sensitivities,
+        found.powers,
+        found.rates,
+        found.periods,
+        found.pulls,
+        strict=True,
+    ):
+        assert rate == pytest.approx(k * k / v)
+        assert period == pytest.approx(2 * math.pi * v / k)
+        assert pull == pytest.approx(m * k * k / v * (1 - 2 * math.log(2) / (math.pi**2 * v)))
+        log_norm += m * math.log(sum(math.exp(-2 * math.pi**2 * v * n * n) for n in range(-9, 10)))
+        loss += m * math.exp(4 - 2 * math.pi**2 * v)
+    assert found.log_norm == pytest.approx(log_norm, rel=1e-12)
+    assert found.loss == pytest.approx(loss, rel=1e-12)
+
+
+def pull_sum(factors: GaussianFactors, u: np.ndarray) -> np.ndarray:
+    """F(u)."""
+    total = np.zeros(u.size)
+    for period, pull in zip(factors.periods, factors.pulls, strict=True):
+        total += pull * (u - np.round(u / period) * period) ** 2 / 2
+    return total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_are_where_the_sum_of_pulls_is_within_the_bound_and_hardly_wider(seed: int) -> None:
+    factors = factors_of(seed)
+    for bound in (0.7, 6.0):
+        end = 40 * float(factors.periods.max())
+        found = windows_up_to(factors, bound, end)
+        assert found is not None
+        u = np.linspace(0, end, 300_001)
+        inside = np.zeros(u.size, dtype=bool)
+        for low, high in zip(*found, strict=True):
+            inside |= (u >= low) & (u <= high)
+        sums = pull_sum(factors, u)
+        assert np.all(inside[sums <= bound + factors.loss])
+        assert np.all(sums[inside] <= (bound + factors.loss) * (1 + 1e-6) + 1e-6)
+        assert found[0].min() == 0
+
+
+def test_states_are_split_into_the_cells_that_they_touch() -> None:
+    states = _States(np.array([1.0, 7.0]), np.array([0.5, 0.25]), np.array([0.2, 6.9]), np.array([3.4, 7.1]))
+    found = _split(states, 2.0, 100)
+    assert found is not None
+    rows, centres = found
+    # The cells of 0, 2 and 4 for the first interval, and those of 6 and 8 for the other one.
+    assert centres.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert rows.middle.tolist() == [1.0] * 3 + [7.0] * 2
+    assert rows.rest.tolist() == [0.5] * 3 + [0.25] * 2
+    assert (rows.low.tolist(), rows.high.tolist()) == ([0.2] * 3 + [6.9] * 2, [3.4] * 3 + [7.1] * 2)
+    assert _split(states, 2.0, 5) is not None
+    assert _split(states, 2.0, 4) is None
+    whole = _split(states, 50.0, 2)
+    assert whole is not None
+    assert whole[0] is states
+    assert whole[1].tolist() == [0.0, 0.0]
+
+
+def test_the_square_is_completed_and_intervals_shrink_to_the_bound() -> None:
+    states = _States(np.array([1.0, 1.0]), np.array([0.5, 3.9]), np.array([-9.0, -9.0]), np.array([9.0, 9.0]))
+    weight, pull, period, bound, slip = 2.0, 3.0, 20.0, 4.0, 0.01
+    found = _joined(states, np.array([1.5, 1.5]), (weight, pull, period), bound, slip)
+    # weight (u - 1)^2 / 2 + 1/2 + pull (u - 3/2)^2 / 2 as one square; of the second state nothing remains.
+    middle, rest = (weight * 1.0 + pull * 1.5) / 5, 0.5 + weight * pull / 5 * 0.25 / 2
+    reach = math.sqrt(2 * (bound - rest) / 5)
+    assert found.middle.tolist() == pytest.approx([middle])
+    assert found.rest.tolist() == pytest.approx([rest])
+    assert found.low.tolist() == pytest.approx([middle - reach - slip])
+    assert found.high.tolist() == pytest.approx([middle + reach + slip])
+    narrow = _joined(states, np.array([1.5, 1.5]), (weight, pull, 0.5), bound, slip)
+    assert narrow.low.tolist() == pytest.approx([1.5 - 0.25 - slip])
+    assert narrow.high.tolist() == pytest.approx([1.5 + 0.25 + slip])
+
+
+def test_the_bound_is_raised_by_what_rounding_may_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a unit of rounding beside which floats are exact: one factor, whose only window is around 0."""
+    large = 2.0**-20
+    monkeypatch.setattr(revivals, "UNIT", large)
+    factors, bound, stop = GaussianFactors.of([GaussianLoss(Fraction(7), 1, 2)]), 2.5, 9.0
+    found = _segment(factors, bound, (0.0, stop), 1000)
+    assert found is not None
+    slip = 40 * large * stop
+    raised = (math.sqrt(bound) + slip * math.sqrt(8 * factors.pulls[0])) ** 2 * (1 + 1e-9) + 1e-9
+    assert found[0].tolist() == [0.0]
+    assert found[1].tolist() == pytest.approx([math.sqrt(2 * raised / factors.pulls[0]) + slip], rel=1e-12)
+    assert found[2] == 1
+    two = GaussianFactors.of([GaussianLoss(Fraction(7), 1, 2), GaussianLoss(Fraction(9), 1, 1)])
+    assert _segment(two, bound, (0.0, stop), 1) is None
+    assert _segment(two, bound, (0.0, stop), 2) is not None
+
+
+def test_a_scan_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    factors, depth = GaussianFactors.of([GaussianLoss(Fraction(40), 2, 3)]), Depth(20.0, 0.01, PARTS)
+    windows = find_windows(factors, depth)
+    assert windows is not None
+    assert windows.first == pytest.approx(8 / math.sqrt(factors.variance))
+    assert windows.end == pytest.approx(windows.first * 2.0 ** (windows.segments - 1))
+    monkeypatch.setattr(revivals, "MOST_WINDOWS", windows.lows.size)
+    assert find_windows(factors, depth) is not None
+    monkeypatch.setattr(revivals, "MOST_WINDOWS", windows.lows.size - 1)
+    assert find_windows(factors, depth) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(revivals, "MOST_STATES", windows.lows.size // 2)
+    assert find_windows(factors, depth) is None
+
+
+def test_nodes_are_counted_about() -> None:
+    lows, highs = np.array([0.0, 7.0]), np.array([1.0, 9.5])
+    assert number_of_nodes(lows, highs, 0.5) == 2 + 7
+    assert Depth(20.0, 0.5, 10).at(4.0) == pytest.approx(20 - math.log(4))
+    assert Depth(20.0, 0.5, 10).at(40.0) == pytest.approx(20 - math.log(40) - 10 * math.log(2))

@@ -9,10 +9,17 @@ import pytest
 from flint import arb, ctx
 from scipy import fft
 
+from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import tilted_fft
 from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.engines.loss_transform import atoms, fft_error, listed_power, wide_power
-from tallyveil.accounting.engines.tilted_fft import TiltedFFT, smooth_length
+from tallyveil.accounting.engines.loss_transform import (
+    atoms,
+    centred,
+    fft_error,
+    listed_power,
+    wide_power,
+)
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT, TiltedLaw, smooth_length
 from tallyveil.accounting.engines.tilts import tilt_grid, window
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.losses.groups import grouped
@@ -219,3 +226,119 @@ def test_transforms_err_by_less_than_is_counted(count):
     assert np.abs(back - weights).max() <= 2 * fft_error(length) * (
         np.abs(found).sum() * 2 / length + weights.sum()
     )
+
+
+def test_the_error_of_a_sum_counts_every_weight_the_rest_and_the_roundings(monkeypatch) -> None:
+    """With a unit of rounding beside which floats are exact."""
+    large = 2.0**-20
+    monkeypatch.setattr(tilted_fft, "UNIT", large)
+    law = TiltedLaw(Fraction(1, 2), 3, np.array([0.2, 0.5, 0.3]), 1e-3, 1e-4)
+    weights, values, exponents = law.weights[1:], np.array([1.0, 0.25]), np.array([0.0, 1.4])
+    found = tilted_fft._summed(Bounds(-2.5, -2.0), weights, values, exponents, law)
+    total = 0.5 + 0.3 * 0.25
+    rounding = large * (0.5 * 80 + 0.3 * 0.25 * (4 * 1.4 + 80))
+    error = 1.01 * (1e-3 * 1.25 + 4 * 1e-4 + rounding)
+    assert found.lower == pytest.approx(-2.5 + math.log(total - error), rel=1e-12)
+    assert found.upper == pytest.approx(-2.0 + math.log(total + error), rel=1e-12)
+
+
+@pytest.mark.parametrize("tilt", [Fraction(0), Fraction(3, 8)])
+def test_the_error_of_a_weight_is_that_of_all_transforms(tilt: Fraction, monkeypatch) -> None:
+    """docs/proofs/accounting-rounding.md: errors go through products, and the inverse transform adds its own."""
+    large = 2.0**-30
+    monkeypatch.setattr(tilted_fft, "UNIT", large)
+    factors = (
+        GaussianLoss(Fraction(9), 1, 2),
+        GaussianLoss(Fraction(5, 2), 2, 1),
+        LaplaceLoss(Fraction(9), 1, 3),
+    )
+    engine = TiltedFFT(factors)
+    first, count = engine._points(tilt)
+    length = smooth_length(count)
+    frequencies = engine._frequencies(length)
+    size, off = np.ones(frequencies.size), np.zeros(frequencies.size)
+    for factor, weight in zip(engine.factors, engine.lattice.weights, strict=True):
+        phases = 2 * math.pi / length * centred(weight * frequencies, length)
+        if isinstance(factor, GaussianLoss) and factor.variance >= 2:
+            values, error = wide_power(factor, tilt, phases)
+        else:
+            listed_law = atoms(factor, tilt)
+            values, error = listed_power(listed_law, factor.multiplicity, weight, length, frequencies)
+        off = size * error + off * (abs(values) + error) + 8 * large * size * abs(values)
+        size = size * abs(values)
+    law = engine.law(tilt)
+    wanted = 2 * off.sum() / length + 2 * math.exp(-60) + fft_error(length) * 2 * size.sum() / length
+    assert law.entry_error == pytest.approx(1.001 * wanted, rel=1e-9, abs=0)
+    assert (law.first, law.weights.size) == (first, count)
+    assert law.outside == 2 * math.exp(-50)
+    # Frequencies left out are negligible, and most are.
+    every = np.arange(length // 2 + 1)
+    logs = np.zeros(every.size)
+    for factor, weight in zip(engine.factors, engine.lattice.weights, strict=True):
+        if isinstance(factor, GaussianLoss):
+            phases = 2 * math.pi / length * centred(weight * every, length)
+            images = [(phases + 2 * math.pi * turn) ** 2 for turn in (-2, -1, 0, 1, 2)]
+            sums = np.logaddexp.reduce([-float(factor.variance) / 2 * one for one in images], axis=0)
+            logs += factor.multiplicity * (sums - sums[0])
+    missed = np.setdiff1d(every, frequencies)
+    assert missed.size > 100
+    assert logs[missed].max() <= -60
+    assert logs[frequencies[1:]].max() > -5
+    assert logs[frequencies].min() > -75
+
+
+def test_few_laws_and_few_sets_of_frequencies_are_kept() -> None:
+    engine = TiltedFFT((GaussianLoss(Fraction(3), 1, 2),))
+    for place in range(12):
+        engine.law(Fraction(place, 8))
+        engine._frequencies(64 + 2 * place)
+    assert list(engine._laws) == [Fraction(place, 8) for place in range(6, 12)]
+    assert next(iter(engine._significant)) == 64 + 22
+    assert len(engine._significant) == 7
+    kept = engine.law(Fraction(7, 8))
+    assert engine.law(Fraction(7, 8)) is kept
+    assert engine._frequencies(64 + 22) is engine._frequencies(64 + 22)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(-3), Fraction(0), Fraction(1, 3), Fraction(7, 2)])
+def test_the_next_point_is_the_first_one_above(epsilon: Fraction) -> None:
+    engine = TiltedFFT((GaussianLoss(Fraction(3), 1, 2), LaplaceLoss(Fraction(6), 1, 1)))
+    step, offset = engine.lattice.step, engine.lattice.offset
+    found = engine._next_point(epsilon)
+    assert ((found - offset) / step).denominator == 1
+    assert found - step <= epsilon < found
+    assert engine._next_point(found) == found + step
+
+
+def test_the_losses_that_carry_delta_are_found() -> None:
+    """Their mean, weighted by shares of delta without the factor 1 - exp(epsilon - loss)."""
+    factors = (GaussianLoss(Fraction(1, 4), 1, 1), LaplaceLoss(Fraction(4), 1, 2))
+    engine = TiltedFFT(factors)
+    for epsilon in (Fraction(1), Fraction(5, 2)):
+        for tilt in (Fraction(0), Fraction(1, 2)):
+            law = engine.law(tilt)
+            losses = np.array(
+                [
+                    float(engine.lattice.offset + engine.lattice.step * (law.first + i))
+                    for i in range(law.weights.size)
+                ]
+            )
+            above = losses > float(epsilon)
+            shares = np.maximum(law.weights[above] - law.entry_error, 0) * np.exp(
+                -float(tilt) * losses[above]
+            )
+            wanted = float(shares @ losses[above] / shares.sum())
+            assert engine._carried(epsilon, tilt) == pytest.approx(wanted, rel=1e-9)
+            assert engine._carried(epsilon, Fraction(-1)) == engine._carried(epsilon, Fraction(0))
+
+
+def test_far_out_chernoffs_bound_stands_for_each_probability() -> None:
+    factors = (GaussianLoss(Fraction(3), 1, 2),)
+    engine, rho = TiltedFFT(factors), 1 / 3
+    for epsilon, tilt in ((Fraction(4), Fraction(2)), (Fraction(9), Fraction(11))):
+        found = engine._far_out(epsilon, tilt)
+        log_moment = float(tilt * (tilt + 1)) * rho
+        assert found.log_first.upper == pytest.approx(min(0.0, log_moment - float(tilt * epsilon)))
+        assert found.log_second.upper == pytest.approx(min(0.0, log_moment - float((tilt + 1) * epsilon)))
+        assert found.log_delta == found.log_first
+        assert found.log_first.lower == found.log_second.lower == -math.inf

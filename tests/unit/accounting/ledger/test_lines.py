@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from tallyveil.accounting.events import TEST_KEY, DiscreteGaussian
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
-from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, whole_ledger
+from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_lines, whole_ledger
 from tallyveil.accounting.neighbours import Neighbours
 
 DECLARED = Declaration("rho", Fraction(3), Neighbours.BOUNDED)
@@ -21,3 +21,10 @@ def test_a_ledger_that_is_written_at_once(tmp_path):
     ]
     assert whole_ledger(DECLARED, entries, "run") == (tmp_path / "ledger.jsonl").read_bytes()
     assert read_ledger(tmp_path / "ledger.jsonl") == (DECLARED, tuple(entries))
+
+
+def test_the_first_lines_are_whole_ones():
+    data = b"one\ntwo\r\n\nthree\ncut off"
+    assert first_lines(data, 0) == b""
+    assert first_lines(data, 2) == b"one\ntwo\r\n"
+    assert first_lines(data, 4) == first_lines(data, 9) == b"one\ntwo\r\n\nthree\n"

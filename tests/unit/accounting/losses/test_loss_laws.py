@@ -48,6 +48,7 @@ def test_a_sequence_is_one_composition_with_equal_factors_counted_together() -> 
 
 def test_an_adaptive_choice_is_one_branch() -> None:
     assert loss_law_of(SequentialEvent((B, AdaptiveEvent((A, A, A))))) == (b(4), a(2))
+    assert loss_law_of(AdaptiveEvent((A,))) == (a(2),)
 
 
 @pytest.mark.parametrize("neighbours", Neighbours)
@@ -140,6 +141,10 @@ def test_randomised_response_covers_every_pure_mechanism_of_its_epsilon() -> Non
     # What both hold stands against itself.
     assert dominates((a(2), laplace(1)), (a(2), *split))
     assert not dominates((a(1), laplace(1)), (a(2), *split))
+    # What the smaller law holds too is not there a second time to cover the rest of it.
+    twice = (laplace("5/2", 1, 2), laplace("5/3", 1, 2))
+    assert dominates((laplace(1, 1, 3),), (laplace(1), *twice))
+    assert not dominates((laplace(1, 1, 2),), (laplace(1), *twice))
 
 
 def test_the_coarser_release_of_safetab_covers_the_split_one() -> None:

@@ -1,0 +1,133 @@
+"""Which engine computes a composition, and how a second one helps where the first one's bounds are wide."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines import choose
+from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
+from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.rounded_fft import RoundedFFT
+from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, Tails
+from tallyveil.accounting.engines.tilted_fft import TiltedFFT
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.errors import BudgetError
+
+GAUSSIANS = (GaussianLoss(Fraction(5, 2), 1, 3),)
+WITHOUT_LATTICE = merged(tuple(GaussianLoss(Fraction(1000 + 7 * i, 31 + i), 1, 1) for i in range(12)))
+
+
+@dataclass(frozen=True)
+class Stated:
+    """An engine whose bounds have a stated width at each epsilon."""
+
+    widths: dict[float, float]
+    name: str = "stated"
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        one = Bounds(-2.0 - self.widths[float(epsilon)], -2.0)
+        return Tails(one, one, one)
+
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
+        return ManyBounds.of([self.log_tails(epsilon).log_delta for epsilon in epsilons])
+
+
+def test_the_second_engine_is_asked_where_the_first_one_is_wide_and_nowhere_else() -> None:
+    asked: list[float | Fraction] = []
+
+    @dataclass(frozen=True)
+    class Second(Stated):
+        def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
+            asked.extend(epsilons)
+            return ManyBounds(np.full(len(epsilons), -2.25), np.full(len(epsilons), -1.75))
+
+    engine = FallbackEngine(Stated({1.0: 0.1, 2.0: 0.5, 3.0: 0.125, 4.0: 9.0}), lambda: Second({}), 0.125)
+    found = engine.log_deltas([1.0, 2.0, 3.0, 4.0])
+    assert asked == [2.0, 4.0]
+    assert found.lower.tolist() == [-2.1, -2.25, -2.125, -2.25]
+    assert found.upper.tolist() == [-2.0] * 4
+    asked.clear()
+    assert engine.log_deltas([1.0, 3.0]).lower.tolist() == [-2.1, -2.125]
+    assert asked == []
+    assert engine.general is engine.general
+
+
+def test_a_wide_probability_alone_is_enough_to_ask_again() -> None:
+    narrow, wide = Bounds(-1.0, -1.0), Bounds(-3.0, -1.0)
+
+    @dataclass(frozen=True)
+    class Fixed(DeltaByTails):
+        tails: Tails
+        name: str = "fixed"
+
+        def log_tails(self, epsilon: float | Fraction) -> Tails:
+            return self.tails
+
+    second = Fixed(Tails(narrow, narrow, narrow))
+    for tails, again in (
+        (Tails(wide, narrow, narrow), False),
+        (Tails(narrow, wide, narrow), True),
+        (Tails(narrow, narrow, wide), True),
+    ):
+        found = FallbackEngine(Fixed(tails), lambda: second).log_tails(0.0)
+        assert (found == second.tails) is again
+
+
+def test_what_is_chosen() -> None:
+    assert choose_engine(GAUSSIANS).name == "closed_form"
+    mixed = choose_engine((*GAUSSIANS, LaplaceLoss(Fraction(5), 1, 2)))
+    assert isinstance(mixed, FallbackEngine)
+    assert (mixed.name, type(mixed.general)) == ("quadrature", TiltedFFT)
+    narrow = choose_engine((GaussianLoss(Fraction(1, 5), 1, 3),))
+    assert isinstance(narrow, TiltedFFT)
+    off = choose_engine(WITHOUT_LATTICE, "auto", 1e-4)
+    assert isinstance(off, Dithered)
+    assert off.width == 1e-4
+    tiny = merged((*WITHOUT_LATTICE, GaussianLoss(Fraction(1, 5), 1, 1)))
+    both = choose_engine(tiny, "auto", 1e-4)
+    assert isinstance(both, FallbackEngine)
+    assert isinstance(both.fast, Dithered)
+    assert isinstance(both.general, RoundedFFT)
+    for name in ENGINES:
+        if name not in ("auto", "direct"):
+            assert choose_engine(GAUSSIANS, name, 1e-4).name == name
+        assert isinstance(choose_engine((), name), NoLoss)
+
+
+@pytest.mark.parametrize("width", [1e-12, 1.0])
+def test_the_widths_at_the_ends_of_their_range_are_taken(width: float) -> None:
+    assert choose_engine(GAUSSIANS, "auto", width).name == "closed_form"
+    for bad in (width * 0.999, width * 1.001):
+        if not 1e-12 <= bad <= 1:
+            with pytest.raises(BudgetError, match="between 1e-12 and 1"):
+                choose_engine(GAUSSIANS, "auto", bad)
+
+
+def test_a_width_that_is_too_narrow_is_raised_tenfold(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def build(factors: object, width: float) -> Dithered | None:
+        tried.append(width)
+        return None
+
+    monkeypatch.setattr(Dithered, "build", build)
+    assert choose._dithered(WITHOUT_LATTICE, 1e-9) is None
+    assert tried == [1e-9, 1e-8, 1e-7, 1e-6]
+    assert isinstance(choose._off_lattice(WITHOUT_LATTICE, 1e-9), RoundedFFT)
+
+
+def test_without_losses_delta_is_that_of_equal_laws() -> None:
+    for epsilon in (-1.0, -1e-12, -700.0):
+        found = NoLoss().log_tails(epsilon)
+        assert found.log_first == found.log_second == Bounds(0.0, 0.0)
+        with mpmath.workdps(400):
+            wanted = mpmath.log(-mpmath.expm1(epsilon))
+            assert found.log_delta.lower <= wanted <= found.log_delta.upper
+        assert found.log_delta.width <= 2.1e-15 * (1 + abs(float(wanted)))
+    assert NoLoss().log_tails(0.0) == NoLoss().log_tails(3.0) == Tails(NOTHING, NOTHING, NOTHING)
