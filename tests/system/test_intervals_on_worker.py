@@ -25,7 +25,7 @@ KEY = insecure_key("intervals on worker")
 def release(request, tmp_path_factory):
     """A release whose tables have one model, or a model each."""
     folder = tmp_path_factory.mktemp(request.param)
-    write_country(folder, blocks=150, people=5000, schema="pl94-persons", seed=3)
+    write_country(folder, blocks=60, people=2000, schema="pl94-persons", seed=3)
     path = folder / "release.toml"
     parts = [part for part in path.read_text().split("\n\n") if not part.startswith("[outputs]")]
     tables = '[outputs]\ntables = ["total", "hhgq", "votingage*hispanic*cenrace"]\n'
@@ -36,7 +36,7 @@ def release(request, tmp_path_factory):
 @pytest.fixture
 def pair(release, tmp_path, monkeypatch):
     """Two copies of the release, whose larger tables get several files."""
-    monkeypatch.setattr(intervals, "ROWS_PER_PART", 30_000)
+    monkeypatch.setattr(intervals, "ROWS_PER_PART", 6_000)
     return [shutil.copytree(release, tmp_path / name) for name in ("here", "there")]
 
 
