@@ -218,7 +218,7 @@ def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
 def test_killed_and_resumed_is_the_same_release(spine_release, tmp_path, killed_at):
     plan = load_plan(spine_release)
     expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY).path)
-    for number in (3, 9, 20, 33, 45):
+    for number in (9, 20, 45):
         out = tmp_path / f"killed-{number}"
         assert killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY))
         assert contents(run_release(plan, out, test_key=KEY).path) == expected
