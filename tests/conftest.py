@@ -15,7 +15,6 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from tallyveil.cli.main import main
-from tallyveil.postprocess import warm_up
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -153,28 +152,19 @@ class OneAtATime:
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A worker that needs a kernel waits while another compiles it, and then loads it from disk.
-
-    The same holds for the second process that a run starts for half of the kernels, if none is on disk.
-    """
+    """A worker that needs a kernel waits while another compiles it, and then loads it from disk."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
     lock = OneAtATime(tmp_path_factory.getbasetemp().parent / "compiling")
-    original, second_process = Dispatcher.compile, warm_up._second_process
+    original = Dispatcher.compile
 
     def compile_alone(self: Dispatcher, signature: Any) -> Any:
         with lock.held():
             return original(self, signature)
 
-    @contextmanager
-    def second_alone(sweeps: str) -> Iterator[None]:
-        with lock.held(), second_process(sweeps):
-            yield
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dispatcher, "compile", compile_alone)
-        patch.setattr(warm_up, "_second_process", second_alone)
         yield
 
 
