@@ -172,7 +172,7 @@ def check_many(
                 assert bounds.width <= 1e-9 or not resolved, where
 
 
-@pytest.mark.parametrize("seed", every(6, range(200)))
+@pytest.mark.parametrize("seed", every(13, range(200)))
 def test_every_engine_encloses_the_enumerated_divergence(seed: int) -> None:
     draw = random.Random(seed)
     factors = composition(draw, laplace=seed % 2 == 1)
@@ -188,7 +188,7 @@ def test_every_engine_encloses_the_enumerated_divergence(seed: int) -> None:
     check_many(factors, truth, close, draw)
 
 
-@pytest.mark.parametrize("seed", range(1000, 1012))
+@pytest.mark.parametrize("seed", every(4, range(1000, 1012)))
 def test_deep_tails(seed: int) -> None:
     draw = random.Random(seed)
     factors = composition(draw, laplace=seed % 3 == 0, most=30)
@@ -228,7 +228,7 @@ def check_dithered(seed: int, widths: list[float]) -> None:
         check(factors, truth, [engine], epsilon, math.inf)
 
 
-@pytest.mark.parametrize("seed", range(2000, 2009))
+@pytest.mark.parametrize("seed", every(4, range(2000, 2009)))
 def test_the_dithered_contour_encloses_the_enumerated_divergence(seed: int) -> None:
     check_dithered(seed, [1e-2, 1e-3])
 

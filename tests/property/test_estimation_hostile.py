@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from tests.samples import every
 
 from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.estimation import (
@@ -243,8 +244,9 @@ def by_interior_point(problem, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", FEASIBLE, ids=lambda kind: kind.__name__)
-def test_hostile_families_are_certified_and_right(kind, monkeypatch):
-    for seed in SEEDS:
+@pytest.mark.parametrize("first", every(3, range(3)))
+def test_hostile_families_are_certified_and_right(kind, first, monkeypatch):
+    for seed in SEEDS[first::3]:
         problem = kind(np.random.default_rng([31, seed]))
         begin = time.perf_counter()
         answer = solve_passes(problem, problem.allowed())
@@ -291,7 +293,7 @@ def test_hostile_families_keep_their_constraints_in_whole_numbers(kind):
 
 
 def test_contradictions_are_named():
-    for seed in range(100):
+    for seed in range(40):
         problem = contradictory_facilities(np.random.default_rng([31, seed]))
         begin = time.perf_counter()
         with pytest.raises(ConstraintError, match="'facilities' of child"):

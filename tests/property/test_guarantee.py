@@ -107,7 +107,7 @@ def encloses(bounds, truth):
     return bounds.lower - slack <= truth <= bounds.upper + slack
 
 
-@pytest.mark.parametrize("seed", every(2, range(8)))
+@pytest.mark.parametrize("seed", every(4, range(8)))
 def test_bounds_enclose_brute_force(seed) -> None:
     """25 random compositions each, from the bulk to far in the tail, at lattice points and between."""
     rng = random.Random(seed)
@@ -135,7 +135,7 @@ def test_bounds_enclose_brute_force(seed) -> None:
                     assert tails.log_delta.width < 1e-8
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", every(2, range(3)))
 def test_rounded_bounds_enclose_exact_ones(seed) -> None:
     """Losses with a common lattice, rounded as if there were none."""
     rng = random.Random(seed)

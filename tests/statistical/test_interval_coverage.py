@@ -27,9 +27,9 @@ from tallyveil.intervals import (
 from tallyveil.noise.source import NoiseSource
 from tallyveil.universe import Attribute, Recode, Schema
 
-pytestmark = pytest.mark.long
-
 DRAWS = 400
+COPIES = 20
+"""The country stands so often beside itself, with noise of its own each time: one fit makes so many draws."""
 LEVEL = 0.95
 
 
@@ -60,25 +60,29 @@ def outcomes():
         shares,
         tuple((name, queries) for name in names),
     )
-    codes = [f"{town}{block}" for town in "pqr" for block in range(4 if town == "q" else 7)]
-    spine = spine_from_columns({"A": ["all"] * len(codes), "B": [c[0] for c in codes], "C": codes}, names)
+    own = [f"{town}{block}" for town in "pqr" for block in range(4 if town == "q" else 7)]
+    codes = [f"{copy:02d}{code}" for copy in range(COPIES) for code in own]
+    spine = spine_from_columns({"A": [c[:2] for c in codes], "B": [c[:3] for c in codes], "C": codes}, names)
     home = schema.query("home")
-    closed = np.zeros((len(codes), 2), dtype=bool)
+    closed = np.zeros((len(own), 2), dtype=bool)
     closed[::2, 1] = True
+    closed = np.tile(closed, (COPIES, 1))
     model = model_of_strategy(
         schema, spine, strategy, invariants={"A": ["total"]}, zeros=[Zeros(home, "C", closed)]
     )
-    truth = np.random.default_rng(1).poisson(2.0, (len(codes), schema.size))
-    truth[model.zero_patterns[model.zero_pattern]] = 0
+    truth = np.random.default_rng(1).poisson(2.0, (len(own), schema.size))
     truth[3:9] = 0  # empty blocks, where an interval must not be empty
+    truth = np.tile(truth, (COPIES, 1))
+    truth[model.zero_patterns[model.zero_pattern]] = 0
     covariance = tree_covariance(model)
     questions = questions_of(model.algebra, [schema.query("total"), schema.query("age*home")])
-    weights = (np.arange(len(codes)) % 3 == 0).astype(float)
-    region = Region(np.flatnonzero(weights), weights[weights > 0])
+    scattered = np.arange(0, len(own), 3)
+    regions = [Region(copy * len(own) + scattered, np.ones(len(scattered))) for copy in range(COPIES)]
     kept = {name: [] for name in (*names, "region")}
     sums = [np.add.reduceat(truth, spine.finest_offsets(level)[:-1], axis=0) for level in range(3)]
+    in_region = truth.reshape(COPIES, len(own), -1)[:, scattered].sum(axis=1)
     source = NoiseSource((1).to_bytes(32, "little"))
-    for draw in range(DRAWS):
+    for draw in range(DRAWS // COPIES):
         tables = []
         for level, name in enumerate(names):
             parts = []
@@ -88,11 +92,11 @@ def outcomes():
                 noise = source.dense(law, level, q, range(draw * n, (draw + 1) * n), group.size)
                 parts.append(group.apply_dense(sums[level]) + noise)
             tables.append(np.concatenate(parts, axis=1))
-        fit = fit_tree(covariance, Rows(tables), {"A": np.array([[truth.sum()]])})
+        fit = fit_tree(covariance, Rows(tables), {"A": sums[0].sum(axis=1, keepdims=True)})
         found = {name: level_answers(fit, level, questions) for level, name in enumerate(names)}
-        found["region"] = region_answers(fit, [region], questions)
+        found["region"] = region_answers(fit, regions, questions)
         for name, answers in found.items():
-            cells = weights[None] @ truth if name == "region" else sums[names.index(name)]
+            cells = in_region if name == "region" else sums[names.index(name)]
             true = np.concatenate([cells.sum(axis=1, keepdims=True), cells], axis=1)
             random = answers.variances > 1e-6
             hits = [
@@ -100,8 +104,8 @@ def outcomes():
                 for kind in ("normal", "unified")
             ]
             squares = ((answers.estimates - true) ** 2)[random] / answers.variances[random]
-            kept[name].append((hits[0], hits[1], squares))
-    return {name: [np.array(part) for part in zip(*parts, strict=True)] for name, parts in kept.items()}
+            kept[name].append([part.reshape(COPIES, -1) for part in (*hits, squares)])
+    return {name: [np.concatenate(part) for part in zip(*parts, strict=True)] for name, parts in kept.items()}
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C", "region"])

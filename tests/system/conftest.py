@@ -1,6 +1,7 @@
 """Shared by the system tests: work that ends at a chosen write or moment, by an exception or by a real kill."""
 
 import importlib.util
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,8 @@ import pytest
 from tests.cluster_nodes import Nodes
 
 import tallyveil.storage.write as writing
+from tallyveil.config.load import load_plan
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
 
 
@@ -48,6 +51,20 @@ def killed_at(monkeypatch) -> Callable[..., bool]:
         return False
 
     return act
+
+
+@pytest.fixture(scope="session")
+def small_run_once(make_small_inputs, tmp_path_factory) -> Path:
+    """Folder of the finished small release, for copies alone."""
+    folder = tmp_path_factory.mktemp("small-run")
+    release = make_small_inputs(folder / "inputs")
+    return run_release(load_plan(release), folder / "out", test_key=bytes(32), workers=1).path
+
+
+@pytest.fixture
+def small_run(small_run_once, tmp_path) -> Path:
+    """Folder of a finished small release, which a test may change."""
+    return Path(shutil.copytree(small_run_once, tmp_path / "out"))
 
 
 @pytest.fixture(scope="session")

@@ -125,6 +125,7 @@ def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
     assert not (out / "private").exists()
 
 
+@pytest.mark.soak
 def test_intervals_of_a_finished_release(country, by_threads, cluster, tmp_path):
     path = tmp_path / "full.toml"
     kept = [part for part in country.read_text().split("\n\n") if not part.startswith("[outputs]")]

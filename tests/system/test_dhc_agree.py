@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.samples import every
 
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
@@ -101,7 +102,7 @@ def test_the_programme_says_so(made):
         assert f"agreement {name} holds in every answer at {levels}" in units.checks
 
 
-@pytest.mark.parametrize(("sizes", "length"), [("block", 15), ("tract", 11)])
+@pytest.mark.parametrize(("sizes", "length"), every(2, [("tract", 11), ("block", 15)]))
 def test_sizes_add_up_where_this_is_asked_for(made, tmp_path, sizes, length):
     """Other units for the published persons. Everything else agrees as well."""
     write_country(tmp_path / "people", blocks=12, people=900, schema="dhc", agree=True, sizes=sizes)

@@ -48,13 +48,22 @@ def release_of(path: Path, out: Path, form: str, key: bytes = bytes(32)) -> Path
     return out
 
 
+@pytest.fixture(scope="module")
+def releases(make_small_inputs, tmp_path_factory):
+    """A finished release of each form. A test that changes one changes a copy."""
+    folder = tmp_path_factory.mktemp("releases")
+    return {
+        form: release_of(make_small_inputs(folder / f"inputs-{form}"), folder / form, form)
+        for form in ("plain", "entities", "spine")
+    }
+
+
 @pytest.fixture(scope="module", params=["plain", "entities", "spine"])
-def made(request, make_small_inputs, tmp_path_factory):
+def made(request, releases, tmp_path_factory):
     """A release and its site."""
-    folder = tmp_path_factory.mktemp(request.param)
-    release = release_of(make_small_inputs(folder / "inputs"), folder / "release", request.param)
-    make_site(release, folder / "site")
-    return release, folder / "site"
+    site = tmp_path_factory.mktemp(request.param) / "site"
+    make_site(releases[request.param], site)
+    return releases[request.param], site
 
 
 def opened(root: Path) -> tallyveil.Release:
@@ -225,8 +234,8 @@ def test_a_release_is_left_as_it_is(made, tmp_path):
     assert [table["name"] for table in content(tmp_path / "site")["tables"]] == ["total"]
 
 
-def test_a_second_release(make_small_inputs, tmp_path):
-    first = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "first", "entities")
+def test_a_second_release(releases, make_small_inputs, tmp_path):
+    first = releases["entities"]
     second = release_of(make_small_inputs(tmp_path / "b"), tmp_path / "second", "entities", bytes([1] * 32))
     made = opened(first).explore(tmp_path / "site", compared_with=opened(second))
     opened(second).explore(tmp_path / "other")
@@ -242,9 +251,8 @@ def test_a_second_release(make_small_inputs, tmp_path):
     assert differs > 0
 
 
-def test_a_release_of_other_areas_is_refused(make_small_inputs, tmp_path):
-    first = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "first", "entities")
-    second = release_of(make_small_inputs(tmp_path / "b"), tmp_path / "second", "plain")
+def test_a_release_of_other_areas_is_refused(releases, tmp_path):
+    first, second = releases["entities"], releases["plain"]
     with pytest.raises(ConfigError, match=r"cannot be compared.*place") as caught:
         make_site(first, tmp_path / "site", tables=["total"], compared=second)
     assert caught.value.code == "not-comparable"
@@ -253,8 +261,8 @@ def test_a_release_of_other_areas_is_refused(make_small_inputs, tmp_path):
     assert not (tmp_path / "site").exists()
 
 
-def test_a_changed_file_is_refused(make_small_inputs, tmp_path):
-    root = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "release", "entities")
+def test_a_changed_file_is_refused(releases, tmp_path):
+    root = releases["entities"]
     for place in (
         "geography.parquet",
         "names.parquet",
@@ -271,9 +279,9 @@ def test_a_changed_file_is_refused(make_small_inputs, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["tables", "intervals"])
-def test_a_missing_file_is_refused(make_small_inputs, tmp_path, kind):
+def test_a_missing_file_is_refused(releases, tmp_path, kind):
     form = "plain" if kind == "tables" else "entities"
-    root = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "release", form)
+    root = shutil.copytree(releases[form], tmp_path / "release")
     shutil.rmtree(root / kind / "geolevel=Town" / "query=age")
     with pytest.raises(StoreError):
         make_site(root, tmp_path / "site")
@@ -281,9 +289,9 @@ def test_a_missing_file_is_refused(make_small_inputs, tmp_path, kind):
 
 
 @pytest.mark.parametrize("damage", ["missing", "pipe"])
-def test_a_damaged_list_of_names_is_refused(make_small_inputs, tmp_path, damage):
+def test_a_damaged_list_of_names_is_refused(releases, tmp_path, damage):
     """A site without names would say that the release has none."""
-    root = release_of(make_small_inputs(tmp_path / "a"), tmp_path / "release", "entities")
+    root = shutil.copytree(releases["entities"], tmp_path / "release")
     (root / "names.parquet").unlink()
     if damage == "pipe":
         if not hasattr(os, "mkfifo"):
@@ -296,9 +304,9 @@ def test_a_damaged_list_of_names_is_refused(make_small_inputs, tmp_path, damage)
 
 
 @pytest.mark.parametrize("place", [".", "private", "tables/site"])
-def test_no_site_is_written_into_a_release(small_release, tmp_path, place):
+def test_no_site_is_written_into_a_release(releases, tmp_path, place):
     """A folder `private`, for example, would make the release look unfinished."""
-    root = release_of(small_release, tmp_path / "release", "plain")
+    root = shutil.copytree(releases["plain"], tmp_path / "release")
     before = sorted(root.rglob("*"))
     with pytest.raises(StoreError) as caught:
         make_site(root, root / place)
@@ -313,8 +321,8 @@ def test_measurements_have_no_explorer(small_release, tmp_path):
     assert caught.value.code == "measured-only"
 
 
-def test_the_command(small_release, tmp_path, capsys, monkeypatch):
-    release_of(small_release, tmp_path / "release", "plain")
+def test_the_command(releases, tmp_path, capsys, monkeypatch):
+    shutil.copytree(releases["plain"], tmp_path / "release")
     monkeypatch.setattr(
         "sys.argv", ["tallyveil", "explore", str(tmp_path / "release"), "--tables", "age", "--json"]
     )
@@ -392,8 +400,8 @@ def test_the_page_names_every_option():
     assert options == set(re.findall(r"^\| `(--[a-z-]+)", GUIDE, re.MULTILINE))
 
 
-def test_the_example_of_the_page(small_release, tmp_path, monkeypatch):
-    release_of(small_release, tmp_path / "demo" / "release", "plain")
+def test_the_example_of_the_page(releases, tmp_path, monkeypatch):
+    shutil.copytree(releases["plain"], tmp_path / "demo" / "release")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     (example,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

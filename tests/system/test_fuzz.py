@@ -23,7 +23,7 @@ def test_every_target_takes_its_valid_file(tmp_path):
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.parametrize("names", [("ledger", "key-file", "cluster-channel", "checkpoint", "spine-file")])
 def test_some_changed_files(tmp_path, names):
-    said = _fuzzed(*names, "--minutes", "0.05", "--keep", str(tmp_path))
+    said = _fuzzed(*names, "--minutes", "0.01", "--keep", str(tmp_path))
     assert said.returncode == 0, said.stdout + said.stderr
     assert not list(tmp_path.iterdir())
 

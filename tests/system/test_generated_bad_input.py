@@ -30,10 +30,10 @@ def test_no_case_changes_the_values_that_others_draw(monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("compiled_kernels")
-def test_three_of_them():
+def test_one_of_them():
     """The limit of a command is wider here than the 10 seconds of an idle machine."""
     done = subprocess.run(
-        [sys.executable, str(SOAK), "--number", "3", "--seed", "20", "--seconds", "60"],
+        [sys.executable, str(SOAK), "--number", "1", "--seed", "20", "--seconds", "60"],
         capture_output=True,
         text=True,
         check=False,

@@ -28,10 +28,9 @@ COLUMNS = ["geocode", "age", "home", "count", "estimate", "standard_error", "low
 
 
 @pytest.fixture
-def run(small_release, tmp_path):
+def run(small_run):
     """Folder of a finished release."""
-    run_release(load_plan(small_release), tmp_path / "out", test_key=bytes(32), workers=1)
-    return tmp_path / "out"
+    return small_run
 
 
 def contents(root: Path) -> dict[str, bytes]:

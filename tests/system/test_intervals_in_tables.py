@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
+from tests.samples import every
 
 from tallyveil.cli.main import main
 from tallyveil.config.load import load_plan
@@ -28,10 +29,9 @@ BESIDE = ["estimate", "standard_error", "lower", "upper"]
 
 
 @pytest.fixture
-def run(small_release, tmp_path):
+def run(small_run):
     """Folder of a finished release."""
-    run_release(load_plan(small_release), tmp_path / "out", test_key=bytes(32), workers=1)
-    return tmp_path / "out"
+    return small_run
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_tables_can_be_left_as_they_are(run, monkeypatch, capsys):
     assert json.loads((run / "manifest.json").read_text())["body"]["intervals"]["tables"] == []
 
 
-@pytest.mark.parametrize("at", [1, 2, 5, 9])
+@pytest.mark.parametrize("at", every(2, [1, 2, 5, 9]))
 def test_an_interrupted_exchange_is_mended_by_the_next(run, monkeypatch, at):
     make_intervals(run, workers=1)
     wanted = contents(run / "tables")

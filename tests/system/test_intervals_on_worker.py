@@ -25,10 +25,10 @@ KEY = insecure_key("intervals on worker")
 def release(request, tmp_path_factory):
     """A release whose tables have one model, or a model each."""
     folder = tmp_path_factory.mktemp(request.param)
-    write_country(folder, blocks=150, people=5000, schema="pl94-persons", seed=3)
+    write_country(folder, blocks=60, people=2000, schema="pl94-persons", seed=3)
     path = folder / "release.toml"
     parts = [part for part in path.read_text().split("\n\n") if not part.startswith("[outputs]")]
-    tables = '[outputs]\ntables = ["total", "hhgq", "votingage*hispanic*cenrace"]\n'
+    tables = '[outputs]\ntables = ["total", "hhgq", "hispanic*cenrace"]\n'
     path.write_text("\n\n".join([*parts, f'{tables}measurements = "{request.param}"\n']))
     return run_release(load_plan(path), folder / "out", test_key=KEY).path
 
@@ -36,7 +36,7 @@ def release(request, tmp_path_factory):
 @pytest.fixture
 def pair(release, tmp_path, monkeypatch):
     """Two copies of the release, whose larger tables get several files."""
-    monkeypatch.setattr(intervals, "ROWS_PER_PART", 30_000)
+    monkeypatch.setattr(intervals, "ROWS_PER_PART", 3_000)
     return [shutil.copytree(release, tmp_path / name) for name in ("here", "there")]
 
 
@@ -69,7 +69,7 @@ def test_a_large_table_has_several_chunks(pair, monkeypatch):
     make_intervals(here, workers=2)
     make_intervals(there, executors=elsewhere)
     assert contents(there) == contents(here)
-    blocks = there / "intervals" / "geolevel=Block" / "query=votingage%2Ahispanic%2Acenrace"
+    blocks = there / "intervals" / "geolevel=Block" / "query=hispanic%2Acenrace"
     assert len(list(blocks.iterdir())) > 1
 
 

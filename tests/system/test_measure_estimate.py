@@ -43,13 +43,20 @@ def estimate(measured: Path, out: Path, estimation=None):
     return estimate_release(open_measurements(measured), out, estimation, workers=2)
 
 
+@pytest.fixture(scope="module")
+def measured_once(make_small_inputs, tmp_path_factory):
+    """Measurements, for copies alone."""
+    folder = tmp_path_factory.mktemp("measured")
+    release = make_small_inputs(folder / "inputs")
+    return measure_release(load_plan(release), folder / "measured", test_key=KEY).path
+
+
 @pytest.fixture
-def measured(small_release, tmp_path):
+def measured(measured_once, small_release, tmp_path):
     """Measurements; their records are gone."""
-    path = measure_release(load_plan(small_release), tmp_path / "measured", test_key=KEY).path
     shutil.copytree(small_release.parent, tmp_path / "copy")
     (small_release.parent / "people.parquet").unlink()
-    return path
+    return Path(shutil.copytree(measured_once, tmp_path / "measured"))
 
 
 def with_spine(release: Path) -> None:
@@ -157,7 +164,7 @@ def test_the_command_needs_no_confidential_module(measured, tmp_path):
 
 def test_killed_at_any_write_it_goes_on(measured, tmp_path, killed_at):
     expected = estimate(measured, tmp_path / "whole")
-    for number in (1, 2, 4, 7, 12, 20, 27):
+    for number in (1, 4, 7, 12, 27):
         out = tmp_path / f"killed-{number}"
         assert killed_at(number, lambda out=out: estimate(measured, out))
         made = estimate(measured, out)

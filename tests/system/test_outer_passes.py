@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -158,17 +159,17 @@ def test_measurements_on_the_support_are_those_that_the_passes_used(persons, tmp
 
 
 @pytest.mark.parametrize(
-    ("world", "first"), every(2, [("persons", 5), ("persons", 6), ("units", 6), ("units", 5)])
+    ("world", "first"), every(4, [*product(["persons"], (5, 6, 7, 8)), *product(["units"], (6, 5, 7, 8))])
 )
 def test_neither_threads_nor_kills_change_a_byte(world, first, request, tmp_path, killed_at):
-    """At each second write: after the file is written at odd numbers, before it at even ones."""
+    """At each fourth write: after the file is written at odd numbers, before it at even ones."""
     folder, outcome = request.getfixturevalue(world)
     expected = contents(outcome.path)
     plan = load_plan(folder / f"{world}.toml")
     assert contents(run_release(plan, tmp_path / "threads", test_key=KEY, workers=3).path) == expected
-    number, killed = first - 2, True
+    number, killed = first - 4, True
     while killed:
-        number += 2
+        number += 4
         out = tmp_path / f"killed-{number}"
         made = partial(run_release, plan, out, test_key=KEY, workers=1)
         killed = killed_at(number, made, before=number % 2 == 0)

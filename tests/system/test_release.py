@@ -38,9 +38,11 @@ def files_of(out: Path) -> dict[str, bytes]:
     return contents
 
 
-@pytest.fixture
-def outcome(small_release, tmp_path):
-    return run_release(load_plan(small_release), tmp_path / "out", test_key=KEY)
+@pytest.fixture(scope="module")
+def outcome(make_small_inputs, tmp_path_factory):
+    """A finished release, which no test changes."""
+    folder = tmp_path_factory.mktemp("release")
+    return run_release(load_plan(make_small_inputs(folder / "inputs")), folder / "out", test_key=KEY)
 
 
 def histogram(out: Path, geolevel: str) -> pl.DataFrame:

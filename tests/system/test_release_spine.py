@@ -1,6 +1,8 @@
 """A release on an optimised spine: invariants, sums and tables of what people know hold in the written files."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,11 @@ def write_entities(folder: Path) -> None:
 
 @pytest.fixture
 def spine_release(small_release):
+    return with_spine(small_release)
+
+
+def with_spine(small_release):
+    """The release with entities and a spine of its own."""
     write_entities(small_release.parent)
     text = small_release.read_text()
     start, stop = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
@@ -71,9 +78,17 @@ def spine_release(small_release):
     return small_release
 
 
+@pytest.fixture(scope="module")
+def outcome_once(make_small_inputs, tmp_path_factory):
+    """The finished release, for copies alone."""
+    folder = tmp_path_factory.mktemp("spine")
+    release = with_spine(make_small_inputs(folder / "inputs"))
+    return run_release(load_plan(release), folder / "out", test_key=KEY)
+
+
 @pytest.fixture
-def outcome(spine_release, tmp_path):
-    return run_release(load_plan(spine_release), tmp_path / "out", test_key=KEY)
+def outcome(outcome_once, tmp_path):
+    return replace(outcome_once, path=Path(shutil.copytree(outcome_once.path, tmp_path / "out")))
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -203,7 +218,7 @@ def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
 def test_killed_and_resumed_is_the_same_release(spine_release, tmp_path, killed_at):
     plan = load_plan(spine_release)
     expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY).path)
-    for number in (3, 9, 20, 33, 45):
+    for number in (9, 20, 45):
         out = tmp_path / f"killed-{number}"
         assert killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY))
         assert contents(run_release(plan, out, test_key=KEY).path) == expected

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -15,27 +13,21 @@ LEVELS = ("low", "medium", "high", "very high")
 COUNTIES = ("Alpha", "Beta", "Gamma", "Delta")
 
 
-def python(code, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-
-
-def test_python_examples_run_one_after_the_other():
+def test_python_examples_run_one_after_the_other(capsys):
     examples = "".join(re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
     assert "4000, 3000" in examples
     fewer = examples.replace("4000, 3000", "400, 3000").replace("allowed_delta=0.02", "allowed_delta=0.2")
     fixed = fewer.replace("new_run_key()", "insecure_key('guide')").replace("new_run_key", "insecure_key")
-    ran = python(fixed + "\nprint(noise.size, not noise.sum(), 0 < delta < 0.2)")
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == [
+    code = fixed + "\nprint(noise.size, not noise.sum(), 0 < delta < 0.2)"
+    exec(compile(code, "subspace.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [
         "epsilon 0.192 for each unit of l1 distance, between tables that agree on the invariants (total of the state); "
         "nothing is promised about what the invariants reveal.",
         "102 True True",
     ]
 
 
-def test_the_table_file_releases_a_table(tmp_path):
+def test_the_table_file_releases_a_table(tmp_path, command):
     (tmp_path / "table.toml").write_text(
         re.search(r"```toml\n(\[release\].*?)```", GUIDE, re.DOTALL).group(1)
     )
@@ -46,16 +38,10 @@ def test_the_table_file_releases_a_table(tmp_path):
     ]
     pl.DataFrame(rows).write_csv(tmp_path / "children.csv")
     pl.DataFrame({"education": LEVELS}).write_csv(tmp_path / "levels.csv")
-    main = "from tallyveil.cli.main import main; main()"
-    shown = python(
-        main, "subspace", "diagnose", tmp_path / "table.toml", "--out", tmp_path / "plots", "--json"
-    )
-    assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout)["noise"]["dimension"] == 11
     table, out = tmp_path / "table.toml", tmp_path / "out"
-    options = ("--draws", 10, "--insecure-test-key", "guide")
-    released = python(main, "subspace", "release", table, "--out", out, *options)
-    assert released.returncode == 0, released.stderr
+    shown = command("subspace", "diagnose", table, "--out", tmp_path / "plots", "--json")
+    assert json.loads(shown)["noise"]["dimension"] == 11
+    command("subspace", "release", table, "--out", out, "--draws", 10, "--insecure-test-key", "guide")
     counts = pl.read_csv(out / "table.csv")
     low = counts.filter(pl.col("county").is_in(["Alpha", "Beta"]) & (pl.col("education") == "low"))
     assert low["count"].sum() == 35

@@ -184,7 +184,17 @@ def with_sums(release: Path) -> None:
     release.write_text(release.read_text() + BRANCH)
 
 
-@pytest.mark.parametrize("change", [with_spine, with_bypassing, with_overlapping, with_laplace, with_sums])
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_overlapping,
+        with_laplace,
+        with_sums,
+        # `test_measure_estimate.py` compares run and estimate on these
+        pytest.param(with_spine, marks=pytest.mark.soak),
+        pytest.param(with_bypassing, marks=pytest.mark.soak),
+    ],
+)
 def test_every_kind_of_release_can_have_it(tree_release, tmp_path, change):
     """Its values are those of dense least squares in the tests of the sweep; here each family is certified."""
     change(tree_release)

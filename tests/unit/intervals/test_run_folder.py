@@ -34,11 +34,12 @@ from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.release.histograms import read_histogram
 
 
-@pytest.fixture
-def release(small_release, tmp_path):
-    """Plan, spine, model and folder of a finished run."""
+@pytest.fixture(scope="module")
+def release(make_small_inputs, tmp_path_factory):
+    """Plan, spine, model and folder of a finished run, which no test changes."""
+    folder = tmp_path_factory.mktemp("run")
+    small_release, out = make_small_inputs(folder / "inputs"), folder / "out"
     plan = load_plan(small_release)
-    out = tmp_path / "out"
     run_release(plan, out, test_key=bytes(32), workers=1)
     spine = read_spine(plan.geography)
     home = plan.query("home")

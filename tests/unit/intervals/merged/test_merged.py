@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.samples import every
 from tests.unit.intervals.test_against_dense import matrix, random_query, random_schema, random_spine
 
 from tallyveil.intervals import (
@@ -144,7 +145,7 @@ def test_with_all_atoms_it_is_least_squares_over_all_cells(seed):
     assert_same(merged_answers(merged, rows, exact), wanted)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", every(3, range(12)))
 def test_few_atoms_give_unbiased_estimates_with_the_stated_variance(seed):
     """Both are computed from the weight of every single noisy answer, which is found by changing it by one."""
     measured, rng = random_measured(100 + seed, most_queries=3)

@@ -49,6 +49,8 @@ def random_family(seed, n_children=3, n_cells=4) -> tuple[Any, Any, Any, Any, An
     np.add.at(parent, cell, floor + (rng.random(child.size) < (0.2 if seed % 5 == 0 else 0.5)))
     if seed % 4 == 3:
         parent = np.zeros(0, np.int64)
+    # as the library holds them: of another layout, they would need code of their own, which takes long to compile
+    cell = np.ascontiguousarray(cell)
     entries = Entries(np.searchsorted(child, np.arange(n_children + 1)), cell, floor, part)
     return labels, stage, nearest, bounds, entries, parent
 
