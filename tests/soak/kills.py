@@ -227,16 +227,14 @@ def contents(out: Path) -> dict[str, str]:
     found = {}
     for path in sorted(path for path in out.rglob("*") if path.is_file() and path.name != "log.jsonl"):
         data = path.read_bytes()
-        if path.name == "manifest.json":
-            with suppress(
-                ValueError, KeyError, TypeError
-            ):  # a manifest may have been damaged; its bytes count then
+        with suppress(ValueError, KeyError, TypeError, RecursionError):  # of a damaged file the bytes count
+            if path.name == "manifest.json":
                 manifest = json.loads(data)
                 del manifest["performance"]
                 data = json.dumps(manifest).encode()
-        if path.name == "programme.json" and path.parent == out:
-            stated = json.loads(data)  # the manifests that it has digests of tell the time
-            data = json.dumps([{**one, "manifest_sha256": ""} for one in stated["releases"]]).encode()
+            if path.name == "programme.json" and path.parent == out:
+                stated = json.loads(data)  # the manifests that it has digests of tell the time
+                data = json.dumps([{**one, "manifest_sha256": ""} for one in stated["releases"]]).encode()
         found[path.relative_to(out).as_posix()] = hashlib.sha256(data).hexdigest()
     return found
 
