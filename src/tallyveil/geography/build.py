@@ -13,12 +13,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography.columns import TextColumn, row_order, text_column
+from tallyveil.geography.columns import LONGEST_GEOCODE, TextColumn, row_order, text_column
 from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
 from tallyveil.printable import short_name, some_names
 
-LONGEST_GEOCODE = 1000
 """Largest number of characters of a geocode."""
 
 

@@ -5,7 +5,7 @@ Geocodes are stored as polars text Series, because polars sorts and joins text s
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 
+LONGEST_GEOCODE: Final = 1000
+"""Characters of a geocode. All geocodes of a geolevel are stored with the width of the longest one."""
 TextColumn: TypeAlias = Sequence[str] | pl.Series | NDArray[Any]
 
 
@@ -24,13 +26,18 @@ def text_column(values: TextColumn, where: str) -> pl.Series:
         where: Name of the column, for the error message.
 
     Raises:
-        GeographyError: the values are not text, or contain the NUL character.
+        GeographyError: the values are not text, contain the NUL character, or are too long.
     """
     column = _as_series(values, where)
     if column.str.contains("\0", literal=True).any():
         raise GeographyError(
             f"{where}: a geocode holds the character NUL, which a text file cannot hold. Remove the character from "
             "the table."
+        )
+    if _as_int(column.str.len_chars().max()) > LONGEST_GEOCODE:
+        raise GeographyError(
+            f"{where}: a text has more than {LONGEST_GEOCODE:,} characters, and so is no geocode or name of an entity. "
+            "Name the column of geocodes, or correct the table."
         )
     return column
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tallyveil.errors import SchemaError
+from tallyveil.printable import short_name
 from tallyveil.universe.names import check_factor_name, check_labels, closest_hint
 
 
@@ -43,4 +44,4 @@ class Attribute:
             return self.levels.index(level)
         except ValueError:
             hint = closest_hint(level, self.levels)
-            raise SchemaError(f"attribute {self.name!r} has no level {level!r}. {hint}") from None
+            raise SchemaError(f"attribute {self.name!r} has no level {short_name(level)!r}. {hint}") from None

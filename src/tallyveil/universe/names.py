@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallyveil.errors import SchemaError
+from tallyveil.printable import short_name
 from tallyveil.storage.paths import hive_value
 
 LONGEST_NAME: Final = 200
@@ -177,7 +178,7 @@ def check_distinct(names: Iterable[str], what: str, where: str) -> None:
         if not isinstance(name, str) or not name:
             raise SchemaError(f"{where}: a {what} is {name!r}; wanted a non-empty string.")
         if name in seen:
-            raise SchemaError(f"{where}: {what} {name!r} is given twice; name each {what} once.")
+            raise SchemaError(f"{where}: {what} {short_name(name)!r} is given twice; name each {what} once.")
         seen.add(name)
     if not seen:
         raise SchemaError(f"{where}: no {what} is given; wanted at least one.")
@@ -198,8 +199,8 @@ def check_labels(labels: Iterable[str], what: str, where: str) -> None:
     for label in kept:
         if LABEL_JOINT in label:
             raise SchemaError(
-                f"{where}: {what} {label!r} holds {LABEL_JOINT!r}, which joins the parts of an answer's label; "
-                "rename it.",
+                f"{where}: {what} {short_name(label)!r} holds {LABEL_JOINT!r}, which joins the parts of an "
+                "answer's label; rename it.",
                 code="bad-name",
             )
 
@@ -236,7 +237,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     Returns:
         A sentence for the end of an error message.
     """
-    options = list(known)
+    options, name = list(known), short_name(name)
     close = difflib.get_close_matches(name, options, n=3, cutoff=0.6)
     if not close:
         # difflib distinguishes upper and lower case; users often do not.
@@ -245,6 +246,6 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
             folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)
         ]
     if close:
-        return "Did you mean " + " or ".join(repr(match) for match in close) + "?"
-    shown = ", ".join(options[:20]) + (", ..." if len(options) > 20 else "")
+        return "Did you mean " + " or ".join(repr(short_name(match)) for match in close) + "?"
+    shown = ", ".join(map(short_name, options[:20])) + (", ..." if len(options) > 20 else "")
     return f"Known: {shown}."

@@ -6,6 +6,7 @@ from importlib import resources
 from typing import Any
 
 from tallyveil.errors import SchemaError
+from tallyveil.printable import short_name
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import closest_hint
 from tallyveil.universe.recode import Recode
@@ -36,7 +37,7 @@ def load_preset(name: str) -> Schema:
     """
     known = preset_names()
     if name not in known:
-        raise SchemaError(f"there is no schema preset {name!r}. {closest_hint(name, known)}")
+        raise SchemaError(f"there is no schema preset {short_name(name)!r}. {closest_hint(name, known)}")
     return schema_from_mapping(_table(name))
 
 

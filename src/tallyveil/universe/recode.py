@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.errors import SchemaError
+from tallyveil.printable import short_name
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import check_distinct, check_factor_name, check_labels, closest_hint
 
@@ -43,9 +44,10 @@ class Recode:
             for level in levels:
                 if level in home and not self.overlapping:
                     raise SchemaError(
-                        f"{where}: level {level!r} is in groups {home[level]!r} and {label!r}, and the recode does not "
-                        "say that its groups overlap. Take the level out of one group. If a record shall count in "
-                        "both groups, set overlapping = true; a measurement of such groups needs more noise."
+                        f"{where}: level {short_name(level)!r} is in groups {home[level]!r} and {label!r}, and the "
+                        "recode does not say that its groups overlap. Take the level out of one group. If a record "
+                        "shall count in both groups, set overlapping = true; a measurement of such groups needs more "
+                        "noise."
                     )
                 home[level] = label
 
@@ -111,6 +113,6 @@ class Recode:
         if unknown:
             hint = closest_hint(unknown[0], attribute.levels)
             raise SchemaError(
-                f"recode {self.name!r}: attribute {self.attribute!r} has no level {unknown[0]!r}. {hint}"
+                f"recode {self.name!r}: attribute {self.attribute!r} has no level {short_name(unknown[0])!r}. {hint}"
             )
         return place

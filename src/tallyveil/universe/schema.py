@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.errors import SchemaError
+from tallyveil.printable import short_name
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.names import check_apart, check_distinct, closest_hint
 from tallyveil.universe.possible_answers import possible_answers
@@ -100,7 +101,7 @@ class Schema:
                 return attribute
         asked = where or f"schema {self.name!r}"
         raise SchemaError(
-            f"{asked}: there is no attribute {name!r}. {closest_hint(name, self.attribute_names)}"
+            f"{asked}: there is no attribute {short_name(name)!r}. {closest_hint(name, self.attribute_names)}"
         )
 
     def encode(self, codes: ArrayLike) -> NDArray[np.int64]:
@@ -283,8 +284,8 @@ class Schema:
             if factor.attribute in factors:
                 other = factors[factor.attribute].name
                 raise SchemaError(
-                    f"query {spec!r}: factors {other!r} and {name!r} are both of attribute {factor.attribute!r}. "
-                    "Keep one, or ask two queries."
+                    f"query {short_name(spec)!r}: factors {other!r} and {name!r} are both of attribute "
+                    f"{factor.attribute!r}. Keep one, or ask two queries."
                 )
             factors[factor.attribute] = factor
         return factors
@@ -301,7 +302,9 @@ class Schema:
                     recode.attribute, name, recode.layers(self.attribute(recode.attribute)), recode.labels
                 )
         hint = closest_hint(name, ("total", "detailed", *self.factor_names))
-        raise SchemaError(f"query {spec!r}: schema {self.name!r} has no attribute or recode {name!r}. {hint}")
+        raise SchemaError(
+            f"query {short_name(spec)!r}: schema {self.name!r} has no attribute or recode {short_name(name)!r}. {hint}"
+        )
 
     def _barred_levels(self, zero: StructuralZero) -> Iterator[tuple[int, NDArray[np.bool_]]]:
         """For each level set of a structural zero: the axis, and whether each level code is in the set."""
@@ -312,7 +315,7 @@ class Schema:
             barred = np.array([level in wanted for level in attribute.levels], dtype=np.bool_)
             for unknown in sorted(wanted.difference(attribute.levels)):
                 hint = closest_hint(unknown, attribute.levels)
-                raise SchemaError(f"{where}: attribute {name!r} has no level {unknown!r}. {hint}")
+                raise SchemaError(f"{where}: attribute {name!r} has no level {short_name(unknown)!r}. {hint}")
             yield self.attributes.index(attribute), barred
 
     def _checked(self, cells: ArrayLike) -> NDArray[np.int64]:

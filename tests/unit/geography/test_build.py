@@ -170,5 +170,14 @@ def test_a_state_sized_table_is_built_whatever_the_order_of_its_rows() -> None:
 
 def test_a_geocode_of_any_length_leaves_the_message_short() -> None:
     with pytest.raises(GeographyError, match=r"x{77}\.\.\.'") as caught:
-        spine_from_prefixes([*BLOCKS, "x" * 100_000], LEVELS, (2, 3, 4))
+        spine_from_prefixes([*BLOCKS, "x" * 1000], LEVELS, (2, 3, 4))
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("geocode", ["x" * 1001, "é" * 100_000])
+def test_a_geocode_has_at_most_1000_characters(geocode: str) -> None:
+    """All geocodes of a geolevel take as much memory as the longest one."""
+    spine_from_columns({"Region": ["r"], "Place": ["é" * 1000]}, ("Region", "Place"))
+    with pytest.raises(GeographyError, match="more than 1,000 characters") as caught:
+        spine_from_columns({"Region": ["r", "r"], "Place": [geocode, geocode]}, ("Region", "Place"))
     assert len(str(caught.value)) < 1000

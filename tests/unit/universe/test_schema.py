@@ -114,6 +114,24 @@ def test_what_does_not_fit_is_refused(change: dict[str, object], message: str) -
         dataclasses.replace(small(), **change)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda schema, name: schema.query(name),
+        lambda schema, name: schema.query(f"age*{name}"),
+        lambda schema, name: schema.attribute(name),
+        lambda schema, name: schema.attribute("age").code(name),
+        lambda schema, name: dataclasses.replace(
+            schema, structural_zeros=(StructuralZero("none", (("age", (name,)),)),)
+        ),
+    ],
+)
+def test_an_unknown_name_of_any_length_leaves_the_message_short(asked) -> None:
+    with pytest.raises(SchemaError, match=r"x\.\.\.'") as caught:
+        asked(small(), "x" * 100_000)
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize("name", ["pl94-persons", "race-age", "dhc-persons"])
 def test_possible_cells_are_counted(name: str) -> None:
     schema = load_preset(name)
