@@ -176,7 +176,7 @@ def test_half_the_noise_of_every_kind_of_release(event, wanted):
         lambda part: WorstEvent((part, NonPrivateEvent("debugging")), "public"),
     ):
         assert scaled(whole(event), half) == whole(wanted)
-    with pytest.raises(BudgetError, match="states a guarantee"):
+    with pytest.raises(BudgetError, match=r"^ApproximateDP\(.*states a guarantee"):
         scaled(SequentialEvent((event, ApproximateDP(1, "1e-9"))), half)
 
 

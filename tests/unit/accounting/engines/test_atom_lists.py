@@ -88,6 +88,7 @@ def sampled(loss: SampledLoss, found: list[tuple[arb, arb]]) -> list[tuple[arb, 
         (LaplaceLoss(Fraction(1, 701), 3, 1), 20.7),
         (SampledLoss(LaplaceLoss(Fraction(1, 701), 3, 1), Fraction(1, 3)), 20.7),
         *((SampledLoss(WIDE, Fraction(1, 50), added=added), 0.7) for added in (False, True)),
+        (SampledLoss(WIDE, Fraction(9, 10), added=True), 8.0),
     ],
 )
 def test_listed_atoms_are_those_of_the_law_within_their_bounds(loss: Listable, tilt: float) -> None:
