@@ -22,7 +22,7 @@ FAULTS: Final = {
     "query-missing-in-the-event": ("tree",),
     "half-of-the-textbook-rho": ("tree",),
     "histogram-of-the-wrong-level": ("tree",),
-    "noise-only-where-people-are": ("tree", "release-gaussian"),
+    "noise-only-where-people-are": ("tree", "release-gaussian", "release-laplace"),
     "detail-chosen-on-true-totals": ("groups",),
     "stage-1-noise-used-again": ("groups",),
 }
