@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from tests.auditors import auditorium, kolmogorov, sequential, sniper, statdp
+from tests.auditors import auditorium, guesses, kolmogorov, sequential, sniper, statdp
 from tests.auditors.classifier import train
 from tests.auditors.findings import Finding
 from tests.auditors.outputs import Draws, Outputs
@@ -47,6 +47,7 @@ def _auditors(outputs: Outputs) -> list[Callable[[Outputs], list[Finding]]]:
         lambda one: [auditorium.renyi(one)],
         lambda one: [auditorium.discrepancy(one)],
         sequential.audit,
+        lambda one: [guesses.audit(one)],
     ]
     return found + ([lambda one: [statdp.audit(one)]] if math.isfinite(outputs.claim.pure) else [])
 

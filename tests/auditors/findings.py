@@ -53,7 +53,7 @@ JUDGES: Final = {
     ".draws.npz": {"Kolmogorov"},
     ".pair.npz": {
         "DP-Sniper", "Delta-Siege", "hockey-stick tester", "Renyi tester", "MMD tester", "sequential f-DP",
-        "jax-privacy", "privacy-estimates",
+        "right guesses", "jax-privacy", "privacy-estimates",
     },
 }  # fmt: skip
 """The auditors that judge every file of outputs with such a name."""

@@ -15,21 +15,18 @@ FAULTS: Final = {
     "refinement-at-the-address-of-cells": ("samplers", "tree"),
     "query-left-out-of-the-address": ("tree",),
     "geolevel-left-out-of-the-address": ("tree",),
-    "sensitivity-1-for-2": ("tree",),
+    "sensitivity-1-for-2": ("tree", "release-gaussian"),
     "overlap-left-out-of-the-sensitivity": ("tree",),
-    "share-counted-twice": ("tree",),
+    "share-counted-twice": ("tree", "release-laplace"),
     "geolevel-missing-in-the-event": ("tree",),
     "query-missing-in-the-event": ("tree",),
     "half-of-the-textbook-rho": ("tree",),
     "histogram-of-the-wrong-level": ("tree",),
-    "noise-only-where-people-are": ("tree",),
+    "noise-only-where-people-are": ("tree", "release-gaussian", "release-laplace"),
     "detail-chosen-on-true-totals": ("groups",),
     "stage-1-noise-used-again": ("groups",),
 }
 """Name of the fault, and the groups of outputs that are drawn with it."""
-
-IN_RELEASES: Final = ("noise-only-where-people-are", "sensitivity-1-for-2", "share-counted-twice")
-"""Faults that are put into whole releases as well."""
 
 RUNGS: Final = (1_000, 10_000)
 """Outputs on each side that auditors see first, to find how many a fault takes."""

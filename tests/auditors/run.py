@@ -1,7 +1,7 @@
 """External audits of what the package claims, and of what the auditors would catch.
 
     python -m tests.auditors.run [--number N] [--releases N] [--groups ...] [--out FOLDER]
-    python -m tests.auditors.run --power [--faults NAME ...]
+    python -m tests.auditors.run --power [--faults NAME ...] [--number N] [--releases N] [--groups ...] [--out FOLDER]
 
 Outputs are drawn by the package and written to files. Auditors read the files, each in an environment of its own that
 does not have the package (`environments.py`). Keys and seeds are fixed, so that two runs on one machine find the same.
@@ -21,10 +21,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.auditors.drawing.groups_of_outputs import GROUPS
+from tests.auditors.drawing.groups_of_outputs import GROUPS, RELEASES
 from tests.auditors.environments import python_of
 from tests.auditors.findings import LEVEL, MOST_TESTS, Found, refuse_gaps
-from tests.auditors.power import FAULTS, IN_RELEASES, RUNGS, UNSEEN
+from tests.auditors.power import FAULTS, RUNGS, UNSEEN
 from tests.commands import PROJECT, NotCheckedError, alone, digest_of, exit_code, folder, whole
 from tests.seeded.run import Bug, read_bugs, scratch_copy
 
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument(
         "--releases",
         type=whole(0),
-        default=250,
+        default=300,
         help="whole releases on each side; 0, with --power, makes none",
     )
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
@@ -60,14 +60,19 @@ def main() -> int:
         help="keep outputs and findings here; outputs of the same sources and sizes are not drawn again",
     )
     asked = parser.parse_args()
-    drawn = asked.releases > 0 if asked.power else "releases" in asked.groups
-    if drawn and asked.releases < LEAST:
+    if asked.power and not asked.releases:
+        asked.groups = [group for group in asked.groups if group not in RELEASES]
+    if asked.releases < LEAST and {*asked.groups} & {*RELEASES}:
         parser.error(f"--releases {asked.releases}: wanted at least {LEAST}, or 0 with --power")
+    if asked.power and (without := [name for name in asked.faults if not {*FAULTS[name]} & {*asked.groups}]):
+        parser.error(
+            f"--groups: none of these groups shows {', '.join(without)}; name the others by --faults"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         out = asked.out or Path(scratch) / "audits"
         with alone(out, "audits"):
             if asked.power:
-                return _show_power(asked.faults, asked.number, asked.releases, out)
+                return _show_power(asked.faults, asked.groups, asked.number, asked.releases, out)
             for group in asked.groups:
                 _draw(PROJECT, out / group, group, asked.number, asked.releases)
             findings = _audited([out / group for group in asked.groups])
@@ -178,14 +183,14 @@ def _table(findings: Sequence[Found]) -> list[str]:
     return rows
 
 
-def _show_power(faults: Sequence[str], number: int, releases: int, out: Path) -> int:
+def _show_power(faults: Sequence[str], groups: Sequence[str], number: int, releases: int, out: Path) -> int:
     """Audit a copy with each fault in turn, and print who refutes with how many outputs."""
     bugs = {bug.name: bug for bug in read_bugs()}
     everything: list[Found] = []
     missed = []
     print("| fault | refuted by, with the fewest outputs | not refuted by |", "|---|---|---|", sep="\n")
     for fault in faults:
-        findings, refusals = _with_fault(bugs[fault], number, releases, out / fault)
+        findings, refusals = _with_fault(bugs[fault], groups, number, releases, out / fault)
         everything += [{"fault": fault, **one} for one in findings]
         by, not_by = _who(findings)
         said = "; ".join([*by, *refusals]) or "nobody"
@@ -196,19 +201,22 @@ def _show_power(faults: Sequence[str], number: int, releases: int, out: Path) ->
     return 1 if set(missed) - set(UNSEEN) else 0
 
 
-def _with_fault(bug: Bug, number: int, releases: int, out: Path) -> tuple[list[Found], list[str]]:
+def _with_fault(
+    bug: Bug, groups: Sequence[str], number: int, releases: int, out: Path
+) -> tuple[list[Found], list[str]]:
     """Findings on a copy with the fault, and refusals of the copy itself.
 
     Raises:
         NotCheckedError: The project ends with an error where the copy does, so that the fault need not be the reason.
     """
     drawn = []
-    groups = (*FAULTS[bug.name], *(("releases",) if releases and bug.name in IN_RELEASES else ()))
     refusals = []
     with tempfile.TemporaryDirectory() as scratch:
         project = scratch_copy(Path(scratch))
         bug.apply(project)
-        for group in groups:
+        for group in FAULTS[bug.name]:
+            if group not in groups:
+                continue
             error = _draw(project, out / group, group, number, releases)
             if error:
                 _draw(PROJECT, out.parent / "without a fault" / group, group, number, releases)

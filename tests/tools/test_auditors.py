@@ -12,13 +12,15 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom, norm
 from tests.auditors import audit as own_audit
-from tests.auditors import auditorium, kolmogorov, sequential, sniper, statdp
+from tests.auditors import auditorium, guesses, kolmogorov, sequential, sniper, statdp
 from tests.auditors import run as runner
 from tests.auditors.bounds import delta_below, epsilon_below, mean_radius, mu_below, probability_bounds
 from tests.auditors.classifier import train
+from tests.auditors.drawing.evidence import Measured, scores
+from tests.auditors.drawing.groups_of_outputs import GROUPS
 from tests.auditors.findings import JUDGES, refuse_gaps
 from tests.auditors.outputs import Claim, Draws, Outputs
-from tests.auditors.power import FAULTS, IN_RELEASES, UNSEEN
+from tests.auditors.power import FAULTS, UNSEEN
 from tests.commands import PROJECT, NotCheckedError
 from tests.seeded.run import Bug, read_bugs
 
@@ -60,6 +62,7 @@ AUDITORS = {
     "renyi": lambda one: [auditorium.renyi(one)],
     "mmd": lambda one: [auditorium.discrepancy(one)],
     "sequential": sequential.audit,
+    "guesses": lambda one: [guesses.audit(one)],
 }
 
 
@@ -176,6 +179,44 @@ def test_true_claims_are_refuted_as_rarely_as_the_level_says():
     assert refuted <= 15
 
 
+def test_guesses_bound_the_total_variation_as_rarely_wrongly_as_asked():
+    """At the true value, with a tenth as the failure probability, where the two sides differ in how often they hit."""
+    rng = np.random.default_rng(15)
+    p, q, n = 0.95, 0.3, 100
+    wrong = 0
+    for _ in range(2000):
+        first, second = (np.where(rng.random(n) < one, 1.0, -1.0) for one in (q, p))
+        wrong += guesses.variation_below(first, second, 0.1) > p - q
+    assert wrong <= 230
+    assert guesses.variation_below(np.full(5, -1.0), np.full(5, 1.0), 2.0**-10) == pytest.approx(0)
+
+
+def test_few_guesses_refute_what_few_outputs_teach_no_classifier():
+    """350 outputs of each side, with noise of half the variance, as of whole releases."""
+    found = guesses.audit(gaussian_outputs(2 * math.sqrt(2), 2.0, 350))
+    assert found.refuted
+    assert found.samples == 700
+    assert not guesses.audit(gaussian_outputs(2.0, 2.0, 350)).refuted
+
+
+@pytest.mark.parametrize("law", [DiscreteGaussian(Fraction(3)), DiscreteLaplace(Fraction(2))])
+def test_a_score_is_the_ratio_of_likelihoods_and_notices_zeros_without_noise(law):
+    answers = np.arange(-40, 41)
+    masses = np.array([float(law.cdf(int(x)).mid()) - float(law.cdf(int(x) - 1).mid()) for x in answers])
+    rows = np.stack([np.full(answers.size, 7), answers], axis=1)
+    untouched, moved = Measured(law, [5], [5]), Measured(law, [2], [4])
+    found = scores(rows, [untouched, moved])[36:-36]
+    place = np.arange(answers.size)[36:-36]
+    assert found == pytest.approx(np.log(masses[place - 4] / masses[place - 2]), abs=1e-9)
+
+    empty = Measured(law, [1, 0, 0], [0, 0, 0])
+    exact, noisy = scores(np.array([[0, 0, 0], [0, 1, 0]]), [empty])
+    documented = math.log(masses[40] / masses[39])  # the answer 0, of the truth 0 and of the truth 1
+    assert noisy == pytest.approx(documented + math.log1p(-0.01) - math.log1p(-0.01))
+    plain = 0.99 * masses[40] ** 2
+    assert exact == pytest.approx(math.log((plain * masses[40] + 0.01) / ((plain + 0.01) * masses[39])))
+
+
 def test_a_classifier_learns_the_ratio_of_likelihoods():
     outputs = gaussian_outputs(1.0, 1.0)
     scores = train(outputs.first, outputs.second).scores(outputs.first)
@@ -199,8 +240,9 @@ def test_files_keep_what_is_written(tmp_path):
 
 
 def test_faults_are_those_that_are_seeded():
-    assert {*FAULTS, *IN_RELEASES, *UNSEEN} <= {bug.name for bug in read_bugs()}
-    assert {*IN_RELEASES, *UNSEEN} <= set(FAULTS)
+    assert {*FAULTS} <= {bug.name for bug in read_bugs()}
+    assert {*UNSEEN} <= set(FAULTS)
+    assert {group for groups in FAULTS.values() for group in groups} <= set(GROUPS)
 
 
 def found(judge, **changes):
@@ -262,6 +304,17 @@ def test_a_folder_of_a_user_is_neither_audited_nor_removed(drawing, tmp_path, na
     assert (tmp_path / name / "mine.txt").read_text() == "mine"
 
 
+def test_a_fault_is_drawn_in_its_own_groups_among_those_that_are_asked_for(drawing, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "scratch_copy", lambda folder: tmp_path / "copy")
+    monkeypatch.setattr(Bug, "apply", lambda bug, project: None)
+    audited = []
+    monkeypatch.setattr(runner, "_audited", lambda drawn, rungs: audited.extend(drawn) or [])
+    bug = next(one for one in read_bugs() if one.name == "share-counted-twice")
+    for groups in (["release-gaussian", "release-laplace"], GROUPS):
+        runner._with_fault(bug, groups, 100, 20, tmp_path / str(len(groups)))
+    assert [one.name for one in audited] == ["release-laplace", "tree", "release-laplace"]
+
+
 def test_what_was_half_drawn_is_drawn_again(drawing, tmp_path):
     (tmp_path / "tree.half").mkdir()
     (tmp_path / "tree.half" / "drawn.json").write_text("{}")
@@ -279,9 +332,9 @@ def test_a_copy_that_ends_with_an_error_is_refused_only_where_the_project_is_dra
     bug = next(one for one in read_bugs() if one.name == "sensitivity-1-for-2")
     drawing[str(tmp_path / "copy" / "src")] = 1
     for _ in range(2):  # the second time from what was kept
-        findings, refusals = runner._with_fault(bug, 100, 0, tmp_path / "out" / bug.name)
+        findings, refusals = runner._with_fault(bug, ["tree"], 100, 20, tmp_path / "out" / bug.name)
         assert findings == []
         assert refusals == ["tree: the copy ends with an error (KeyError: 'tree')"]
     drawing[str(PROJECT / "src")] = 1
     with pytest.raises(NotCheckedError, match="drawing tree ended with 1"):
-        runner._with_fault(bug, 100, 0, tmp_path / "again" / bug.name)
+        runner._with_fault(bug, ["tree"], 100, 20, tmp_path / "again" / bug.name)

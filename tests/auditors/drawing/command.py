@@ -1,6 +1,6 @@
 """Draws the outputs that are audited, and writes them for the auditors.
 
-    python -m tests.auditors.drawing.command FOLDER SOURCE --number 200000 --releases 250 --groups samplers tree ...
+    python -m tests.auditors.drawing.command FOLDER SOURCE --number 200000 --releases 300 --groups samplers tree ...
 
 The package that is drawn from is the one that is imported, so that a copy with a fault can be audited as well. It must
 be the one below SOURCE.
@@ -56,7 +56,7 @@ def _drawn(group: str, number: int, releases: int, scratch: Path) -> Iterator[Dr
         return lattices.draw(number)
     from tests.auditors.drawing import releases as whole
 
-    return whole.draw(releases, scratch)
+    return whole.draw(group, releases, scratch)
 
 
 if __name__ == "__main__":

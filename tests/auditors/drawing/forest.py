@@ -18,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 from tests.auditors.drawing.claims import claim_of
+from tests.auditors.drawing.evidence import Measured, scores
 from tests.auditors.outputs import Outputs
 
 from tallyveil.accounting import Neighbours
@@ -28,7 +29,7 @@ from tallyveil.confidential.histogram import aggregate_all, histogram_from_tripl
 from tallyveil.confidential.measure import Measurer
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.measurements.family_answers import answers_on_support
-from tallyveil.noise import DiscreteGaussian, Law, NoiseSource, insecure_key
+from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
@@ -142,8 +143,9 @@ def draw(number: int) -> Iterator[Outputs]:
         )
         columns = [side.columns() for side in sides]
         truths = [_Side(country, person, 1, "").truth() for person in (country.first, country.second)]
-        scores = [_scores(country, rows, *truths) for rows in columns]
-        yield Outputs(country.name, columns[0], columns[1], scores[0], scores[1], claim)
+        measured = list(_measured(country, *truths))
+        evidence = [scores(rows, measured) for rows in columns]
+        yield Outputs(country.name, columns[0], columns[1], evidence[0], evidence[1], claim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,23 +221,12 @@ class _Side:
         )
 
 
-def _scores(country: Country, rows: Integers, first: Integers, second: Integers) -> NDArray[np.float64]:
-    """How much likelier the measurements are on the second side, under the documented noise."""
-    found, column = np.zeros(len(rows)), 0
-    n_geounits = (1, 2, len(BLOCKS))
+def _measured(country: Country, first: Integers, second: Integers) -> Iterator[Measured]:
+    """What the columns of a row are, up to the answers of families."""
+    column = 0
     for level, geolevel in enumerate(LEVELS):
         for query in country.strategy.queries(geolevel):
+            end = column + (1, 2, len(BLOCKS))[level] * country.schema.query(query).size
             law = country.strategy.law(geolevel, query)
-            for _ in range(n_geounits[level] * country.schema.query(query).size):
-                if first[column] != second[column]:
-                    found += evidence(law, rows[:, column], int(first[column]), int(second[column]))
-                column += 1
-    return found
-
-
-def evidence(law: Law, values: Integers, first: int, second: int) -> NDArray[np.float64]:
-    """ln P(noise = value - second) - ln P(noise = value - first)."""
-    before, after = values.astype(np.float64) - first, values.astype(np.float64) - second
-    if isinstance(law, DiscreteGaussian):
-        return (before**2 - after**2) / (2 * float(law.variance))
-    return (np.abs(before) - np.abs(after)) / float(law.scale)
+            yield Measured(law, first[column:end].tolist(), second[column:end].tolist())
+            column = end

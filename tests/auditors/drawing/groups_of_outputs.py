@@ -1,3 +1,6 @@
 """Names of the groups of outputs."""
 
-GROUPS = ("samplers", "counts", "tree", "groups", "lattices", "releases")
+RELEASES = ("release-gaussian", "release-laplace")
+"""Groups of whole releases."""
+
+GROUPS = ("samplers", "counts", "tree", "groups", "lattices", *RELEASES)

@@ -6,7 +6,12 @@ absent on the first side, and lives alone in A1 on the second. The adversary kno
 measurements and the counts that are published.
 
 Runs are made in this process, one after another: starting a process for each takes longer than the release. Only the
-flushing of files to the disk is left out.
+flushing of files to the disk is left out, and the page `report.html`, which is made from the published files and which
+the adversary does not read.
+
+The budget of the Gaussian release is divided among all queries and geolevels. That of the Laplace release is spent
+nearly whole on one query, so that what is declared is nearly what is true: the budgets of many Laplace answers add up
+to more than they cost together, and a fault could hide in the difference.
 """
 
 import json
@@ -22,13 +27,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from tests.auditors.drawing.claims import claim_of
-from tests.auditors.drawing.forest import BLOCKS, LEVELS, evidence
+from tests.auditors.drawing.evidence import Measured, scores
+from tests.auditors.drawing.forest import BLOCKS, LEVELS
 from tests.auditors.outputs import Outputs
 
 import tallyveil
 from tallyveil.accounting import Neighbours, event_from_mapping
+from tallyveil.execution.topdown.run import run_release
 from tallyveil.measurements.store import measurement_name
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, insecure_key
 
 SEXES, AGES = ("female", "male"), ("young", "old")
 
@@ -58,6 +65,11 @@ mechanism = "{mechanism}"
 [strategy]
 {unit} = "{total}"
 [strategy.geolevels]
+{shares}
+[outputs]
+measurements = "full"
+"""
+EVEN_SHARES = """
 Country = "1/4"
 County = "1/4"
 Block = "1/2"
@@ -65,16 +77,20 @@ Block = "1/2"
 total = "1/3"
 sex = "1/3"
 "sex*age" = "1/3"
-{further}
-[outputs]
-measurements = "full"
-"""
-EXACT_TOTAL = """
 [strategy.queries.Country]
 "sex*age" = "1"
 [[invariants]]
 query = "total"
 geolevels = ["Country"]
+"""
+MOSTLY_ONE_QUERY = """
+Country = "1/40"
+County = "1/40"
+Block = "19/20"
+[strategy.queries."*"]
+total = "1/40"
+sex = "1/40"
+"sex*age" = "19/20"
 """
 
 
@@ -85,7 +101,7 @@ class Kind:
     Attributes:
         name: Name of the target.
         neighbours, mechanism, unit, total: What the release file says.
-        further: The end of the release file.
+        shares: The end of the release file: shares of the budget, and invariants.
         first: The person on the first side, as (block, sex, age); None where absent.
         second: The person on the second side.
     """
@@ -95,7 +111,7 @@ class Kind:
     mechanism: str
     unit: str
     total: Fraction
-    further: str
+    shares: str
     first: tuple[str, str, str] | None
     second: tuple[str, str, str]
 
@@ -106,7 +122,7 @@ class Kind:
             mechanism=self.mechanism,
             unit=self.unit,
             total=self.total,
-            further=self.further,
+            shares=self.shares,
         )
 
 
@@ -118,7 +134,7 @@ KINDS = (
         "discrete_gaussian",
         "rho",
         Fraction(2),
-        EXACT_TOTAL,
+        EVEN_SHARES,
         ("A1", "female", "young"),
         ("B1", "male", "old"),
     ),
@@ -127,28 +143,28 @@ KINDS = (
         Neighbours.UNBOUNDED,
         "discrete_laplace",
         "epsilon",
-        Fraction(3),
-        "",
+        Fraction(1),
+        MOSTLY_ONE_QUERY,
         None,
         ("A1", "female", "young"),
     ),
 )
 
 
-def draw(number: int, folder: Path) -> Iterator[Outputs]:
-    """So many releases of each kind on each side, in a folder for scratch files."""
+def draw(name: str, number: int, folder: Path) -> Iterator[Outputs]:
+    """So many releases of a kind on each side, in a folder for scratch files."""
+    kind = next(one for one in KINDS if one.name == name)
     flush, os.fsync = os.fsync, os.fstat
     try:
-        for kind in KINDS:
-            sides = [_Side(kind, side, folder / kind.name / str(side)) for side in (0, 1)]
-            drawn = [side.outputs(number) for side in sides]
-            before, after, laws = sides[0].truth(), sides[1].truth(), sides[0].laws()
-            scores = [_scores(rows, before, after, laws) for rows in drawn]
-            event = event_from_mapping(sides[0].manifest()["event"])
-            claim = claim_of(
-                event, neighbours=kind.neighbours, delta=Fraction(1, 10), **{kind.unit: kind.total}
-            )
-            yield Outputs(kind.name, drawn[0], drawn[1], scores[0], scores[1], claim)
+        sides = [_Side(kind, side, folder / str(side)) for side in (0, 1)]
+        drawn = [side.outputs(number) for side in sides]
+        measured = [
+            Measured(*one) for one in zip(sides[0].laws(), sides[0].truth(), sides[1].truth(), strict=True)
+        ]
+        evidence = [scores(rows, measured) for rows in drawn]
+        event = event_from_mapping(sides[0].manifest()["event"])
+        claim = claim_of(event, neighbours=kind.neighbours, delta=Fraction(1, 10), **{kind.unit: kind.total})
+        yield Outputs(kind.name, drawn[0], drawn[1], evidence[0], evidence[1], claim)
     finally:
         os.fsync = flush
 
@@ -181,11 +197,11 @@ class _Side:
         )
         pl.DataFrame({"block": BLOCKS}).write_parquet(self.folder / "blocks.parquet")
         (self.folder / "release.toml").write_text(self.kind.text())
-        plan, rows = tallyveil.plan(self.folder / "release.toml"), []
+        plan, rows = tallyveil.plan(self.folder / "release.toml").content, []
         for place in range(number):
             shutil.rmtree(self.folder / "out", ignore_errors=True)
-            key = f"auditors: {self.kind.name} {self.number} {place}"
-            tallyveil.run(plan, self.folder / "out", workers=1, insecure_test_key=key)
+            key = insecure_key(f"auditors: {self.kind.name} {self.number} {place}")
+            run_release(plan, self.folder / "out", workers=1, test_key=key)
             rows.append(self.row())
         return np.array(rows, np.int32)
 
@@ -217,33 +233,30 @@ class _Side:
             for query in (root if level == LEVELS[0] else ("total", "sex", "sex*age"))
         ]
 
-    def truth(self) -> list[int]:
-        """The true answers behind the measurements, in the same order."""
+    def truth(self) -> list[list[int]]:
+        """The true answers behind each measured query, in the same order."""
         found = []
         for geolevel, query in self.measured():
-            width = {"Country": 0, "County": 1, "Block": 2}[geolevel]
+            width, answers = {"Country": 0, "County": 1, "Block": 2}[geolevel], []
             for prefix in sorted({block[:width] for block in BLOCKS}):
                 inside = [(sex, age) for block, sex, age in self.people() if block[:width] == prefix]
                 if query == "total":
-                    found.append(len(inside))
+                    answers.append(len(inside))
                 elif query == "sex":
-                    found += [sum(sex == one for sex, _ in inside) for one in SEXES]
+                    answers += [sum(sex == one for sex, _ in inside) for one in SEXES]
                 else:
-                    found += [inside.count((sex, age)) for sex in SEXES for age in AGES]
+                    answers += [inside.count((sex, age)) for sex in SEXES for age in AGES]
+            found.append(answers)
         return found
 
     def laws(self) -> list[Law]:
-        """The law of each measurement, as the event of the manifest states it, in the same order."""
-        found = []
-        for stated, (geolevel, query) in zip(_noise(self.manifest()["event"]), self.measured(), strict=True):
-            n_geounits = {"Country": 1, "County": 2, "Block": 3}[geolevel]
-            answers = n_geounits * {"total": 1, "sex": 2, "sex*age": 4}[query]
-            if stated["kind"] == "discrete_gaussian":
-                law: Law = DiscreteGaussian(Fraction(stated["variance"]))
-            else:
-                law = DiscreteLaplace(Fraction(stated["scale"]))
-            found += [law] * answers
-        return found
+        """The law of each measured query, as the event of the manifest states it, in the same order."""
+        return [
+            DiscreteGaussian(Fraction(one["variance"]))
+            if one["kind"] == "discrete_gaussian"
+            else DiscreteLaplace(Fraction(one["scale"]))
+            for one in _noise(self.manifest()["event"])
+        ]
 
 
 def _noise(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -253,13 +266,3 @@ def _noise(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from _noise(part)
     elif event["kind"].startswith("discrete"):
         yield event
-
-
-def _scores(
-    rows: NDArray[np.int32], first: list[int], second: list[int], laws: list[Law]
-) -> NDArray[np.float64]:
-    found = np.zeros(len(rows))
-    for column, (before, after, law) in enumerate(zip(first, second, laws, strict=True)):
-        if before != after:
-            found += evidence(law, rows[:, column], before, after)
-    return found
