@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
+from tallyveil.accounting.engines import integer_polynomial
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError, SolverError
@@ -120,6 +121,12 @@ def test_negative_epsilons_have_a_delta_too() -> None:
 def test_too_large_a_lattice_is_refused_by_its_size(factors: tuple[GaussianLoss, ...], size: str) -> None:
     with pytest.raises(BudgetError, match=size):
         Proved.build(factors)
+
+
+def test_every_place_of_laplace_noise_is_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integer_polynomial, "MAX_POINTS", 50)
+    with pytest.raises(BudgetError, match=r"has 6\d points"):
+        Proved.build((LaplaceLoss(Fraction(30), 30, 2),))
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1), Fraction(-1)])
