@@ -183,6 +183,8 @@ class Trial:
             found = trial.read(command, out)
             if found.code:
                 self.counted[f"damaged, refused by {command[0]}: {found.error}"] += 1
+            elif '"lacking": "' in found.text and '"lacking": "' not in before.text:
+                self.counted[f"damaged, {command[0]} says what is lacking"] += 1
             elif (found.code, _beside(damaged, found.made)) != (before.code, _beside(damaged, before.made)):
                 self.faults.append(f"{' '.join(command)} gives something else after {damaged} {how}")
 

@@ -19,7 +19,7 @@ from tallyveil.intervals.model import Zeros
 from tallyveil.plans.constraints import Bounds
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import short_name
-from tallyveil.storage.read import read_table, whole_number
+from tallyveil.storage.read import read_table, require_counts, require_levels, whole_number
 from tallyveil.universe.counts import row_ranges
 from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
 from tallyveil.universe.query_group import QueryGroup
@@ -194,6 +194,10 @@ def _read_bounds(
 ) -> tuple[Integers, Integers, Integers, Integers]:
     names = query.factor_names
     table = read_table(bounds.path, ["geocode", *names, "lower", "upper"], f"bounds '{bounds.name}'")
+    require_levels(table.lazy(), ["geocode", *names], bounds.path, "bounds")
+    for column in ("lower", "upper"):
+        if table[column].dtype != pl.Null:  # a column without any bound may have no type
+            require_counts(table.lazy(), column, bounds.path, "bounds")
     rows = stated.areas.locate(stated.place, table["geocode"].cast(pl.String))
     if bool((rows < 0).any()):
         unknown = table["geocode"].filter(rows < 0)

@@ -1,13 +1,14 @@
 """Public bounds: read from their table, refused where it is wrong, published, and read back."""
 
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import polars as pl
 import pytest
 
 from tallyveil.config.load import load_plan
-from tallyveil.errors import ConstraintError, StoreError
+from tallyveil.errors import ConstraintError, SchemaError, StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.geography.areas import plain_hierarchies
@@ -73,11 +74,17 @@ def test_bounds_without_a_row_may_be_open(plan, spine, whole):
         ({"lower": pl.lit("few")}, "bounds-value"),
         ({"lower": pl.lit(2**33)}, "bounds-value"),
         ({"lower": pl.lit(5), "upper": pl.lit(4)}, "bounds-crossed"),
+        ({"lower": pl.concat_list("lower")}, "bad-counts"),
+        ({"upper": pl.struct("upper")}, "bad-counts"),
+        ({"upper": pl.lit(b"1")}, "bad-counts"),
+        ({"lower": pl.lit(date(1970, 1, 2))}, "bad-counts"),
+        ({"home": pl.concat_list("home")}, "unknown-level"),
+        ({"geocode": pl.struct("geocode")}, "unknown-level"),
     ],
 )
 def test_a_wrong_table_is_refused(plan, whole, columns, code):
     changed(plan, **columns)
-    with pytest.raises(ConstraintError) as caught:
+    with pytest.raises((ConstraintError, SchemaError)) as caught:
         bounds_table(plan, plan.bounds[0], whole)
     assert caught.value.code == code
 
@@ -86,6 +93,13 @@ def test_whole_numbers_may_be_written_as_floats(plan, whole):
     before = bounds_table(plan, plan.bounds[0], whole).digest()
     changed(plan, lower=pl.col("lower").cast(pl.Float64), upper=pl.col("upper").cast(pl.Float64))
     assert bounds_table(plan, plan.bounds[0], whole).digest() == before
+
+
+def test_a_column_without_bounds_needs_no_type(plan, spine, whole):
+    changed(plan, upper=pl.lit(None))
+    lower, upper = bounds_table(plan, plan.bounds[0], whole).bounds_of(2, 0, spine.n_geounits(2))
+    assert lower.any()
+    assert upper.max() == UNBOUNDED
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
