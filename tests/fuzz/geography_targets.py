@@ -62,7 +62,7 @@ def _shapes(root: Path, name: str) -> Target:
         _write_by_gdal(root / name, blocks, boxes)
     part = root / name.replace(".shp", ".dbf") if name == "attributes.shp" else root / name
     form = {".parquet": "parquet", ".geojson": "json"}.get(path.with_name(name).suffix, "bytes")
-    return Target(part.read_bytes(), at(part, lambda: input_targets.prepared(path)), form)
+    return input_targets.table_target(path, part, part.read_bytes(), form)
 
 
 def _write_by_gdal(path: Path, blocks: list[str], boxes: object) -> None:
