@@ -11,7 +11,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown import run
+from tallyveil.execution.topdown import preparation, run
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.guarantee import check_paths, guarantee_of
@@ -83,7 +83,7 @@ def test_totals_first_makes_better_totals_than_one_pass(plan, tmp_path, monkeypa
     shared, guarantee = plan.measuring_digest(), guarantee_of(plan.terms)
     monkeypatch.setattr(ReleasePlan, "measuring_digest", lambda *_: shared)
     monkeypatch.setattr(
-        run, "privacy_of", lambda _, allocation: {**guarantee, "paths": check_paths(allocation)}
+        preparation, "privacy_of", lambda _, allocation: {**guarantee, "paths": check_paths(allocation)}
     )
     spine = read_spine(plan.geography)
     truth = read_histograms(plan, spine)

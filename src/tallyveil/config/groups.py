@@ -49,7 +49,7 @@ class CellsTable(Table):
 
     unit: Name | None = Field(default=None, description="What one record is, in the singular.")
     units: Name | None = Field(default=None, description="Plural of unit.")
-    columns: dict[str, Name] = Field(
+    columns: dict[Name, Name] = Field(
         default_factory=dict, description="Column of each attribute whose column has another name."
     )
     details: list[Name] = Field(

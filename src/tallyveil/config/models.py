@@ -35,7 +35,7 @@ class RecordsTable(Table):
     count: Name | None = Field(
         default=None, description="Column of counts. Without it, each row is one record."
     )
-    columns: dict[str, Name] = Field(
+    columns: dict[Name, Name] = Field(
         default_factory=dict, description="Column of each attribute whose column has another name."
     )
     numbers: list[Name] = Field(
@@ -201,10 +201,10 @@ class StrategyTable(Table):
     delta: Exact | None = Field(
         default=None, description="Delta of a discrete Gaussian target. Default: the delta of [privacy]."
     )
-    geolevels: dict[str, Exact] = Field(
+    geolevels: dict[Name, Exact] = Field(
         default_factory=dict, description="Share of each geolevel. The shares sum to 1."
     )
-    queries: dict[str, dict[str, Exact]] = Field(
+    queries: dict[Name, dict[Name, Exact]] = Field(
         default_factory=dict,
         description="Shares of the queries at each geolevel. At each geolevel they sum to 1. The entry "
         '"*" applies to every geolevel that has no entry.',
@@ -228,14 +228,14 @@ class StrategyTable(Table):
 class EstimationTable(Table):
     """[estimation]: ordered passes and rounding stages. The keys are geolevels, or "*" for all other geolevels."""
 
-    passes: dict[str, list[list[Name]]] = Field(
+    passes: dict[Name, list[list[Name]]] = Field(
         default_factory=dict,
         description="Queries of each least-squares pass of a geolevel. Later passes keep the answers of earlier ones.",
     )
     slack: Exact | None = Field(
         default=None, description="Records by which later passes may move an earlier answer."
     )
-    rounding: dict[str, Annotated[list[list[Name]], Field(min_length=1)]] = Field(
+    rounding: dict[Name, Annotated[list[list[Name]], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Queries of each rounding stage of a geolevel. Later stages keep the answers of earlier ones.",
     )

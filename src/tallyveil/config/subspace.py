@@ -34,7 +34,7 @@ class TableTable(Table):
     count: Name | None = Field(
         default=None, description="Column of counts. Without it, each row is one record."
     )
-    columns: dict[str, Name] = Field(
+    columns: dict[Name, Name] = Field(
         default_factory=dict, description="Column of each attribute whose column has another name."
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tallyveil.errors import StoreError
+from tallyveil.printable import short_name
 from tallyveil.storage.text_files import read_text_file
 
 Shape: TypeAlias = "type | tuple[type, ...] | list[Any] | dict[str, Any] | Each | Perhaps | ByKind"
@@ -89,7 +90,7 @@ def read_shaped(path: Path, shape: Any, mend: str) -> Any:
 def damaged(path: Path, place: str, mend: str) -> StoreError:
     """The error for a file whose content at one place is not what was written."""
     return StoreError(
-        f"{path} is damaged: '{place}' is missing or is not what the run wrote. {mend}",
+        f"{path} is damaged: '{short_name(place)}' is missing or is not what the run wrote. {mend}",
         code="release-damaged",
     )
 

@@ -63,8 +63,15 @@ def _header(path: Path, what: str) -> list[str]:
         return []
     with open_input(path, what) as stream:
         line = stream.readline(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
-    csv.field_size_limit(LONGEST_HEADER)
-    return next(csv.reader([line.rstrip("\r\n")], strict=False), [])
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], strict=False), [])
+    except csv.Error:
+        raise StoreError(
+            f"the {what} file {path} cannot be read as csv: a name of its header line is longer than "
+            f"{csv.field_size_limit():,} characters, or a carriage return stands within the line. Lines must end with "
+            "a line feed, or with a carriage return and a line feed.",
+            code="input-unreadable",
+        ) from None
 
 
 def text_columns(path: Path, what: str) -> list[str]:

@@ -15,6 +15,7 @@ from tallyveil.config.models import (
     EstimationTable,
     GeographyTable,
     PrivacyTable,
+    RecordsTable,
     ReleaseFile,
     SchemaTable,
     StrategyTable,
@@ -100,6 +101,27 @@ def test_a_key_of_any_length_leaves_the_message_short(edit):
     assert caught.value.code == "bad-key-or-value"
     assert f"{'x' * 77}...: unknown key" in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+LONG_KEY = f'"{"x" * 100_000}"'
+
+
+@pytest.mark.parametrize(
+    ("model", "table"),
+    [
+        (StrategyTable, f"[geolevels]\n{LONG_KEY} = 1"),
+        (StrategyTable, f"[queries]\n{LONG_KEY} = {{total = 1}}"),
+        (StrategyTable, f'[queries]\n"*" = {{{LONG_KEY} = 1}}'),
+        (EstimationTable, f'[passes]\n{LONG_KEY} = [["total"]]'),
+        (EstimationTable, f'[rounding]\n{LONG_KEY} = [["total"]]'),
+        (RecordsTable, f'[columns]\n{LONG_KEY} = "home"'),
+    ],
+    ids=["geolevels", "queries", "query", "passes", "rounding", "columns"],
+)
+def test_a_name_that_is_a_key_has_at_most_4096_characters(model, table):
+    """A message names geolevels, queries and attributes that do not exist."""
+    with pytest.raises(ValidationError, match="at most 4096 characters"):
+        model.model_validate(tomllib.loads(table))
 
 
 def test_a_query_of_any_length_leaves_the_message_short(edit):

@@ -1,8 +1,11 @@
 """Shapes of JSON: the first place that does not fit is named."""
 
+import json
+
 import pytest
 
-from tallyveil.storage.json_files import TEXT_OR_NONE, Each, Perhaps, misfit
+from tallyveil.errors import StoreError
+from tallyveil.storage.json_files import TEXT_OR_NONE, Each, Perhaps, misfit, read_shaped
 
 SHAPE = {"name": str, "count": TEXT_OR_NONE, "often": Perhaps(int), "parts": Each({"key": TEXT_OR_NONE})}
 WHOLE = {"name": "a", "count": None, "parts": {"one": {"key": None}}}
@@ -30,3 +33,12 @@ def test_a_key_that_may_be_null_must_be_there():
 )
 def test_the_place_that_does_not_fit_is_named(changed, place):
     assert misfit(WHOLE | changed, SHAPE) == place
+
+
+def test_a_key_of_any_length_leaves_the_message_short(tmp_path):
+    path = tmp_path / "counts.json"
+    path.write_text(json.dumps({"x" * 100_000: "three"}))
+    with pytest.raises(StoreError) as caught:
+        read_shaped(path, Each(int), "Restore it.")
+    assert caught.value.code == "release-damaged"
+    assert f"'{'x' * 77}...' is missing or is not what the run wrote. Restore it." in str(caught.value)

@@ -45,3 +45,16 @@ def test_a_header_of_any_length_leaves_the_message_short(tmp_path):
     assert caught.value.code == "column-missing"
     assert f"{'x' * 77}..., geo, column0" in str(caught.value)
     assert len(str(caught.value)) < 5000
+
+
+@pytest.mark.parametrize(
+    "line", [b"geocode,n,secret\r1101,75431\r", b"geocode,n\r1101\n", b"geocode," + b"secret" * 30_000]
+)
+def test_a_header_line_that_is_none_is_refused(tmp_path, line):
+    """Some old programs end a line with a carriage return alone. The whole file is then one line of records."""
+    path = tmp_path / "records.csv"
+    path.write_bytes(line)
+    with pytest.raises(StoreError, match="must end with a line feed") as caught:
+        scan_table(path, ["geocode"], "records", confidential=True)
+    assert caught.value.code == "input-unreadable"
+    assert not any(word in str(caught.value) for word in ("secret", "1101", "75431"))
