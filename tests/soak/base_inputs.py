@@ -111,10 +111,11 @@ epsilon = "0.01"
 distance = "4"
 """
 TABLE: dict[str, list[Any]] = {
-    "county": ["A", "A", "B", "C"],
-    "education": ["low", "high", "mid", "low"],
-    "n": [75_431, 5, 83_377, 2],
+    "county": ["A", "A", "B", "B", "C"],
+    "education": ["low", "high", "low", "mid", "low"],
+    "n": [75_431, 5, 3, 83_377, 2],
 }
+"""The sums of counties are published as they are, and so no county has one of the large counts alone."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from tallyveil.accounting import (
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.calibration import scaled
 from tallyveil.accounting.costs import folded_cost
-from tallyveil.accounting.decimals import at_most, both_ends
+from tallyveil.accounting.decimals import at_least, at_most, both_ends
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.accounting.losses.loss_laws import loss_law_of
 from tallyveil.accounting.subspace_events import (
@@ -159,6 +159,7 @@ def test_powers_of_ten_have_their_own_leading_digit(power):
     for value in (exact, exact * (1 - Fraction(1, 10**30)), exact * (1 + Fraction(1, 10**30))):
         shown = Fraction(at_most(value, 5))
         assert value <= shown <= value * (1 + Fraction(1, 1000))
+        assert value * (1 - Fraction(2, 10**5)) <= Fraction(at_least(value, 5)) <= value
 
 
 def test_balls_of_nothing_are_refused():
