@@ -7,6 +7,7 @@ from typing import Final
 from flint import arb
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.engines.tails import Tails, float_bounds
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor
 from tallyveil.errors import BudgetError
@@ -33,14 +34,14 @@ def resolving_bits(factors: tuple[LossFactor, ...], least_delta: Fraction) -> in
         ),
         Fraction(0),
     )
-    rho = float(min(exact, Fraction(10**9)))
+    rho = float(min(exact, Fraction(10**9)))  # far above what the bits allow, and no overflow
     depth = math.log(least_delta.denominator) - math.log(least_delta.numerator)
     lost = depth + rho + 2 * math.sqrt(rho * depth)
     if lost > MOST_BITS:
         raise BudgetError(
-            f"the exact loss distribution of this composition would need {lost:.3g} bits of precision, wanted at "
-            f"most {MOST_BITS}: the composition costs rho = {rho:.3g}, and the least delta asked for is "
-            f"exp(-{depth:.4g}). Use another engine, or a larger least delta."
+            f"the exact loss distribution of this composition would need at least {lost:.3g} bits of "
+            f"precision, wanted at most {MOST_BITS}: the composition costs rho = {at_most(exact, 3)}, and the least "
+            f"delta asked for is exp(-{depth:.4g}). Use another engine, or a larger least delta."
         )
     return math.ceil(lost / math.log(2)) + _ACCURACY_BITS
 
