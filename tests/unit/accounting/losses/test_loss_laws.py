@@ -1,17 +1,23 @@
 """From events to loss factors: sums, worst cases, and what is refused."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from tallyveil.accounting import (
     AdaptiveEvent,
+    ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
     InvariantEvent,
+    Laplace,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
+    RandomizedResponse,
     SequentialEvent,
     WorstEvent,
     alternatives_of,
@@ -44,6 +50,25 @@ def test_a_sequence_is_one_composition_with_equal_factors_counted_together() -> 
     assert alternatives_of(event, BOUNDED) == (loss_law_of(event),)
     assert loss_law_of(SequentialEvent(())) == loss_law_of(InvariantEvent("x")) == ()
     assert alternatives_of(ParallelEvent((), 5), BOUNDED) == ((),)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        DiscreteGaussian("5/2", 2),
+        DiscreteLaplace(7, 2),
+        Gaussian("5/2", "1/2"),
+        Laplace(7, "1/2"),
+        RandomizedResponse("1/3"),
+        RandomizedResponse("1/3", 5),
+        ApproximateDP("1/3", "1/100"),
+        PoissonSampled(Laplace(7), "1/10"),
+    ],
+    ids=str,
+)
+def test_three_answers_at_once_lose_what_three_answers_lose(event) -> None:
+    law = loss_law_of(SequentialEvent((event, event, event)))
+    assert loss_law_of(replace(event, multiplicity=3)) == law != loss_law_of(event)
 
 
 def test_an_adaptive_choice_is_one_branch() -> None:
