@@ -22,7 +22,7 @@ from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.report import write_report
 from tallyveil.storage.claims import Claim, is_unfinished
-from tallyveil.storage.write import file_digest
+from tallyveil.storage.write import file_digest, write_parquet
 
 PLAIN = ["geocode", "age", "home", "count"]
 BESIDE = ["estimate", "standard_error", "lower", "upper"]
@@ -53,6 +53,12 @@ def tables(run: Path) -> dict[str, pl.DataFrame]:
     return {folder.relative_to(run).as_posix(): pl.read_parquet(folder / "*.parquet") for folder in folders}
 
 
+def wrong_tables(path: Path, frame: pl.DataFrame, metadata: dict[str, str]) -> None:
+    """Writes tables with other counts than the rest of the release."""
+    wrong = frame.with_columns(pl.col("count") + 1) if "tables.partial" in path.parts else frame
+    write_parquet(path, wrong, metadata)
+
+
 def digests_hold(run: Path) -> bool:
     files = json.loads((run / "manifest.json").read_text())["files"]
     there = {p.relative_to(run).as_posix() for p in (run / "tables").rglob("*.parquet")}
@@ -60,7 +66,7 @@ def digests_hold(run: Path) -> bool:
     return all(file_digest(run / item["path"]) == item["sha256"] for item in files)
 
 
-def test_tables_keep_their_rows_and_gain_intervals(run):
+def test_tables_gain_intervals(run):
     before = tables(run)
     make_intervals(run, workers=1)
     after = tables(run)
@@ -83,18 +89,37 @@ def test_tables_keep_their_rows_and_gain_intervals(run):
     assert not list(run.glob("*.partial"))
 
 
-def test_zeros_left_out_stay_left_out(edit, tmp_path, monkeypatch):
+def test_zeros_that_were_left_out_come_back_with_estimates_and_go_with_them(edit, tmp_path, monkeypatch):
+    """Rows chosen by their counts have estimates that are too high, so a table with estimates has every row."""
     monkeypatch.setattr("tallyveil.release.tables.ANSWERS_WITH_ZEROS", 4)
     path = edit('tables = ["total", "age", "home"]', 'tables = ["total", "age*home"]')
-    run_release(load_plan(path), tmp_path / "out", test_key=bytes(32), workers=1)
-    before = tables(tmp_path / "out")
-    make_intervals(tmp_path / "out", workers=1)
-    after = tables(tmp_path / "out")
-    assert all(after[name].select(PLAIN).equals(frame) for name, frame in before.items())
-    cells = after["tables/geolevel=Block/query=age%2Ahome"]
-    assert cells["count"].min() > 0
-    all_cells = pl.read_parquet(tmp_path / "out/intervals/geolevel=Block/query=age%2Ahome/*.parquet")
-    assert cells.select(BESIDE).equals(all_cells.filter(pl.col("count") > 0).select(BESIDE))
+    root, cells = tmp_path / "out", "tables/geolevel=Block/query=age%2Ahome"
+    run_release(load_plan(path), root, test_key=bytes(32), workers=1)
+    before = tables(root)
+    assert before[cells]["count"].min() > 0
+    make_intervals(root, workers=1)
+    after = tables(root)
+    assert all(
+        after[name].select(PLAIN).filter(pl.col("count") > 0).equals(frame.filter(pl.col("count") > 0))
+        for name, frame in before.items()
+    )
+    assert after[cells].equals(pl.read_parquet(root / cells.replace("tables", "intervals") / "*.parquet"))
+    assert after[cells].height == 6 * after["tables/geolevel=Block/query=total"].height
+    tags = pl.read_parquet_metadata(root / cells / "part-00000.parquet")
+    assert (tags["tallyveil.zeros"], tags["tallyveil.rows"]) == (
+        "included",
+        "There is a row for every answer of every area.",
+    )
+    make_intervals(root, tables=["total"], workers=1)
+    again = tables(root)[cells]
+    assert again.select(PLAIN).equals(before[cells])
+    assert again["estimate"].null_count() == again.height
+    tags = pl.read_parquet_metadata(root / cells / "part-00000.parquet")
+    assert (tags["tallyveil.zeros"], tags["tallyveil.rows"]) == (
+        "left out",
+        "An answer of an area that has no row has a published count of 0.",
+    )
+    assert digests_hold(root)
 
 
 def test_only_tables_asked_for_have_intervals(run):
@@ -156,10 +181,7 @@ def test_an_interrupted_exchange_is_mended_by_the_next(run, monkeypatch, at):
 
 def test_a_table_that_does_not_hold_the_counts_is_not_published(run, monkeypatch):
     before = contents(run)
-    monkeypatch.setattr(
-        "tallyveil.release.intervals.table_with_intervals",
-        lambda rows, group: rows.with_columns(pl.col("count") + 1),
-    )
+    monkeypatch.setattr("tallyveil.release.intervals.write_parquet", wrong_tables)
     with pytest.raises(SolverError, match="table total agrees"):
         make_intervals(run, workers=1)
     after = contents(run)

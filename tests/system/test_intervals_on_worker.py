@@ -15,8 +15,9 @@ from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.intervals import chunks as interval_chunks
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.release import interval_tables, intervals
+from tallyveil.release import intervals
 from tallyveil.storage import shared_files
+from tallyveil.storage.write import write_parquet
 
 KEY = insecure_key("intervals on worker")
 
@@ -106,9 +107,12 @@ def test_a_run_makes_its_intervals_there(release, tmp_path):
 
 def test_a_wrong_table_is_refused_by_others(pair, monkeypatch):
     _, there = pair
-    right = interval_tables.table_with_intervals
-    wrong = lambda rows, group: right(rows, group).with_columns(pl.col("count") + 1)  # noqa: E731
-    monkeypatch.setattr(intervals, "table_with_intervals", wrong)
+
+    def wrong(path, frame, metadata):
+        own = frame.with_columns(pl.col("count") + 1) if "tables.partial" in path.parts else frame
+        write_parquet(path, own, metadata)
+
+    monkeypatch.setattr(intervals, "write_parquet", wrong)
     before = contents(there)
     with pytest.raises(SolverError, match="agrees with the counts"):
         make_intervals(there, executors=Elsewhere())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
@@ -20,17 +20,20 @@ from tallyveil.face.given import (
     workers_given,
 )
 from tallyveil.face.opened import WithMeasurements
-from tallyveil.release.interval_tables import refuse_earlier_tables
+from tallyveil.plans.machine import machine_memory
+from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import require_unchanged, written_manifest
-from tallyveil.release.tables import table_name
+from tallyveil.release.manifest_files import written_manifest
+from tallyveil.release.tables import TABLES
+from tallyveil.release.whole_tables import listed_rows, whole_table
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
 from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
@@ -41,6 +44,10 @@ if TYPE_CHECKING:
     from tallyveil.postprocess.derived.quantities import Quantities
     from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
+
+
+_BYTES: Final = 16
+"""Bytes of a field of a table in memory, at most: polars keeps a text of 16 bytes, or a reference to a longer one."""
 
 
 class Release(WithMeasurements):
@@ -64,35 +71,39 @@ class Release(WithMeasurements):
         """The queries that there are tables of."""
         return tuple(self.manifest.body["plan"]["tables"])
 
-    def table(self, area: str, query: str) -> pl.DataFrame:
+    def table(self, area: str, query: str, *, zeros: bool = True) -> pl.DataFrame:
         """The published counts of a query.
 
         Args:
             area: A geolevel, or a family of entities.
             query: A query of the release's tables.
+            zeros: Whether rows with a published count of 0 are there. Estimates add up over all rows alone: where the
+                rows are chosen by their counts, sums and means of estimates are too high, and fewer true counts lie
+                in their intervals than the stated share.
         Returns:
-            `geocode`; one column for each attribute in the query, with the labels of its groups; `count`; after
-            `add_intervals` also `estimate`, `standard_error`, `lower` and `upper`. A query of more than 16 answers has
-            no rows for counts of zero.
+            One row for each answer of each area: `geocode`; one column for each attribute in the query, with the
+            labels of its groups; `count`; after `add_intervals` also `estimate`, `standard_error`, `lower` and `upper`.
         Raises:
-            ConfigError: the release has no such table.
-            StoreError: the table is damaged, or the folder was removed.
+            ConfigError: the release has no such table, or all its rows do not fit into this machine's memory.
+            StoreError: the table is damaged, or the folder was removed; or an earlier version left out rows with
+                estimates, and `intervals/` does not hold them.
         """
         area, query = name_given(area, "area"), name_given(query, "query")
         self._read_again()
         refuse_earlier_tables(self.path, "Read their files directly")
-        folder = table_name(area, query) + "/"
-        parts = [self.path / name for name in self.manifest.digests if name.startswith(folder)]
-        if not parts:
+        if query not in self.queries or area not in self.areas:
             raise ConfigError(
                 f"{self.path} has no table of {query!r} for {area!r}. It has tables of "
                 f"{', '.join(self.queries)}, for {', '.join(self.areas)}.",
                 code="no-table",
             )
-        for part in parts:
-            require_unchanged(self.path, self.manifest, part)
-        frame = collect(scan_parquet(*parts), parts[0], "table")
-        return frame.drop(summed_out(self._schema.query(query)))
+        group = self._schema.query(query)
+        if zeros:
+            self._refuse_large(area, group)
+            frames = whole_table(self.path, self.manifest, area, group)
+        else:
+            frames = listed_rows(self.path, self.manifest, area, query)
+        return pl.concat(frames).drop(summed_out(group))
 
     def interval(self, query: str, area: str) -> pl.DataFrame:
         """Unbiased estimates and intervals of a geounit or an entity.
@@ -318,6 +329,18 @@ class Release(WithMeasurements):
         from tallyveil.release.geography import read_hierarchies
 
         return read_hierarchies(self.path)
+
+    def _refuse_large(self, area: str, group: QueryGroup) -> None:
+        """Refuse a table whose rows do not fit into memory; raises ConfigError."""
+        rows = len(self._hierarchies.codes_of(area)) * group.size
+        columns = 2 + len(group.factors) + len(BESIDE)
+        if rows * columns * _BYTES > machine_memory():
+            raise ConfigError(
+                f"the table of {group.name!r} for {area!r} has {rows:,} rows, one for each answer of each area, which "
+                "do not fit into this machine's memory. Ask for the rows with a count above 0, with zeros=False, or "
+                f"read the files of {self.path / TABLES} part by part.",
+                code="table-large",
+            )
 
     def _interval_parts(self, query: str) -> list[list[Path]]:
         """The files of a query's intervals, by geolevel or family."""

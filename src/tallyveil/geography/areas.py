@@ -89,6 +89,19 @@ class Hierarchies:
         names = self.replaced_names
         return tuple(level for level, name in enumerate(self.spine.geolevels) if name not in names)
 
+    def codes_of(self, area: str) -> pl.Series:
+        """The geocodes or names of what there are tables of, in the order of the tables.
+
+        Args:
+            area: A geolevel as people know it, or a family of entities.
+        Raises:
+            GeographyError: there is no such geolevel or family.
+        """
+        for family in (*self.replaced, *self.families):
+            if family.name == area:
+                return pl.Series(family.codes, dtype=pl.String)
+        return self.spine.geocodes[self.spine.level_index(area)].text
+
     def family(self, name: str) -> EntityFamily:
         """The family of entities with a given name.
 

@@ -317,7 +317,7 @@ def _disk(work: _Work, sizes: Sizes, rates: Rates) -> int:
     size += rates.disk_person * work.people + rates.disk_value * sum(work.values)
     size += rates.disk_zeros * work.zeros + rates.disk_no_zeros * work.no_zeros
     if work.intervals:  # written in intervals/ and once more in the tables
-        size += rates.disk_interval * (work.intervals + work.zeros + work.no_zeros)
+        size += 2 * rates.disk_interval * work.intervals
     return int(size) + 8 * MIB
 
 

@@ -1,9 +1,8 @@
 """Tables of a release as one GeoParquet file: a row for each area of a kind, with its shape and its answers.
 
 There is a column for each answer, which is called as the answer is, such as `hispanic=hispanic * cenrace=white`. That
-of the total is `total`. Where a
-table has intervals and holds its zeros, further columns follow each answer, such as `total standard_error`. Shapes of
-areas above the finest geolevel are merged from those of their finest geounits.
+of the total is `total`. Where a table has intervals, further columns follow each answer, such as
+`total standard_error`. Shapes of areas above the finest geolevel are merged from those of their finest geounits.
 """
 
 import json
@@ -17,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConfigError, StoreError
+from tallyveil.errors import ConfigError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.geometry import Geometry, require_maps
 from tallyveil.geography.geometry.geoparquet import COLUMN, POLYGONS, geo_metadata
@@ -27,19 +26,15 @@ from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.geometry import GEOMETRY, read_geometry
 from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest, require_unchanged
-from tallyveil.release.tables import has_zeros, table_folder
+from tallyveil.release.whole_tables import table_files, whole_table
 from tallyveil.storage.outputs import new_file, refuse_output_inside
-from tallyveil.storage.published import published_columns
-from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import file_digest, write_parquet
-from tallyveil.universe.answer_columns import answer_expression
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 
-MOST_COLUMNS: Final = 1_000
-"""Most columns of numbers. Programs for maps list them all, and zeros take their place in memory, too."""
+MOST_ANSWERS: Final = 1_000
+"""Most answers of an area. Programs for maps list all columns, of which an answer with its interval has five."""
 _SEVERAL_POINTS: Final = ("Point", "MultiPoint")
 
 
@@ -80,7 +75,8 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
     refuse_earlier_tables(root, "Read them as they are")
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
     groups = [schema.query(name) for name in dict.fromkeys(queries)]
-    folders = [_folder(root, geolevel, group) for group in groups]
+    for group in groups:
+        table_files(root, manifest, geolevel, group.name)
     _refuse_many(groups)
     with new_file(out, []):
         for name in (GEOGRAPHY, GEOMETRY, NAMES):
@@ -92,8 +88,8 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
         if geometry is None:
             raise _no_geometry(root)
         columns = [codes.alias("geocode"), *_names(hierarchies, geolevel, codes)]
-        for group, folder in zip(groups, folders, strict=True):
-            columns += _answers(root, manifest, codes, group, folder)
+        for group in groups:
+            columns += _answers(group, pl.concat(whole_table(root, manifest, geolevel, group)))
         shapes, kinds = _shapes(geometry, offsets, members)
         frame = pl.DataFrame([*columns, shapes.alias(COLUMN)])
         tags = {
@@ -108,23 +104,11 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
     return MapFile(frame.height, numbers, shapes.null_count(), tuple(manifest.warnings))
 
 
-def _folder(root: Path, geolevel: str, group: QueryGroup) -> Path:
-    """The folder of a table; raises ConfigError."""
-    folder = table_folder(root, geolevel, group.name)
-    if not folder.is_dir():
-        raise ConfigError(
-            f"{root} has no table of '{group.name}' for '{geolevel}'. Name a geolevel or family and queries of its "
-            "folder `tables`.",
-            code="no-table",
-        )
-    return folder
-
-
 def _refuse_many(groups: Sequence[QueryGroup]) -> None:
-    numbers = sum(group.size * (1 + len(BESIDE) * has_zeros(group)) for group in groups)
-    if numbers > MOST_COLUMNS:
+    answers = sum(group.size for group in groups)
+    if answers > MOST_ANSWERS:
         raise ConfigError(
-            f"the tables have {numbers:,} columns of numbers together, wanted at most {MOST_COLUMNS:,}. Name fewer "
+            f"the tables have {answers:,} answers of each area together, wanted at most {MOST_ANSWERS:,}. Name fewer "
             "tables.",
             code="bad-flag",
         )
@@ -158,30 +142,14 @@ def _names(hierarchies: Hierarchies, geolevel: str, codes: pl.Series) -> list[pl
     return [found["name"]]
 
 
-def _answers(
-    root: Path, manifest: Manifest, codes: pl.Series, group: QueryGroup, folder: Path
-) -> Iterator[pl.Series]:
-    """The columns of a table, in the order of its answers."""
-    parts = sorted(folder.glob("*.parquet"))
-    for part in parts:
-        require_unchanged(root, manifest, part)
-    beside = BESIDE if has_zeros(group) and "estimate" in published_columns(parts[0]) else {}
-    wanted = [pl.col("geocode"), answer_expression(group), *map(pl.col, ("count", *beside))]
-    rows = collect(scan_parquet(*parts).select(wanted), folder, "table")
-    keys = pl.DataFrame([codes.alias("geocode")]).with_row_index("area")
-    rows = rows.join(keys, on="geocode", how="left").drop("geocode")
-    if rows["area"].null_count() or rows["answer"].null_count():
-        raise StoreError(
-            f"{folder} has a row that is no answer of its query or of no area of the release. Restore it from a copy.",
-            code="release-damaged",
-        )
-    found = {int(answer): own for (answer,), own in rows.group_by("answer")}
+def _answers(group: QueryGroup, rows: pl.DataFrame) -> Iterator[pl.Series]:
+    """The columns of a table, in the order of its answers, from all its rows."""
+    has_intervals = "estimate" in rows.columns and rows["estimate"].null_count() < rows.height
+    numbers = ("count", *BESIDE) if has_intervals else ("count",)
     for answer, label in enumerate(group.labels()):
-        own = keys.select("area").join(
-            found.get(answer, rows.clear()), on="area", how="left", maintain_order="left"
-        )
-        yield own["count"].fill_null(0).alias(label)
-        yield from (own[name].alias(f"{label} {name}") for name in beside)
+        for name in numbers:
+            own = rows[name].gather_every(group.size, answer)
+            yield own.alias(label if name == "count" else f"{label} {name}")
 
 
 def _shapes(geometry: Geometry, offsets: Integers, members: Integers) -> tuple[pl.Series, Sequence[str]]:

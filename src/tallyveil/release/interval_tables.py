@@ -1,9 +1,9 @@
 """Intervals in the tables of a release: estimate, standard error and interval beside every published count.
 
-Tables with these columns have the rows they had, in the same order, and take the place of those without. They are
-written in a folder of their own, checked there, and then renamed into place, table by table. Until the manifest lists
-the new tables, the old ones are kept beside them. So whoever goes on after an interruption can tell from the manifest
-whether a table was changed by anybody else.
+Tables with these columns have a row for every geounit and answer, zeros included, and take the place of those without.
+They are written in a folder of their own, checked there, and then renamed into place, table by table. Until the
+manifest lists the new tables, the old ones are kept beside them. So whoever goes on after an interruption can tell from
+the manifest whether a table was changed by anybody else.
 """
 
 import shutil
@@ -17,7 +17,7 @@ import polars as pl
 from tallyveil.errors import StoreError
 from tallyveil.release.data_package import DATA_PACKAGE, data_package
 from tallyveil.release.manifest import ListedFile, Manifest, listed_file
-from tallyveil.release.tables import TABLES, has_zeros
+from tallyveil.release.tables import TABLES, has_zeros, table_tags
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
@@ -33,11 +33,6 @@ BESIDE: Final = {
 """Columns that stand beside a count, with their types; null where the measurements do not determine it."""
 
 _REPLACED = "replaced"
-
-
-def table_with_intervals(rows: pl.DataFrame, group: QueryGroup) -> pl.DataFrame:
-    """Rows of a published table, with intervals, from rows of `intervals/`, which include zeros."""
-    return rows if has_zeros(group) else rows.filter(pl.col("count") > 0)
 
 
 def refuse_earlier_tables(root: Path, otherwise: str) -> None:
@@ -98,30 +93,34 @@ def start_tables(root: Path) -> Path:
     return staging
 
 
-def clear_other_tables(root: Path, staging: Path, queries: Collection[str]) -> None:
+def clear_other_tables(root: Path, staging: Path, others: Iterable[QueryGroup]) -> None:
     """Write the tables of other queries with empty columns of intervals, so that all tables have the same columns.
+
+    Their rows are again those of a table without intervals.
 
     Args:
         root: Release folder.
         staging: From `start_tables`.
-        queries: Queries whose tables have intervals.
+        others: Queries of tables that have no intervals.
     Raises:
         StoreError: a table cannot be read or written.
     """
-    kept = {hive_folder("query", name) for name in queries}
     empty = [pl.lit(None, dtype=kind).alias(name) for name, kind in BESIDE.items()]
-    for path in sorted((root / TABLES).rglob("*.parquet")):
-        tags = parquet_metadata(path)
-        is_empty = "tallyveil.level" not in tags and set(BESIDE) <= set(parquet_columns(path))
-        if path.parent.name in kept or is_empty:
-            continue
-        frame = collect(scan_parquet(path).with_columns(empty), path, "table")
-        own = {
-            name.removeprefix("tallyveil."): value
-            for name, value in tags.items()
-            if name.startswith("tallyveil.") and name.split(".")[1] not in ("format", "level", "covers")
-        }
-        write_parquet(staging / path.relative_to(root), frame, own)
+    for group in others:
+        zeros = has_zeros(group)
+        for path in sorted((root / TABLES).glob(f"*/{hive_folder('query', group.name)}/*.parquet")):
+            tags = parquet_metadata(path)
+            if "tallyveil.level" not in tags and set(BESIDE) <= set(parquet_columns(path)):
+                continue
+            rows = scan_parquet(path).with_columns(empty)
+            frame = collect(rows if zeros else rows.filter(pl.col("count") > 0), path, "table")
+            own = {
+                name.removeprefix("tallyveil."): value
+                for name, value in tags.items()
+                if name.startswith("tallyveil.") and name.split(".")[1] not in ("format", "level", "covers")
+            }
+            about = table_tags(tags["tallyveil.geolevel"], group.name, zeros=zeros)
+            write_parquet(staging / path.relative_to(root), frame, {**own, **about})
 
 
 def exchange_tables(root: Path, staging: Path) -> set[str]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.release import manifest_shapes as shapes
-from tallyveil.release.interval_tables import BESIDE, table_with_intervals
+from tallyveil.release.interval_tables import BESIDE
 from tallyveil.release.intervals_format_1 import scan_format_1
 from tallyveil.release.tables import table_folder, table_part, table_tags
 from tallyveil.storage.json_files import JsonObject, read_shaped
@@ -186,13 +186,11 @@ class IntervalTable:
 
     def _flush(self) -> None:
         place, part = (self.area, self.group.name), table_part(self.first + self._parts)
-        tags = {**self.tags, **table_tags(self.area, self.group)}
+        tags = {**self.tags, **table_tags(*place, zeros=True)}
         frame = pl.concat(self._frames)
-        folder = table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX)
-        write_parquet(folder / part, frame, {**tags, "zeros": "included"})
+        write_parquet(table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX) / part, frame, tags)
         if self.staging is not None:
-            kept = table_with_intervals(frame, self.group)
-            write_parquet(table_folder(self.staging, *place) / part, kept, tags)
+            write_parquet(table_folder(self.staging, *place) / part, frame, tags)
         self._frames.clear()
         self._parts += 1
 

@@ -5,14 +5,16 @@ A file has the columns `geocode`, one for each attribute of the schema, and `cou
 have the same names and types, so that all tables of a release can be read as one.
 
 A query of few answers has a row for every geounit and answer, zeros included. One of many would be mostly zeros
-(the 2,016 cells of 8 million blocks are 16 billion), so only its counts above zero are written. Which of the two
-a table is depends on the query alone, so that it is the same at every geolevel and in every release, and every
-file says so in its metadata (`tallyveil.zeros`: "included" or "left out"). Intervals of the same counts, once they are
-made, stand beside them (`interval_tables`).
+(the 2,016 cells of 8 million blocks are 16 billion), so only its counts above zero are written. Every file says in its
+metadata which of the two it is (`tallyveil.zeros`: "included" or "left out") and what a missing row means
+(`tallyveil.rows`). Intervals of the same counts, once they are made, stand beside them (`interval_tables`). A table
+with intervals has every row: estimates that are chosen by their published counts are too high, and so are their sums.
+`whole_tables` reads all rows of every table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -29,6 +31,13 @@ TABLES = "tables"
 ROWS_PER_PART = 1 << 21
 ANSWERS_WITH_ZEROS = 16
 """Most answers a query may have for its tables to hold the zeros, too."""
+INCLUDED: Final = "included"
+LEFT_OUT: Final = "left out"
+ROWS: Final = {
+    INCLUDED: "There is a row for every answer of every area.",
+    LEFT_OUT: "An answer of an area that has no row has a published count of 0.",
+}
+"""What a file says of its rows, by whether it holds the zeros."""
 
 
 def table_name(area: str, query: str, kind: str = TABLES) -> str:
@@ -53,14 +62,20 @@ def table_part(number: int) -> str:
 
 
 def has_zeros(group: QueryGroup) -> bool:
-    """Whether the tables of a query have a row for every geounit and answer."""
+    """Whether the tables of a query have a row for every geounit and answer, also without intervals."""
     return group.size <= ANSWERS_WITH_ZEROS
 
 
-def table_tags(area: str, group: QueryGroup) -> dict[str, str]:
-    """What the files of a table say of themselves beside the tags of the release."""
-    zeros = "included" if has_zeros(group) else "left out"
-    return {"geolevel": area, "query": group.name, "zeros": zeros}
+def table_tags(area: str, query: str, *, zeros: bool) -> dict[str, str]:
+    """What the files of a table say of themselves beside the tags of the release.
+
+    Args:
+        area: A geolevel, or a family of entities.
+        query: Name of the query.
+        zeros: Whether they have a row for every geounit and answer.
+    """
+    held = INCLUDED if zeros else LEFT_OUT
+    return {"geolevel": area, "query": query, "zeros": held, "rows": ROWS[held]}
 
 
 def table_size(counts: PublicCounts, group: QueryGroup) -> int:
@@ -69,10 +84,11 @@ def table_size(counts: PublicCounts, group: QueryGroup) -> int:
 
 
 def table_rows(
-    counts: PublicCounts, group: QueryGroup, start: int, stop: int
+    counts: PublicCounts, group: QueryGroup, start: int, stop: int, *, zeros: bool
 ) -> tuple[Integers, Integers, Integers]:
-    """What a table holds for geounits start..stop: row (counted from `start`), answer and count, in order."""
-    if has_zeros(group):
+    """What a table holds for geounits start..stop, with zeros or without: row (counted from `start`), answer and count,
+    in order."""
+    if zeros:
         answers = group.apply(*counts.rows(start, stop), stop - start)
         size, n_rows = group.size, stop - start
         return np.repeat(np.arange(n_rows), size), np.tile(np.arange(size), n_rows), answers.ravel()
@@ -103,7 +119,7 @@ def write_table(
     """
     codes = spine.geocodes[spine.level_index(counts.geolevel)].text
     folder = table_folder(root, counts.geolevel, group.name)
-    tags = {**metadata, **table_tags(counts.geolevel, group)}
+    tags = {**metadata, **table_tags(counts.geolevel, group.name, zeros=has_zeros(group))}
     every = list(table_parts(counts, group))
     for part in range(len(every)) if parts is None else parts:
         start, stop = every[part]
@@ -120,7 +136,7 @@ def n_table_parts(counts: PublicCounts, group: QueryGroup) -> int:
 
 def _frame(counts: PublicCounts, group: QueryGroup, codes: pl.Series, start: int, stop: int) -> pl.DataFrame:
     """The rows of a table for geounits start..stop."""
-    rows, answers, persons = table_rows(counts, group, start, stop)
+    rows, answers, persons = table_rows(counts, group, start, stop, zeros=has_zeros(group))
     return pl.DataFrame(
         [
             codes.gather(start + rows).alias("geocode"),

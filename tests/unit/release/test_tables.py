@@ -21,10 +21,9 @@ from tallyveil.release.interval_tables import (
     forget_replaced,
     refuse_earlier_tables,
     start_tables,
-    table_with_intervals,
     undo_exchange,
 )
-from tallyveil.release.tables import has_zeros, table_folder, table_rows, table_size, table_tags, write_table
+from tallyveil.release.tables import table_folder, table_rows, table_size, table_tags, write_table
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.presets import load_preset
@@ -57,13 +56,14 @@ def test_rows_of_a_table_are_the_answers(entries, query, data):
     counts, group = counts_from(entries), SCHEMA.query(query)
     start = data.draw(st.integers(0, N))
     stop = data.draw(st.integers(start, N))
-    rows, answers, persons = table_rows(counts, group, start, stop)
+    zeros = data.draw(st.booleans())
+    rows, answers, persons = table_rows(counts, group, start, stop, zeros=zeros)
     dense = np.zeros((stop - start, group.size), dtype=np.int64)
     dense[rows, answers] = persons
     assert np.array_equal(dense, group.apply(*counts.rows(start, stop), stop - start))
     place = rows * group.size + answers
     assert (np.diff(place) > 0).all()
-    if has_zeros(group):
+    if zeros:
         assert len(rows) == (stop - start) * group.size
     else:
         assert (persons > 0).all()
@@ -82,11 +82,8 @@ def test_parts_of_any_size_hold_the_same_table(tmp_path, monkeypatch, at_once, q
     assert frame["count"].sum() == 12
     assert frame["geocode"].is_sorted()
     tags = pl.read_parquet_metadata(parts[0])
-    assert (
-        tags["tallyveil.zeros"]
-        == table_tags("Block", group)["zeros"]
-        == ("included" if query == "total" else "left out")
-    )
+    assert tags["tallyveil.zeros"] == ("included" if query == "total" else "left out")
+    assert ("published count of 0" in tags["tallyveil.rows"]) == (query == "detailed")
 
 
 @STEADY
@@ -117,10 +114,9 @@ def staged(root, query):
     staging = start_tables(root)
     summed_out = {name: pl.Series([None] * N, dtype=pl.String) for name in SCHEMA.attribute_names}
     frame = pl.DataFrame({"geocode": CODES, **summed_out, "count": range(N)})
-    rows = frame.with_columns(pl.lit(1, dtype=kind).alias(name) for name, kind in BESIDE.items())
-    made = table_with_intervals(rows, SCHEMA.query(query))
+    made = frame.with_columns(pl.lit(1, dtype=kind).alias(name) for name, kind in BESIDE.items())
     path = staging / table_folder(root, "Block", query).relative_to(root) / "part-00000.parquet"
-    write_parquet(path, made, {"level": "0.95", "run": "0"})
+    write_parquet(path, made, {"level": "0.95", "run": "0", **table_tags("Block", query, zeros=True)})
     return staging
 
 
@@ -139,7 +135,7 @@ def test_tables_are_exchanged_and_others_have_empty_columns(tmp_path):
     made_tables(tmp_path)
     before = stacked(tmp_path)
     staging = staged(tmp_path, "total")
-    clear_other_tables(tmp_path, staging, ["total"])
+    clear_other_tables(tmp_path, staging, [SCHEMA.query("hhgq")])
     assert exchange_tables(tmp_path, staging) == {BLOCK_TOTALS, BLOCK_QUARTERS}
     now = stacked(tmp_path)
     assert {name: now.schema[name] for name in BESIDE} == BESIDE
@@ -150,7 +146,7 @@ def test_tables_are_exchanged_and_others_have_empty_columns(tmp_path):
     assert others.select(*BESIDE).null_count().row(0) == (others.height,) * 4
     # Tables that are empty already stay as they are.
     staging = start_tables(tmp_path)
-    clear_other_tables(tmp_path, staging, [])
+    clear_other_tables(tmp_path, staging, [SCHEMA.query("total"), SCHEMA.query("hhgq")])
     assert exchange_tables(tmp_path, staging) == {BLOCK_TOTALS}
     forget_replaced(staging)
     again = stacked(tmp_path)

@@ -105,13 +105,20 @@ def tables_as_csv(
     out: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Folder of the CSV files; new or empty.")
     ],
+    no_zeros: Annotated[
+        bool, typer.Option("--no-zeros", help="Leave out rows with a published count of 0.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write every table of a release as a CSV file, with the same columns and rows."""
+    """Write every table of a release as a CSV file, with a row for every answer of every area.
+
+    Estimates add up over all rows alone. Where rows are chosen by their published counts, as with --no-zeros, sums of
+    their estimates are too high.
+    """
     from tallyveil.release.csv_tables import publish_csv
 
-    written = publish_csv(release, out)
+    written = publish_csv(release, out, zeros=not no_zeros)
     record = {"files": [str(path) for path in written], "out": str(out)}
     give(record, [f"tables as CSV: {len(written)} files in {out}"], quiet=quiet, as_json=as_json)
 

@@ -205,7 +205,7 @@ def _finish(
     """
     root = job.release.root
     if folders.staging is not None:
-        clear_other_tables(root, folders.staging, job.tabulated)
+        clear_other_tables(root, folders.staging, job.without_intervals)
     manifest = finish_intervals(root, folders.root, job.content(), compared, readme)
     exchanged = set() if folders.staging is None else exchange_tables(root, folders.staging)
     stated = {

@@ -90,6 +90,12 @@ class IntervalJob:
         """Queries for which the release publishes tables."""
         return {group.name for group in self.groups} & set(self.release.plan["tables"])
 
+    @property
+    def without_intervals(self) -> list[QueryGroup]:
+        """The other queries for which the release publishes tables."""
+        schema, names = self.release.schema, self.release.plan["tables"]
+        return [schema.query(name) for name in names if name not in self.tabulated]
+
     def covers(self, model: TreeModel) -> str:
         """What the intervals of a model cover, or why there are none."""
         return covers_of_tables(model, self.level, simultaneous=self.simultaneous)
@@ -278,7 +284,7 @@ class IntervalWork:
         """Read back the tables that got new columns and check them."""
         if folders.staging is not None:
             groups = [group for group in self.own.groups if group.name in self.job.tabulated]
-            check_tables(folders.staging, counts, groups, spine)
+            check_tables(folders.staging, counts, groups, spine, whole=True)
 
     def _add(
         self,

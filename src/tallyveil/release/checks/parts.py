@@ -49,7 +49,7 @@ from tallyveil.release.histograms import (
     record_ranges,
     span_of,
 )
-from tallyveil.release.tables import table_folder, table_name, table_part, table_parts
+from tallyveil.release.tables import has_zeros, table_folder, table_name, table_part, table_parts
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import PublicCounts, row_ranges
 
@@ -138,8 +138,9 @@ class TablePart:
         name, folder = name_of_table(group), table_folder(root, geolevel, group.name)
         one = _stretch(root, promises, self.span)
         frame = read_part(folder / table_part(self.file), group)
-        rows = (0, one.counts.n_geounits)
-        require(name, table_part_agrees(frame, one.counts, group, codes_of(promises.spine, one), rows))
+        rows, codes = (0, one.counts.n_geounits), codes_of(promises.spine, one)
+        agrees = table_part_agrees(frame, one.counts, group, codes, rows, zeros=has_zeros(group))
+        require(name, agrees)
         return [name]
 
 

@@ -75,7 +75,13 @@ def check_grouped(promises: Promises, bounded: Bounded, counts: PublicCounts) ->
 
 
 def table_part_agrees(
-    frame: pl.DataFrame, counts: PublicCounts, group: QueryGroup, codes: pl.Series, rows: tuple[int, int]
+    frame: pl.DataFrame,
+    counts: PublicCounts,
+    group: QueryGroup,
+    codes: pl.Series,
+    rows: tuple[int, int],
+    *,
+    zeros: bool,
 ) -> bool:
     """Whether a part of a table is that of some rows of counts, in order.
 
@@ -85,9 +91,10 @@ def table_part_agrees(
         group: The query.
         codes: The geocode of every row of the counts.
         rows: The first row, and the first one that does not belong to the part.
+        zeros: Whether the table holds counts of zero.
     """
     start, stop = rows
-    found, answers, persons = table_rows(counts, group, start, stop)
+    found, answers, persons = table_rows(counts, group, start, stop, zeros=zeros)
     if frame.height != len(found) or sum(frame.null_count().row(0)):
         return False
     return (

@@ -74,10 +74,13 @@ def check_areas(root: Path, promises: Promises, finest: PublicCounts, areas: Ite
     for area in (promises.areas[number] for number in areas):
         summed, own = area_counts(finest, area, promises.schema.size), area_spine(area)
         for group in promises.tables:
-            require(promises.name_of_area(area), _table_agrees(root, summed, group, own))
+            agrees = _table_agrees(root, summed, group, own, zeros=has_zeros(group))
+            require(promises.name_of_area(area), agrees)
 
 
-def check_tables(root: Path, counts: PublicCounts, groups: Iterable[QueryGroup], spine: Spine) -> None:
+def check_tables(
+    root: Path, counts: PublicCounts, groups: Iterable[QueryGroup], spine: Spine, *, whole: bool = False
+) -> None:
     """Read back the tables of one geolevel and verify that they hold the published counts, row for row.
 
     Args:
@@ -85,18 +88,20 @@ def check_tables(root: Path, counts: PublicCounts, groups: Iterable[QueryGroup],
         counts: The counts.
         groups: The queries.
         spine: Has a geolevel of the counts' name.
+        whole: Whether all of them hold counts of zero, as tables with intervals do.
     Raises:
         SolverError: they do not; they must not be published.
         StoreError: a file is missing or damaged.
     """
     for group in groups:
-        require(name_of_table(group), _table_agrees(root, counts, group, spine))
+        agrees = _table_agrees(root, counts, group, spine, zeros=whole or has_zeros(group))
+        require(name_of_table(group), agrees)
 
 
 def check_table_part(
     root: Path, counts: PublicCounts, group: QueryGroup, codes: pl.Series, part: int, rows: tuple[int, int]
 ) -> None:
-    """As `check_tables`, for one file of a table, which holds the rows of some geounits.
+    """As `check_tables`, for one file of a table with intervals, which holds the rows of some geounits.
 
     Args:
         root: Folder that holds `tables/`.
@@ -107,7 +112,8 @@ def check_table_part(
         rows: The first geounit, and one past the last.
     """
     path = table_folder(root, counts.geolevel, group.name) / table_part(part)
-    require(name_of_table(group), table_part_agrees(read_part(path, group), counts, group, codes, rows))
+    frame = read_part(path, group)
+    require(name_of_table(group), table_part_agrees(frame, counts, group, codes, rows, zeros=True))
 
 
 def read_part(path: Path, group: QueryGroup) -> pl.DataFrame:
@@ -115,7 +121,7 @@ def read_part(path: Path, group: QueryGroup) -> pl.DataFrame:
     return collect(scan_parquet(path).select("geocode", answer_expression(group), "count"), path, "table")
 
 
-def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Spine) -> bool:
+def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Spine, *, zeros: bool) -> bool:
     """Whether the parts of a table, one after the other, hold what the counts say, row for row."""
     begin, level = 0, spine.level_index(counts.geolevel)
     codes = spine.geocodes[level].text
@@ -124,10 +130,11 @@ def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Sp
         if frame.height == 0:
             continue
         last = int(spine.locate(level, frame["geocode"][-1:])[0])
-        if last < begin or not table_part_agrees(frame, counts, group, codes, (begin, last + 1)):
+        rows = (begin, last + 1)
+        if last < begin or not table_part_agrees(frame, counts, group, codes, rows, zeros=zeros):
             return False
         begin = last + 1
     # Whoever stands after the last row has, where zeros are left out, nobody; else must not be left out.
     return begin == counts.n_geounits or (
-        not has_zeros(group) and len(table_rows(counts, group, begin, counts.n_geounits)[0]) == 0
+        not zeros and len(table_rows(counts, group, begin, counts.n_geounits, zeros=False)[0]) == 0
     )
