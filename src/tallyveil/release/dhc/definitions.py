@@ -71,18 +71,17 @@ def _definitions() -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def table_names(records: str, *, letters: bool = False) -> tuple[str, ...]:
-    """Names of the tables of a kind of records.
+def table_names(records: str) -> tuple[str, ...]:
+    """Names of the tables of a kind of records, with those by race and Hispanic origin, such as "P12A".
 
     Args:
         records: "persons" or "units".
-        letters: Whether to list the tables by race and Hispanic origin, such as "P12A", too.
     """
     found = []
     for table in _definitions()["tables"]:
         if table["records"] == records:
             found.append(table["name"])
-            if letters and table.get("letters"):
+            if table.get("letters"):
                 found += [f"{table['name']}{letter}" for letter in "ABCDEFGHI"]
     return tuple(found)
 
@@ -101,7 +100,7 @@ def load_table(name: str) -> DhcTable:
             who, condition = _letters(table["records"])[letter]
             where = ", ".join(filter(None, (table.get("where", ""), condition)))
             return _table({**table, "name": name, "title": f"{table['title']} ({who})"}, where)
-    known = [one for records in PRESETS for one in table_names(records, letters=True)]
+    known = [one for records in PRESETS for one in table_names(records)]
     raise SchemaError(
         f"there is no table {name!r} of persons or units. {closest_hint(name, known)}", code="publish-table"
     )

@@ -55,7 +55,8 @@ def publish_dhc(
         releases: Folders of finished releases with the attributes of schema presets "dhc-persons" or "dhc-units"; one
             of each at most, with the same geography.
         out: A new or empty folder, or one where the same command was interrupted.
-        tables: Names of tables, such as "P12"; None for all tables that these releases have, without those by race.
+        tables: Names of tables, such as "P12"; None for all tables that these releases have, those by race and
+            Hispanic origin among them.
         microdata: Whether the microdata are written, too. They need block codes of 15 digits.
         csv: Whether every table, the geography and the labels are written as CSV, too.
     Raises:

@@ -17,7 +17,7 @@ from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.household_types import household_types
 
 AREAS = pl.Series("geocode", ["a", "b", "c"])
-ALL = [name for records in PRESETS for name in table_names(records, letters=True)]
+ALL = [name for records in PRESETS for name in table_names(records)]
 
 
 def made_up(records: str, n_records: int = 4_000) -> tuple[PublicCounts, pl.DataFrame]:
@@ -172,7 +172,7 @@ def test_columns_count_the_records_that_their_labels_speak_of(name: str, path: s
 
 def test_table_names_and_the_letters_of_races():
     assert table_names("persons")[:4] == ("P1", "P3", "P4", "P5")
-    assert {"P12A", "P12I", "PCT12G"} < set(table_names("persons", letters=True))
+    assert {"P12A", "P12I", "PCT12G"} < set(table_names("persons"))
     assert "P12J" not in ALL
     assert len(ALL) == len(set(ALL)) == 94
     assert load_table("P16D").layout.title == "Household type (Asian alone)"

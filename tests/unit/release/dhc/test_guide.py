@@ -36,10 +36,10 @@ def test_the_command_makes_the_tables_that_it_names(tmp_path, monkeypatch, comma
 
 
 def test_the_page_lists_every_table_with_its_title_and_size():
-    lettered = {name for records in PRESETS for name in table_names(records, letters=True)}
+    names = [name for records in PRESETS for name in table_names(records)]
     wanted = []
-    for name in [name for records in PRESETS for name in table_names(records)]:
-        letters = f", {name}A to {name}I" if f"{name}A" in lettered else ""
+    for name in [name for name in names if name[-1].isdigit()]:
+        letters = f", {name}A to {name}I" if f"{name}A" in names else ""
         layout = load_table(name).layout
         wanted.append((f"{name}{letters}", layout.title, str(len(layout.columns))))
     assert re.findall(r"^\| ([PH]\w*\d.*?) \| (.*?) \| (\d+) \|$", GUIDE, re.MULTILINE) == wanted
