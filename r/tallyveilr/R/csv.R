@@ -18,5 +18,5 @@ csv_folder <- function(csv, root, manifest) {
       "made. Write them anew with `tallyveil publish csv`."
     )
   }
-  list(path = folder, files = file_rows(stated$files))
+  list(path = folder, files = file_rows(stated$files), zeros = stated$zeros)
 }

@@ -47,6 +47,10 @@ WORDS: Final = {
 """Other columns, with their titles."""
 
 
+ROWS_WITH_COUNTS: Final = "A cell of a geounit that has no row has a published count of 0."
+"""What is said of the rows of histograms."""
+
+
 def data_package(
     root: Path, plan: Mapping[str, Any], run: str, warnings: Iterable[str], files: Iterable[ListedFile]
 ) -> JsonObject:
@@ -99,7 +103,8 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
         return common
     tags = published_tags(root / file.path)
     about = {name: tags[f"tallyveil.{name}"] for name in ("geolevel", "query") if f"tallyveil.{name}" in tags}
-    described = {**common, "mediatype": "application/vnd.apache.parquet", **about}
+    rows = _rows(path.parts[0], tags)
+    described = {**common, "mediatype": "application/vnd.apache.parquet", **about, **rows}
     labels = _labels(schema, path.parts[0], about.get("query"))
     columns = published_schema(root / file.path)
     own = {*labels, *(columns if file.path == GEOGRAPHY else ())}  # names that people chose
@@ -113,6 +118,12 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
         for name, kind in columns.items()
     ]
     return {**described, "schema": {"fields": fields}}
+
+
+def _rows(folder: str, tags: Mapping[str, str]) -> JsonObject:
+    """What a file says of its rows, where it has one for some answers or cells alone or might be thought to."""
+    said = ROWS_WITH_COUNTS if folder == HISTOGRAM else tags.get("tallyveil.rows")
+    return {} if said is None else {"description": said}
 
 
 def _labels(schema: Schema, folder: str, query: str | None) -> dict[str, tuple[str, ...]]:

@@ -36,7 +36,8 @@ def geography_title(name: str) -> str:
 
 
 _LEFT_OUT: Final = (
-    " In small areas, small totals were left out: a group without a count may have members there."
+    " In small areas, small totals were left out: a group without a count may have members there. So the sum of such "
+    "totals is no estimate of the total of several areas."
 )
 
 

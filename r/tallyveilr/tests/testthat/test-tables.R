@@ -15,6 +15,39 @@ test_that("all tables agree on the number of people", {
   }
 })
 
+test_that("rows with counts of zero are there unless they are not wanted", {
+  release <- example_release()
+  rows <- release_table(release, "Block", "detailed")
+  expect_identical(nrow(rows), 72L)
+  expect_equal(sum(rows$estimate), sum(release_table(release, "Region", "total")$estimate), tolerance = 1e-9)
+  listed <- release_table(release, "Block", "detailed", zeros = FALSE)
+  expect_identical(listed, `row.names<-`(rows[rows$count > 0, ], NULL))
+  expect_lt(nrow(listed), nrow(rows))
+  expect_error(release_table(release, "Block", "detailed", zeros = NA), class = "tallyveil_bad_argument")
+})
+
+test_that("CSV files without zeros are not taken for whole tables", {
+  folder <- copied("csv")
+  list_path <- file.path(folder, "publication.json")
+  listed <- jsonlite::read_json(list_path)
+  listed$zeros <- "left out"
+  jsonlite::write_json(listed, list_path, auto_unbox = TRUE, digits = NA)
+  release <- open_release(example_folder("release"), csv = folder)
+  expect_error(release_table(release, "Town", "total"), "--no-zeros", class = "tallyveil_csv_without_zeros")
+  expect_s3_class(release_table(release, "Town", "total", zeros = FALSE), "data.frame")
+})
+
+test_that("rows that a file leaves out are put back in their places", {
+  release <- example_release()
+  whole <- release_table(release, "Block", "detailed")[c("geocode", "age", "home", "count")]
+  factors <- query_factors(release$manifest$body$plan$schema, "detailed")
+  found <- filled(whole[whole$count > 0, ], unique(whole$geocode), factors)
+  row.names(found) <- NULL
+  expect_identical(found, whole)
+  total <- data.frame(geocode = "b", count = 3)
+  expect_identical(filled(total, c("a", "b"), list())$count, c(0, 3))
+})
+
 test_that("what there is no table of is said", {
   release <- example_release()
   expect_error(release_table(release, "Tract", "total"), "Region, Town", class = "tallyveil_no_table")
