@@ -156,7 +156,7 @@ def test_what_cannot_be_made_is_refused(released, tmp_path, monkeypatch):
     out.write_text("mine")
     refused(StoreError, "file-taken", released, "Town", ["total"], out)
     out.unlink()
-    monkeypatch.setattr(geoparquet, "MOST_COLUMNS", 1)
+    monkeypatch.setattr(geoparquet, "MOST_ANSWERS", 1)
     refused(ConfigError, "bad-flag", released, "Town", ["total", "age"], out)
     assert not out.exists()
 
