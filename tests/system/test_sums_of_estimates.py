@@ -130,11 +130,15 @@ def earlier(release: "tallyveil.Release") -> "tallyveil.Release":
             tags.pop("tallyveil.rows")
             listed = read_parquet(path).filter(pl.col("count") > 0)
             listed.write_parquet(path, metadata={**tags, "tallyveil.zeros": LEFT_OUT})
-    manifest = read_manifest(root)
-    write_manifest(
-        root, replace(manifest, files=tuple(listed_file(root, one.path) for one in manifest.files))
-    )
+    relist(root)
     return opened(root)
+
+
+def relist(root: Path) -> None:
+    """Write the SHA-256 of the files of a release into its manifest."""
+    manifest = read_manifest(root)
+    files = tuple(listed_file(root, one.path) for one in manifest.files)
+    write_manifest(root, replace(manifest, files=files))
 
 
 def by_file(release: "tallyveil.Release", area: str, query: str) -> pl.DataFrame:
@@ -237,6 +241,22 @@ def test_so_they_do_in_releases_of_earlier_versions(whole):
     for (area, query), rows in wanted.items():
         assert before.table(area, query).equals(rows)
         assert before.table(area, query, zeros=False).equals(rows.filter(pl.col("count") > 0))
+    before.add_intervals(workers=1)
+    assert by_file(before, "Block", "detailed").height == wanted["Block", "detailed"].height
+
+
+@some
+def test_rows_of_no_area_of_the_release_are_refused(bare):
+    """Also where somebody wrote their SHA-256 into the manifest."""
+    (path,) = (bare.path / "tables" / "geolevel=Town" / "query=detailed").glob("*.parquet")
+    tags = {name: text for name, text in parquet_metadata(path).items() if name.startswith("tallyveil.")}
+    rows = read_parquet(path)
+    for wrong in (rows.with_columns(geocode=pl.lit("Atlantis")), rows.with_columns(home=pl.lit("tent"))):
+        wrong.write_parquet(path, metadata=tags)
+        relist(bare.path)
+        with pytest.raises(StoreError, match="no answer of its query") as refused:
+            opened(bare.path).table("Town", "detailed")
+        assert refused.value.code == "release-damaged"
 
 
 @some

@@ -47,8 +47,11 @@ WORDS: Final = {
 """Other columns, with their titles."""
 
 
-ROWS_WITH_COUNTS: Final = "A cell of a geounit that has no row has a published count of 0."
-"""What is said of the rows of histograms."""
+ROWS: Final = {
+    HISTOGRAM: "A cell of a geounit that has no row has a published count of 0.",
+    "invariants": "An answer of a geounit that has no row is 0.",
+}
+"""What is said of the rows of files in a folder. Tables say it themselves, because they differ."""
 
 
 def data_package(
@@ -121,8 +124,8 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
 
 
 def _rows(folder: str, tags: Mapping[str, str]) -> JsonObject:
-    """What a file says of its rows, where it has one for some answers or cells alone or might be thought to."""
-    said = ROWS_WITH_COUNTS if folder == HISTOGRAM else tags.get("tallyveil.rows")
+    """What a missing row of a file means, or that none is missing; nothing where that is not said."""
+    said = ROWS.get(folder, tags.get("tallyveil.rows"))
     return {} if said is None else {"description": said}
 
 
