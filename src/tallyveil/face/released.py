@@ -26,7 +26,7 @@ from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import written_manifest
-from tallyveil.release.tables import TABLES
+from tallyveil.release.tables import TABLES, has_zeros, table_name
 from tallyveil.release.whole_tables import listed_rows, whole_table
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
@@ -91,7 +91,8 @@ class Release(WithMeasurements):
         area, query = name_given(area, "area"), name_given(query, "query")
         self._read_again()
         refuse_earlier_tables(self.path, "Read their files directly")
-        if query not in self.queries or area not in self.areas:
+        folder = table_name(area, query) + "/"
+        if not any(name.startswith(folder) for name in self.manifest.digests):
             raise ConfigError(
                 f"{self.path} has no table of {query!r} for {area!r}. It has tables of "
                 f"{', '.join(self.queries)}, for {', '.join(self.areas)}.",
@@ -99,7 +100,8 @@ class Release(WithMeasurements):
             )
         group = self._schema.query(query)
         if zeros:
-            self._refuse_large(area, group)
+            if not has_zeros(group):
+                self._refuse_large(area, group)
             frames = whole_table(self.path, self.manifest, area, group)
         else:
             frames = listed_rows(self.path, self.manifest, area, query)
@@ -331,7 +333,7 @@ class Release(WithMeasurements):
         return read_hierarchies(self.path)
 
     def _refuse_large(self, area: str, group: QueryGroup) -> None:
-        """Refuse a table whose rows do not fit into memory; raises ConfigError."""
+        """Refuse a table of many answers whose rows do not fit into memory; raises ConfigError."""
         rows = len(self._hierarchies.codes_of(area)) * group.size
         columns = 2 + len(group.factors) + len(BESIDE)
         if rows * columns * _BYTES > machine_memory():
