@@ -97,7 +97,7 @@ def intervals(
 
     Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
     budget.
-    Writes RUN/intervals, adds the same columns to RUN/tables, and updates RUN/report.html.
+    Writes RUN/intervals, gives RUN/tables the same columns and a row for every answer, and updates RUN/report.html.
     """
     from tallyveil.errors import ConfigError
 

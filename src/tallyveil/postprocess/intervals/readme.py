@@ -56,5 +56,7 @@ A number is null where the measurements do not determine the answer. Where the s
 
 {zeros}
 For a sum of rows do not add up ends: estimates add up, ends and standard errors do not. Ask for the sum itself:
-`tallyveil intervals RUN --district FILE`, or entities with --entities. Nothing here costs privacy-loss budget.
+`tallyveil intervals RUN --district FILE`, or entities with --entities. Choose rows by their codes and labels, not by
+their counts: rows with a count above 0 have estimates that are too high, and their intervals cover less often than
+stated. Nothing here costs privacy-loss budget.
 """
