@@ -16,9 +16,11 @@ from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.stated import stated_geounits
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.estimate import estimate_release
+from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
+from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.release.checks import check_release
 
@@ -187,16 +189,57 @@ def test_counts_drawn_on_a_lattice_keep_only_invariants_of_whole_geounits(releas
     assert caught.value.code == "not-on-spine"
 
 
-def test_intervals_do_without_what_a_sum_tells_of_its_parts(release, tmp_path):
-    plan = load_plan(release)
-    out = run_release(plan, tmp_path / "out", test_key=KEY).path
-    made = release_model(open_release(out))
-    planned = plan_model(plan, read_hierarchies(plan))
-    exact = {level.geolevel: [one.name for one in level.invariants] for level in made.levels}
-    assert exact == {level.geolevel: [one.name for one in level.invariants] for level in planned.levels}
-    assert exact == {name: ["total"] if name == "Nation" else [] for name in plan.geolevels}
+@pytest.fixture
+def with_intervals(release, tmp_path):
+    out = run_release(load_plan(release), tmp_path / "out", test_key=KEY).path
     make_intervals(out)
-    assert list((out / "intervals").rglob("*.parquet"))
+    return out
+
+
+def test_an_exact_total_of_a_region_in_two_parts_lies_in_its_interval(release, with_intervals):
+    for name in ("intervals", "tables"):
+        table = pl.read_parquet(with_intervals / name / "geolevel=Region" / "query=total" / "*.parquet")
+        assert dict(table.select("geocode", "count").iter_rows()) == {
+            key[0]: value for key, value in true_sums(release.parent).items()
+        }
+        exact = table.select("estimate", "lower", "upper").cast(pl.Int64)  # whole, or this raises
+        assert all(exact[column].equals(table["count"].alias(column)) for column in exact.columns)
+        assert table["standard_error"].to_list() == [0, 0]
+    blocks = pl.read_parquet(with_intervals / "intervals/geolevel=Block/query=total/*.parquet")
+    assert blocks["standard_error"].max() > 1
+
+
+def test_an_exact_sum_is_known_wherever_its_counts_are_asked_for(release, with_intervals):
+    """A district that is a whole region, quantities, and standard deviations before any data is opened."""
+    finished = open_release(with_intervals)
+    blocks = finished.spine.geocodes[-1].text
+    region = blocks.filter(blocks.str.starts_with("Q"))
+    (answer,) = district_answers(with_intervals, region, tables=["total"]).answers
+    truth = true_sums(release.parent)[("Q",)]
+    assert (answer.published, answer.estimate, answer.standard_error) == (truth, truth, 0)
+    assert (answer.lower, answer.upper) == (truth, truth)
+    opened = tallyveil.open(with_intervals)
+    assert isinstance(opened, tallyveil.Release)
+    reserve = pl.Series(["Q0002", "Q0003", "Q0301"])
+    outside = region.filter(~region.is_in(reserve.to_list()))
+    names = {"inside": reserve, "outside": outside, "all": region}
+    counts = opened.quantities({name: opened.district(own).count("total") for name, own in names.items()})
+    assert counts.sum("all").standard_error == 0
+    assert counts.sum("inside").standard_error > 1
+    inside, both, outside = counts.covariance[0, 0], counts.covariance[0, 1], counts.covariance[1, 1]
+    assert inside == pytest.approx(-both) == pytest.approx(outside)
+
+
+def test_a_plan_promises_the_standard_errors_that_the_release_has(release, with_intervals):
+    plan = load_plan(release)
+    hierarchies = read_hierarchies(plan)
+    exact = {change.name for change in hierarchies.changes if change.made.greatest == 0}
+    assert exact == {"Region", *(["Nation"] if "Nation" in plan.geolevels else [])}
+    for item in expected_deviations(plan, hierarchies, (), queries=["total"]):
+        path = with_intervals / "intervals" / f"geolevel={item.area}" / "query=total" / "*.parquet"
+        assert pl.read_parquet(path)["standard_error"].to_list() == pytest.approx(
+            item.deviations.ravel().tolist(), abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("release", ["roots"], indirect=True)
@@ -208,8 +251,6 @@ def test_the_total_of_one_region_in_two_parts_is_exact(release, tmp_path):
     plan = load_plan(release)
     out = run_release(plan, tmp_path / "out", test_key=KEY).path
     assert open_release(out).spine.n_geounits(0) == 2
-    assert release_model(open_release(out)).above == (plan.query("total"),)
-    assert plan_model(plan, read_hierarchies(plan)).above == (plan.query("total"),)
     make_intervals(out)
     blocks = pl.read_parquet(out / "intervals/geolevel=Block/query=total/*.parquet")
     (region,) = pl.read_parquet(out / "intervals/geolevel=Region/query=total/*.parquet").to_dicts()
