@@ -9,9 +9,12 @@ import pytest
 
 import tallyveil
 import tallyveil.postprocess.final_checks as running
+from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
+from tallyveil.budget.optimal.choose import present_shares
 from tallyveil.config.load import load_plan
-from tallyveil.errors import ConstraintError, GeographyError, SolverError
+from tallyveil.errors import BudgetError, ConstraintError, GeographyError, SolverError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.optimal_shares import optimal_shares, variances_by_share
 from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.stated import stated_geounits
@@ -240,6 +243,86 @@ def test_a_plan_promises_the_standard_errors_that_the_release_has(release, with_
         assert pl.read_parquet(path)["standard_error"].to_list() == pytest.approx(
             item.deviations.ravel().tolist(), abs=1e-6
         )
+
+
+def plain_plan(release):
+    """The plan without zeros, which the variances by share do not use, and with one pass."""
+    text = release.read_text().replace('[["total"], ["*"]]', '[["*"]]')
+    start = text.index("[[schema.structural_zeros]]")
+    release.write_text(text[:start] + text[text.index("[privacy]") :])
+    return replace(load_plan(release), bounds=())
+
+
+@pytest.mark.parametrize("query", ["home", "age*home"])
+def test_better_shares_are_chosen_with_the_same_deviations(release, query):
+    plan = plain_plan(release)
+    hierarchies = read_hierarchies(plan)
+    wanted = {
+        item.area: item.deviations for item in expected_deviations(plan, hierarchies, (), queries=[query])
+    }
+    aims = Aims(VarianceModel.LEAST_SQUARES, aims=tuple(Aim(area, query) for area in wanted))
+    found = variances_by_share(plan, aims).at(present_shares(plan.strategy)).values
+    means = [float((deviations**2).mean()) for deviations in wanted.values()]
+    assert found.tolist() == pytest.approx(means, rel=1e-5)
+
+
+def fitted_from_the_root(plan, hierarchies):
+    """Factors of all noise in the cells of every finest geounit, if families are fitted one after the other."""
+    spine, schema, strategy = hierarchies.spine, plan.schema, plan.strategy
+    sizes = [spine.n_geounits(level) * schema.size for level in range(spine.n_levels)]
+    total = np.ones((1, schema.size))
+    parts = stated_geounits(hierarchies, "Region", "the invariant")
+    above = np.zeros((schema.size, sum(sizes)))
+    for level, geolevel in enumerate(spine.geolevels):
+        information = np.zeros((schema.size, schema.size))
+        for query in strategy.queries(geolevel):
+            group = schema.query(query)
+            rows = np.equal.outer(np.arange(group.size), group.answers_of(np.arange(schema.size))) * 1.0
+            information += (
+                rows.T @ rows * float(2 * strategy.share(geolevel, query)) / strategy.answers_moved(query)
+            )
+        own = np.linalg.inv(information)
+        n, begin = spine.n_geounits(level), sum(sizes[:level])
+        noise = np.zeros((n * schema.size, sum(sizes)))
+        noise[:, begin : begin + sizes[level]] = np.kron(np.eye(n), np.linalg.cholesky(own))
+        parents = spine.parents(level) if level else np.zeros(n, np.int64)
+        whole = np.eye(parents.max() + 1)[parents].T if level else np.zeros((0, n))
+        known, right = np.kron(whole, np.eye(schema.size)), above if level else np.zeros((0, sum(sizes)))
+        if level == parts.level:
+            known = np.concatenate([known, np.kron(np.eye(2)[parts.groups].T, total)])
+        elif level < parts.level:
+            known = np.concatenate([known, np.kron(np.ones((1, n)), total)])
+        right = np.concatenate([right, np.zeros((len(known) - len(right), sum(sizes)))])
+        spread = np.kron(np.eye(n), own)
+        gain = spread @ known.T @ np.linalg.pinv(known @ spread @ known.T)
+        above = noise + gain @ (right - known @ noise)
+    return above
+
+
+@pytest.mark.parametrize("query", ["total", "home", "age*home"])
+def test_shares_of_estimates_from_the_root_downwards_know_the_sums(release, query):
+    """Against dense matrices, with the exact sums as constraints of the family that has the parts."""
+    plan = plain_plan(release)
+    hierarchies = read_hierarchies(plan)
+    spine, group = hierarchies.spine, plan.query(query)
+    finest = fitted_from_the_root(plan, hierarchies)
+    answers = np.equal.outer(np.arange(group.size), group.answers_of(np.arange(plan.schema.size))) * 1.0
+    aims = Aims(VarianceModel.TOP_DOWN, aims=tuple(Aim(area, query) for area in ("Town", "Region", "Block")))
+    found = variances_by_share(plan, aims).at(present_shares(plan.strategy)).values
+    towns, regions = hierarchies.replaced[::-1]
+    assert (towns.name, regions.name) == ("Town", "Region")
+    for value, area in zip(found, (towns, regions, None), strict=True):
+        members = np.eye(spine.n_geounits(spine.finest))
+        if area is not None:
+            members = np.array([members[area.members_of(one)].sum(axis=0) for one in range(area.n_entities)])
+        errors = np.kron(members, answers) @ finest
+        assert value == pytest.approx((errors**2).sum(axis=1).mean(), rel=1e-5, abs=1e-4)
+
+
+@pytest.mark.parametrize("model", VarianceModel)
+def test_an_aim_for_an_exact_sum_is_refused(release, model):
+    with pytest.raises(BudgetError, match="'total' at Region is published exactly"):
+        optimal_shares(load_plan(release), Aims(model, aims=(Aim("Region", "total"),)))
 
 
 @pytest.mark.parametrize("release", ["roots"], indirect=True)

@@ -129,9 +129,7 @@ def _too_large(needed: int) -> str | None:
     )
 
 
-def _write(
-    site: Path, tables: Sequence[DescribedTable], rows: Integers, *, gaussian: bool
-) -> str | None:
+def _write(site: Path, tables: Sequence[DescribedTable], rows: Integers, *, gaussian: bool) -> str | None:
     fits = [table.fit for table in tables if table.fit is not None]
     if not fits:
         return tables[0].why

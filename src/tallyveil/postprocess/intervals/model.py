@@ -282,9 +282,7 @@ def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str
     }
 
 
-def exact_answers(
-    release: FinishedRelease, spine: Spine, level: int, group: QueryGroup
-) -> NDArray[np.int64]:
+def exact_answers(release: FinishedRelease, spine: Spine, level: int, group: QueryGroup) -> NDArray[np.int64]:
     """The published answers of an invariant at a geolevel of a model's spine; raises StoreError."""
     at = level
     while spine.geolevels[at] not in release.spine.geolevels:
