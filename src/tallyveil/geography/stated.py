@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.areas import Hierarchies, area_spine
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.geocodes import Geocodes
+from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
 
 
@@ -115,7 +114,7 @@ def with_sums(spine: Spine, stated: Iterable[StatedGeounits]) -> Spine:
     if not sums:
         return spine
     names: list[str] = []
-    codes: list[Geocodes | pl.Series] = []
+    codes: list[Geocodes] = []
     begins: list[Integers] = []  # the first finest geounit of each geounit, and where the last one ends
     for level, geolevel in enumerate(spine.geolevels):
         begin = spine.finest_offsets(level)
@@ -123,7 +122,7 @@ def with_sums(spine: Spine, stated: Iterable[StatedGeounits]) -> Spine:
         for name, item in sorted(here, key=lambda pair: pair[1].n_geounits):
             groups, first = _neighbours(item)
             names.append(name)
-            codes.append(item.areas.geocodes[item.place].text.gather(groups[first]))
+            codes.append(geocodes_of(item.areas.geocodes[item.place].text.gather(groups[first]), name))
             begins.append(begin[np.append(first, len(groups))])
         names.append(geolevel)
         codes.append(spine.geocodes[level])
