@@ -74,6 +74,7 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
     for query in dict.fromkeys(query for _, query in aims.named):
         plan.query(query)
     stated = [(item.query, item.geolevels) for item in plan.invariants]
+    exact: Exact
     spine, exact = exact_geolevels(stated, hierarchies)
     asked = tuple(Asked(_place(areas[area], spine), query) for area, query in aims.named)
     families = [one for one in areas.values() if isinstance(one, EntityFamily)]
