@@ -74,10 +74,11 @@ def measured_variances(
     )
 
 
-def geolevel_accuracies(found: SpineVariances) -> tuple[AreaAccuracy, ...]:
-    """Accuracy of a spine's own geounits, root first."""
+def geolevel_accuracies(found: SpineVariances, spine: Spine | None = None) -> tuple[AreaAccuracy, ...]:
+    """Accuracy of a spine's own geounits, root first; the spine is that of the variances, but for exact sums."""
     return tuple(
-        _accuracy(name, "geolevel", found.variance[level]) for level, name in enumerate(found.spine.geolevels)
+        _accuracy(name, "geolevel", found.variance[found.spine.level_index(name)])
+        for name in (spine or found.spine).geolevels
     )
 
 

@@ -1,6 +1,6 @@
 """How a release measures totals, on the spine made by its steps and on the spine of its geography."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from tallyveil.budget.spine.precision import precision_of
 from tallyveil.budget.spine.variance import SpineVariances
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import GeounitShares, OptimisedSpine, Spine
+from tallyveil.geography import EntityFamily, GeounitShares, OptimisedSpine, Spine
 from tallyveil.geography.areas import replaced_areas
 from tallyveil.geography.stated import StatedGeounits, sums_of_siblings
 
@@ -67,23 +67,36 @@ class TotalMeasures:
         return found
 
     def made_into(self, original: Spine, made: OptimisedSpine) -> "TotalMeasures":
-        """The measures on a spine made from a geography, if these are the measures on the geography.
+        """The measures on a spine made from a geography, if these are the measures on the geography."""
+        return self.with_cut(made.spine, original.geolevels, replaced_areas(original, made))
 
-        If steps cut the geounits of an exact geolevel, the sums of their parts are exact, where these are siblings; and
-        so are the geounits of the geolevel above.
+    def with_cut(
+        self, spine: Spine, geolevels: Sequence[str], cut: Iterable[EntityFamily]
+    ) -> "TotalMeasures":
+        """The measures on a spine that cuts geounits of a geography.
+
+        If geounits of an exact geolevel are cut, the sums of their parts are exact, where these are siblings; and so
+        are the geounits of the geolevel above.
+
+        Args:
+            spine: The spine.
+            geolevels: Geolevels of the geography, root first.
+            cut: Those of them that are cut, each as a family on the spine with the geolevel's name.
         """
-        replaced = {family.name: family for family in replaced_areas(original, made)}
+        by_name = {family.name: family for family in cut}
         exact: list[str] = []
         for name in self.exact:
-            place = original.level_index(name) if name in original.geolevels else 0
-            above = [level for level in original.geolevels[: place + 1] if level not in replaced]
-            exact += [name] if name not in replaced else above[-1:]
-        cut = (sums_of_siblings(made.spine, replaced[name]) for name in self.exact if name in replaced)
+            place = geolevels.index(name) if name in geolevels else 0
+            above = [
+                level for level in geolevels[: place + 1] if level not in by_name and level in spine.geolevels
+            ]
+            exact += [name] if name not in by_name else above[-1:]
+        sums = (sums_of_siblings(spine, by_name[name]) for name in self.exact if name in by_name)
         return replace(
             self,
             exact=tuple(dict.fromkeys(exact)),
             exact_on_geography=self.exact,
-            sums=tuple(item for item in cut if item is not None),
+            sums=tuple(item for item in sums if item is not None),
         )
 
     def on(self, spine: Spine, shares: GeounitShares | None = None) -> SpineVariances:
