@@ -22,7 +22,7 @@ from tallyveil.universe.query_group import QueryGroup
 
 FORMAT: Final = 1
 _TOP: Final = ""
-"""Name of the level above the roots, where nothing is measured."""
+"""Name of the level above the roots, of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,8 +107,7 @@ def _gram_rows(fit: IntervalFit, query: QueryGroup) -> Integers:
 
 def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
     model, algebra = fit.model, fit.model.algebra
-    top = LevelModel(_TOP, (), np.zeros((1, 0)), model.above)
-    levels = (top, *model.levels)
+    levels = (LevelModel(_TOP, (), np.zeros((1, 0)), ()), *model.levels)
     groups = {group.factors: group for level in levels for group in level.measured}
     numbered = {factors: number for number, factors in enumerate(groups)}
     blocks = [information(algebra, group) for group in groups.values()]

@@ -15,7 +15,6 @@ from tallyveil.errors import ConfigError, ConstraintError, SchemaError, StoreErr
 from tallyveil.explore.covariances import DescribedTable, describe, inner_bytes
 from tallyveil.explore.files import DATA, write_json_data
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.geography.spine import Spine
 from tallyveil.intervals.merged import Measured
 from tallyveil.plans.machine import in_gib
 from tallyveil.plans.release import ReleasePlan
@@ -60,7 +59,7 @@ def write_district(site: Path, root: Path, groups: Sequence[QueryGroup], rows: I
         tables = _tables_apart(measured, groups)
     else:
         tables = _tables_together(lambda: fits_of(release, groups, with_bounds=with_bounds), groups)
-    return _write(site, tables, release.spine, rows, gaussian=gaussian)
+    return _write(site, tables, rows, gaussian=gaussian)
 
 
 def write_planned_district(
@@ -76,7 +75,7 @@ def write_planned_district(
         tables = _tables_apart(plan_measured(plan, hierarchies), groups)
     else:
         tables = _tables_together(lambda: planned_fits(plan, hierarchies, groups), groups)
-    return _write(site, tables, hierarchies.spine, rows, gaussian=gaussian)
+    return _write(site, tables, rows, gaussian=gaussian)
 
 
 def _tables_together(
@@ -130,12 +129,12 @@ def _too_large(needed: int) -> str | None:
     )
 
 
-def _write(
-    site: Path, tables: Sequence[DescribedTable], spine: Spine, rows: Integers, *, gaussian: bool
-) -> str | None:
-    if all(table.fit is None for table in tables):
+def _write(site: Path, tables: Sequence[DescribedTable], rows: Integers, *, gaussian: bool) -> str | None:
+    fits = [table.fit for table in tables if table.fit is not None]
+    if not fits:
         return tables[0].why
-    content, numbers = describe(tables, spine, rows, gaussian=gaussian)
+    # All models have the same spine, with the sums of siblings that are exact.
+    content, numbers = describe(tables, fits[0].model.spine, rows, gaussian=gaussian)
     if numbers.size > LARGEST_FILE:
         return (
             f"its arrays would take {in_gib(numbers.size)}, and the limit is {in_gib(LARGEST_FILE)}. Show fewer tables "

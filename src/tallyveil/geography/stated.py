@@ -3,9 +3,14 @@
 A step may cut the geounits of a geolevel. The AIAN spine cuts every State into two parts, which are children of the US.
 A constraint on a State is then a constraint on the sum of its parts. This is possible where the parts are siblings, so
 that one family of the estimation has them all. The roots of a spine count as siblings.
+
+Unbiased estimates know exact answers only as those of geounits. So they are made on a spine on which each State is a
+geounit again, between the US and its parts, of which nothing is measured (`with_sums`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,6 +18,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.areas import Hierarchies, area_spine
 from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
 
 
@@ -40,6 +46,12 @@ class StatedGeounits:
         """Number of stated geounits."""
         return self.areas.n_geounits(self.place)
 
+    @property
+    def summed(self) -> str | None:
+        """Name of the geolevel that `with_sums` makes of sums of siblings; None if there are no such sums."""
+        # No other geolevel has this name, because names have no slashes (`universe.names`).
+        return None if self.groups is None else f"{self.geolevel}/sums"
+
 
 def stated_geounits(hierarchies: Hierarchies, geolevel: str, what: str) -> StatedGeounits:
     """Where the geounits of a geolevel are on the spine that is measured.
@@ -56,11 +68,9 @@ def stated_geounits(hierarchies: Hierarchies, geolevel: str, what: str) -> State
     if cut is None:
         level = spine.level_index(geolevel)
         return StatedGeounits(geolevel, level, spine, level)
-    known = geolevel in spine.geolevels
-    for level in range(spine.level_index(geolevel) if known else spine.finest, -1, -1):
-        entity = _whole_parts(spine, level, cut)
-        if entity is not None and _are_siblings(spine, level, entity):
-            return _numbered(cut, level, entity)
+    found = sums_of_siblings(spine, cut)
+    if found is not None:
+        return found
     whole = [spine.geolevels[level] for level in hierarchies.known_levels]
     kept = [name for name in hierarchies.original.geolevels if name in whole]
     raise GeographyError(
@@ -70,6 +80,64 @@ def stated_geounits(hierarchies: Hierarchies, geolevel: str, what: str) -> State
         f"that keep the parts of each {geolevel} together: a branch with `parts` leaves its geolevel whole.",
         code="not-on-spine",
     )
+
+
+def sums_of_siblings(spine: Spine, cut: EntityFamily) -> StatedGeounits | None:
+    """The geounits of a geolevel that a spine cuts, as sums of siblings; None where some geounit is no such sum.
+
+    Args:
+        spine: The spine that is measured.
+        cut: The geounits, as a family of entities on that spine with the name of their geolevel.
+    """
+    known = cut.name in spine.geolevels
+    for level in range(spine.level_index(cut.name) if known else spine.finest, -1, -1):
+        entity = _whole_parts(spine, level, cut)
+        if entity is not None and _are_siblings(spine, level, entity):
+            return _numbered(cut, level, entity)
+    return None
+
+
+def with_sums(spine: Spine, stated: Iterable[StatedGeounits]) -> Spine:
+    """A spine on which sums of siblings are geounits too, each the parent of its siblings.
+
+    Siblings are sorted by geocode. If those of one stated geounit are not neighbours, which only geocodes of unusual
+    form allow, the geounits whose siblings are mixed make one geounit together.
+
+    Args:
+        spine: The spine that is measured.
+        stated: Geounits that are geounits of the spine, or sums of siblings on it.
+    Returns:
+        The spine with a geolevel `StatedGeounits.summed` directly above that of the siblings. Finest geounits keep
+        their order. It is `spine` itself if there are no sums.
+    """
+    sums = {item.summed: item for item in stated if item.summed is not None}
+    if not sums:
+        return spine
+    names: list[str] = []
+    codes: list[Geocodes] = []
+    begins: list[Integers] = []  # the first finest geounit of each geounit, and where the last one ends
+    for level, geolevel in enumerate(spine.geolevels):
+        begin = spine.finest_offsets(level)
+        here = [(name, item) for name, item in sums.items() if item.level == level]
+        for name, item in sorted(here, key=lambda pair: pair[1].n_geounits):
+            groups, first = _neighbours(item)
+            names.append(name)
+            codes.append(geocodes_of(item.areas.geocodes[item.place].text.gather(groups[first]), name))
+            begins.append(begin[np.append(first, len(groups))])
+        names.append(geolevel)
+        codes.append(spine.geocodes[level])
+        begins.append(begin)
+    offsets = [np.searchsorted(below, above).astype(np.int64) for above, below in pairwise(begins)]
+    return Spine(tuple(names), tuple(codes), tuple(offsets))
+
+
+def _neighbours(item: StatedGeounits) -> tuple[Integers, Integers]:
+    """The groups of siblings, and the first sibling of each run that has whole groups alone."""
+    assert item.groups is not None
+    # Groups are numbered as they first appear. So a run ends where all later groups have higher numbers.
+    later = np.minimum.accumulate(item.groups[::-1])[::-1]
+    before = np.maximum.accumulate(item.groups)
+    return item.groups, np.append(0, np.flatnonzero(before[:-1] < later[1:]) + 1)
 
 
 def _whole_parts(spine: Spine, level: int, family: EntityFamily) -> Integers | None:

@@ -13,13 +13,12 @@ from tallyveil.intervals.answers import (
 from tallyveil.intervals.covariance import TreeCovariance, tree_covariance
 from tallyveil.intervals.fit import TreeEstimate, fit_tree
 from tallyveil.intervals.interval import Intervals, contains, intervals_of
-from tallyveil.intervals.model import ABOVE, LevelModel, TreeModel, Zeros, model_of_levels, model_of_strategy
+from tallyveil.intervals.model import LevelModel, TreeModel, Zeros, model_of_levels, model_of_strategy
 from tallyveil.intervals.questions import Questions, questions_of
 from tallyveil.intervals.regions import Region, region_of, region_of_geounit, regions_by_label
 from tallyveil.intervals.rows import AnswerRows, KeptRows, SourceRows, StoredRows
 
 __all__ = [
-    "ABOVE",
     "AnswerRows",
     "Answers",
     "Intervals",

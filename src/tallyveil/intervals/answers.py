@@ -56,6 +56,12 @@ def level_variances(covariance: TreeCovariance, level: int, questions: Questions
     return found
 
 
+def without_rounding(covariance: TreeCovariance, variances: Floats) -> Floats:
+    """Variances with zeros for answers that are known exactly, instead of the rounding errors of zero."""
+    variances[variances < covariance.model.rounding] = 0.0
+    return variances
+
+
 def _distinct_variances(
     covariance: TreeCovariance, level: int, questions: Questions
 ) -> tuple[Floats, Integers]:
@@ -65,7 +71,7 @@ def _distinct_variances(
         out = questions.variances(inner.smoothed)
         if inner.unknown is not None:
             out[questions.unknown(inner.unknown.smoothed)] = np.inf
-        return out, np.arange(len(out), dtype=np.int64)
+        return without_rounding(covariance, out), np.arange(len(out), dtype=np.int64)
     above, finest = covariance.inner[-1], covariance.finest
     n_signatures = len(finest.filtered)
     pairs, pair = np.unique(above.parents * n_signatures + finest.signature, return_inverse=True)
@@ -79,7 +85,7 @@ def _distinct_variances(
         lasting = unknown_children(covariance.algebra, above, parents, unknown)
         if lasting is not None:
             out[run][questions.unknown(lasting)] = np.inf
-    return out, pair.reshape(-1)
+    return without_rounding(covariance, out), pair.reshape(-1)
 
 
 def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1) -> Answers:
@@ -185,7 +191,7 @@ def region_variances(
         unknown = region_unknown(covariance, region, workers=workers)
         if unknown is not None:
             row[questions.unknown(unknown)[0]] = np.inf
-    return out
+    return without_rounding(covariance, out)
 
 
 def answer_covariance(
@@ -320,6 +326,6 @@ def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.nda
     if finest.pin is not None:
         exact = estimate.invariants[covariance.model.levels[-1].geolevel]
         groups = groups._replace(order=groups.order + start)
-        pinned = invariant_cascade(covariance, last + 1)
+        pinned = invariant_cascade(covariance, last)
         ones = np.ones((len(finest.pin), len(pinned.begin) - 1))
         add_measured(basis, NoisyAnswers(pinned, exact, ones), finest.pin, groups, 0, n, out)

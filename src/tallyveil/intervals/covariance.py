@@ -35,7 +35,7 @@ from tallyveil.intervals.filtering import (
     nothing_below,
     sum_below,
 )
-from tallyveil.intervals.model import ABOVE, LevelModel, TreeModel
+from tallyveil.intervals.model import LevelModel, TreeModel
 
 ROWS = 512
 """Number of geounits treated at once, so that their blocks fit into a core's cache."""
@@ -118,9 +118,8 @@ class TreeCovariance:
 
     Attributes:
         model: The model that they follow from.
-        inner: Levels with children. The first is one unmeasured geounit above all roots, whose invariants are
-            `TreeModel.above`, so `inner[i + 1]` holds the
-            geounits of geolevel i.
+        inner: Levels with children. The first is one geounit above all roots, of which nothing is known, so
+            `inner[i + 1]` holds the geounits of geolevel i.
         finest: The finest geolevel.
     """
 
@@ -207,8 +206,8 @@ def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor
     """Filter inner level number `level`. Level 0 is the single geounit above the roots."""
     n = len(below.spread)
     if level == 0:
-        told = level_information(model.algebra, LevelModel(ABOVE, (), np.zeros((1, 0)), model.above))
-        return filter_level(model.algebra, told, np.zeros((n, 0)), below)
+        nothing = level_information(model.algebra, LevelModel("", (), np.zeros((1, 0)), ()))
+        return filter_level(model.algebra, nothing, np.zeros((n, 0)), below)
     own = level_information(model.algebra, model.levels[level - 1])
     precisions = model.levels[level - 1].precisions_of(np.arange(n, dtype=np.int64))
 

@@ -106,19 +106,18 @@ def fit_tree(
 
 
 def _checked(covariance: TreeCovariance, invariants: InvariantValues) -> InvariantValues:
-    exact, spine = covariance.model.exact, covariance.model.spine
-    sizes = [1, *(spine.n_geounits(number) for number in range(spine.n_levels))]
-    for (geolevel, groups), n in zip(exact, sizes, strict=True):
-        width = sum(group.size for group in groups)
-        given = invariants.get(geolevel)
+    model = covariance.model
+    for number, level in enumerate(model.levels):
+        n, width = model.spine.n_geounits(number), sum(group.size for group in level.invariants)
+        given = invariants.get(level.geolevel)
         shape = None if given is None else given.shape
         if width and shape != (n, width):
             raise ConstraintError(
-                f"the invariants of {geolevel or 'all roots together'} have shape {shape}; wanted ({n}, {width}): "
-                f"the exact answers of {', '.join(group.name for group in groups)}, one query after the other.",
+                f"the invariants of {level.geolevel} have shape {shape}; wanted ({n}, {width}): the exact answers of "
+                f"{', '.join(group.name for group in level.invariants)}, one query after the other.",
                 code="invariants-missing",
             )
-    return {geolevel: invariants[geolevel] for geolevel, groups in exact if groups}
+    return {level.geolevel: invariants[level.geolevel] for level in model.levels if level.invariants}
 
 
 def chunks_of(
@@ -153,13 +152,8 @@ def measured_cascade(covariance: TreeCovariance, level: int) -> Cascade:
 
 
 def invariant_cascade(covariance: TreeCovariance, level: int) -> Cascade:
-    """The cascade that turns invariants of an inner level, or of the finest, into the smallest cells that satisfy them.
-
-    Args:
-        covariance: The covariances.
-        level: Number among `covariance.inner`; the finest geolevel has the number after the last.
-    """
-    return cascade_of(covariance.model.exact[level][1], covariance.algebra.n_cells, averaged=True)
+    """The cascade that turns the invariants of a geolevel into the smallest cells that satisfy them."""
+    return cascade_of(covariance.model.levels[level].invariants, covariance.algebra.n_cells, averaged=True)
 
 
 def share(pool: ThreadPoolExecutor, n: int, size: int, work: Callable[[int, int], None]) -> None:
@@ -178,7 +172,7 @@ def _sum_finest(
     algebra, finest, parents = covariance.algebra, covariance.finest, covariance.inner[-1].parents
     last = covariance.model.spine.finest
     out = np.zeros((covariance.inner[-1].n, algebra.n_cells))
-    cascades = [measured_cascade(covariance, last), invariant_cascade(covariance, last + 1)]
+    cascades = [measured_cascade(covariance, last), invariant_cascade(covariance, last)]
     for start, stop, values in chunks_of(covariance, rows):
         groups = grouped(parents[start:stop], finest.signature[start:stop])
         cuts = _cuts(groups.target, workers)
@@ -233,9 +227,9 @@ def _up(
     if level:
         _add_own(covariance, rows, level, out, pool)
     if inner.pin is not None:
-        geolevel, groups = covariance.model.exact[level]
-        cascade, ones = invariant_cascade(covariance, level), np.ones((inner.n, len(groups)))
-        _add_rows(covariance, NoisyAnswers(cascade, exact[geolevel], ones), inner.pin, out, pool)
+        own = covariance.model.levels[level - 1]
+        cascade, ones = invariant_cascade(covariance, level - 1), np.ones((inner.n, len(own.invariants)))
+        _add_rows(covariance, NoisyAnswers(cascade, exact[own.geolevel], ones), inner.pin, out, pool)
     return out
 
 
@@ -332,7 +326,7 @@ def finest_coefficients(
         unknown, shift = SharedRows(finest.unknown, signature), SharedRows(estimate.shift, parents)
         _multiply(covariance, unknown, shift, out, pool)
     if finest.pin is not None:
-        pinned = invariant_cascade(covariance, covariance.model.spine.finest + 1)
+        pinned = invariant_cascade(covariance, covariance.model.spine.finest)
         own = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
         ones = np.ones((len(own), len(pinned.begin) - 1))
         _add_rows(covariance, NoisyAnswers(pinned, own, ones), finest.pin[signature], out, pool)
@@ -341,21 +335,18 @@ def finest_coefficients(
 
 def _check_agreement(covariance: TreeCovariance, exact: InvariantValues, estimates: list[Floats]) -> None:
     """Refuse invariants that the estimates above the finest geolevel do not satisfy, because no estimates can."""
-    for level in range(len(covariance.inner)):
-        geolevel, groups = covariance.model.exact[level]
-        if not groups:
+    spine = covariance.model.spine
+    for level, own in enumerate(covariance.model.levels[:-1]):
+        if not own.invariants:
             continue
-        cascade = invariant_cascade(covariance, level)
-        found = np.zeros((len(estimates[level]), len(cascade.scale) + 1))
-        answer_rows(covariance.algebra.basis, cascade, estimates[level], 0, len(found), found)
+        geolevel, cascade = own.geolevel, invariant_cascade(covariance, level)
+        found = np.zeros((spine.n_geounits(level), len(cascade.scale) + 1))
+        answer_rows(covariance.algebra.basis, cascade, estimates[level + 1], 0, len(found), found)
         off = np.abs(found[:, :-1] - exact[geolevel]).max(axis=1)
         if (off > AGREEMENT * (1.0 + np.abs(exact[geolevel]).max(axis=1))).any():
             place = int(np.argmax(off))
-            named = (
-                f"{geolevel} '{covariance.model.spine.geocodes[level - 1][place]}'" if level else "all roots"
-            )
             raise ConstraintError(
-                f"{named}: the invariants contradict the zeros, or they contradict the invariants "
-                "of the geounits inside it. Correct one of them.",
+                f"{geolevel} '{spine.geocodes[level][place]}': the invariants contradict the zeros, or they "
+                "contradict the invariants of the geounits inside it. Correct one of them.",
                 code="constraints-conflict",
             )

@@ -143,7 +143,7 @@ def intervals_if_any(
     if model.gaussian:
         return intervals_of(model, answers, level=level, kind=kind, simultaneous=simultaneous)
     refuse_level(level, kind, simultaneous)
-    ends = np.where(answers.standard_errors == 0, answers.estimates, np.nan)
+    ends = np.where(answers.standard_errors == 0, np.rint(answers.estimates), np.nan)
     return Intervals(ends, ends, "none", level, simultaneous)
 
 

@@ -18,13 +18,13 @@ from tallyveil.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_alge
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
-ABOVE: Final = ""
-"""Stands for the sum of all roots where invariants are given by geolevel. No geolevel has this name."""
-
-
 LEAST_VARIANCE: Final = 2.0**-30
 """The least variance that a model takes noise to have, in counts squared. Noise of less variance is taken to have this
 one, so that variances are upper bounds. Precisions that are farther apart would exceed what floats can add up."""
+
+ROUNDING: Final = 1e-7
+"""A variance below this fraction of the smallest variance of a measurement is taken for zero with a rounding error. It
+would need millions of measurements of one number to be more than that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,6 @@ class TreeModel:
         zero_pattern: Pattern of each finest geounit; shape (n_finest,).
         algebra: The algebra for all queries and zeros.
         gaussian: Whether the noise is Gaussian, so that normal quantiles are valid.
-        above: Query groups published exactly for the sum of all roots, and not for each root.
     """
 
     schema: Schema
@@ -74,12 +73,12 @@ class TreeModel:
     zero_pattern: Integers
     algebra: BlockAlgebra
     gaussian: bool
-    above: tuple[QueryGroup, ...] = ()
 
     @property
-    def exact(self) -> tuple[tuple[str, tuple[QueryGroup, ...]], ...]:
-        """Name and invariants of the sum of all roots, and then of each geolevel, root first."""
-        return ((ABOVE, self.above), *((level.geolevel, level.invariants) for level in self.levels))
+    def rounding(self) -> float:
+        """What is known exactly has a variance below this, in squared counts, and nothing else has."""
+        highest = max(float(level.precisions.max(initial=0.0)) for level in self.levels)
+        return ROUNDING / highest if highest else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +114,7 @@ def model_of_strategy(
         spine: The hierarchy. Geolevels that the strategy does not name are not measured.
         strategy: What is measured where.
         shares: Share of every geounit, if shares within a geolevel differ. None gives the shares of the geolevels.
-        invariants: For each geolevel, queries published exactly; for `ABOVE`, those of the sum of all roots.
+        invariants: For each geolevel, queries published exactly.
         zeros: Public zeros in addition to the schema's.
         besides: For each geolevel, further measured queries, with their variance in squared counts.
         largest_block: See `derive_algebra`.
@@ -130,7 +129,6 @@ def model_of_strategy(
         levels_of_strategy(schema, spine, strategy, shares=shares, invariants=invariants, besides=besides),
         zeros=zeros,
         gaussian=strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
-        above=tuple(schema.query(query) for query in (invariants or {}).get(ABOVE, ())),
         largest_block=largest_block,
     )
 
@@ -192,7 +190,6 @@ def model_of_levels(
     *,
     zeros: Sequence[Zeros] = (),
     gaussian: bool = True,
-    above: tuple[QueryGroup, ...] = (),
     largest_block: int = LARGEST_BLOCK,
 ) -> TreeModel:
     """The model for any precisions, given geounit by geounit.
@@ -203,7 +200,6 @@ def model_of_levels(
         levels: One for each geolevel, root first.
         zeros: Public zeros in addition to the schema's.
         gaussian: Whether the noise is Gaussian.
-        above: Queries published exactly for the sum of all roots.
         largest_block: See `derive_algebra`.
     Raises:
         GeographyError: levels or zeros do not fit the spine.
@@ -212,14 +208,14 @@ def model_of_levels(
     _check_levels(spine, levels)
     patterns, pattern = _zero_patterns(schema, spine, zeros)
     asked = (group for level in levels for group in (*level.measured, *level.invariants))
-    groups = {group.factors: group for group in (*asked, *above)}
+    groups = {group.factors: group for group in asked}
     algebra = derive_algebra(
         schema,
         list(groups.values()),
         patterns if patterns.any() else None,
         largest_block=largest_block,
     )
-    return TreeModel(schema, spine, tuple(levels), patterns, pattern, algebra, gaussian, above)
+    return TreeModel(schema, spine, tuple(levels), patterns, pattern, algebra, gaussian)
 
 
 def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:

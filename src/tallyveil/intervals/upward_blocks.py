@@ -6,7 +6,6 @@ enough; `tallyveil.intervals.upward_queries` is the other one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +32,6 @@ from tallyveil.kernels.tree.upward import (
 )
 from tallyveil.measurements.family_answers import answer_tables
 from tallyveil.universe.query_group import QueryGroup
-
-LEAST_VARIANCE: Final = 1e-7
-"""A variance below this fraction of the smallest variance of a measurement is taken for zero with a rounding error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,9 +83,7 @@ class BlockSweep:
 
 def block_sweep(model: TreeModel) -> BlockSweep:
     """Prepare the sweep of a model. No measurement is read."""
-    highest = max(float(level.precisions.max(initial=0.0)) for level in model.levels)
-    least = LEAST_VARIANCE / highest if highest else 0.0
-    levels = tuple(_learned(model.algebra, level, least) for level in model.levels)
+    levels = tuple(_learned(model.algebra, level, model.rounding) for level in model.levels)
     finest = finest_kinds(model)
     signatures = _signatures(model.algebra, levels[-1], finest.precisions, finest.zeros)
     has_loose = bool(np.abs(signatures.left).max(initial=0.0) > LOOSE)

@@ -208,6 +208,30 @@ cutoff = 1
 
 
 @node_needed
+def test_the_page_knows_the_exact_total_of_a_region_in_two_parts(small_release, tmp_path):
+    blocks = pl.read_parquet(small_release.parent / "geography.parquet")["geocode"]
+    inside = pl.when(pl.col("geocode").is_in(["Q0002", "Q0301"])).then(pl.lit("r")).alias("reserve")
+    frame = blocks.to_frame().with_columns(inside)
+    frame.write_parquet(small_release.parent / "entities.parquet")
+    branch = """
+[spine]
+entities = "entities.parquet"
+families = ["reserve"]
+[[spine.steps]]
+kind = "branch"
+family = "reserve"
+geolevel = "Region"
+name = "R"
+"""
+    small_release.write_text(small_release.read_text() + branch)
+    require_planned(load_plan(small_release), tmp_path, queries=["total"])
+    region = np.flatnonzero(blocks.sort().str.starts_with("Q"))
+    whole, part = page_variances(tmp_path, [(region, None), (region[:5], None)])
+    assert whole.tolist() == [0]
+    assert part[0] > 1
+
+
+@node_needed
 def test_tables_with_a_model_each_have_descriptions_of_their_own(tmp_path, monkeypatch):
     coarse, detailed = write_persons(tmp_path)
     run_release(load_plan(coarse), tmp_path / "coarse", test_key=bytes(32), workers=1)

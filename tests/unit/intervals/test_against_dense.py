@@ -15,6 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from tallyveil.errors import ConstraintError
 from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.stated import StatedGeounits, with_sums
 from tallyveil.intervals.answers import (
     answer_covariance,
     level_answers,
@@ -23,7 +25,7 @@ from tallyveil.intervals.answers import (
 )
 from tallyveil.intervals.covariance import tree_covariance
 from tallyveil.intervals.fit import fit_tree
-from tallyveil.intervals.model import ABOVE, LevelModel, Zeros, model_of_levels
+from tallyveil.intervals.model import LevelModel, Zeros, model_of_levels
 from tallyveil.intervals.questions import questions_of
 from tallyveil.intervals.regions import Region, region_of, region_of_geounit
 from tallyveil.universe import Attribute, Recode, Schema, StructuralZero
@@ -188,12 +190,6 @@ def solve(model, truth, rng):
                 for group, value in zip(own.invariants, told, strict=True):
                     exact_rows.append(np.kron(members[level][g], matrix(group)))
                     exact_values.append(value[g])
-    for group in model.above:
-        exact_rows.append(np.kron(np.ones(n), matrix(group)))
-        exact_values.append(truth.sum(axis=0) @ matrix(group).T)
-    if model.above:
-        told = [truth.sum(axis=0, keepdims=True) @ matrix(group).T for group in model.above]
-        invariants[ABOVE] = np.concatenate(told, axis=1).astype(np.int64)
     rows, values = np.concatenate(exact_rows), np.concatenate(exact_values)
     if len(rows):
         _, sizes, directions = np.linalg.svd(rows)
@@ -341,34 +337,54 @@ def test_parts_unmeasured(seed):
     check_case(random_case(1000 + seed, detailed_everywhere=False), np.random.default_rng(seed))
 
 
-def with_several_roots(seeds, detailed_everywhere):
-    """The first of the random models that has more than one root."""
-    models = (random_model(seed, detailed_everywhere)[0] for seed in seeds)
-    return next(model for model in models if model.spine.n_geounits(0) > 1)
+def with_exact_sums(seed):
+    """A model with exact answers of sums of siblings or roots, and for each finest geounit the number of its sum.
 
-
-@pytest.mark.parametrize("seed", range(8))
-def test_what_is_exact_of_all_roots_together(seed):
-    """Two roots, of which only the sum is published; in half of the cases parts are not measured."""
+    In half of the models parts are not measured.
+    """
     rng = np.random.default_rng(7000 + seed)
-    model = with_several_roots(count(2000 + 100 * seed), detailed_everywhere=seed % 2 == 0)
-    levels = [replace(model.levels[0], invariants=()), *model.levels[1:]]
-    queries = [model.schema.query(name) for name in ("total", model.schema.attributes[0].name)]
-    above = tuple(queries[: 1 + seed % 4 // 2])
-    closed = rng.random((len(model.zero_pattern), queries[1].size)) < (0.2 if seed % 4 == 0 else 0.0)
-    zeros = [Zeros(queries[1], model.levels[-1].geolevel, closed)]
-    model = model_of_levels(model.schema, model.spine, levels, zeros=zeros, above=above)
+    models = (random_model(number, seed % 2 == 0)[0] for number in count(2000 + 100 * seed))
+    plain = next(model for model in models if model.spine.n_geounits(model.spine.finest) > 1)
+    spine, schema = plain.spine, plain.schema
+    level = int(rng.choice([level for level in range(spine.n_levels) if spine.n_geounits(level) > 1]))
+    parents = spine.parents(level) if level else np.zeros(spine.n_geounits(0), np.int64)
+    groups = np.cumsum((np.diff(parents, prepend=-1) != 0) | (rng.random(len(parents)) < 0.4)) - 1
+    wholes = Spine(("Whole",), ([f"sum {number}" for number in range(int(groups[-1]) + 1)],), ())
+    stated = StatedGeounits("Whole", level, wholes, 0, groups)
+    queries = [schema.query(name) for name in ("total", schema.attributes[0].name)]
+    closed = rng.random((len(plain.zero_pattern), queries[1].size)) < (0.2 if seed % 4 == 0 else 0.0)
+    levels = [
+        *plain.levels[:level],
+        LevelModel("Whole/sums", (), np.zeros((1, 0)), tuple(queries[: 1 + seed % 4 // 2])),
+        replace(plain.levels[level], invariants=()),
+        *plain.levels[level + 1 :],
+    ]
+    zeros = [Zeros(queries[1], spine.geolevels[-1], closed)]
+    return model_of_levels(schema, with_sums(spine, [stated]), levels, zeros=zeros), groups[
+        spine.ancestors(level)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_exact_of_sums_of_siblings(seed):
+    model, parts = with_exact_sums(seed)
+    rng = np.random.default_rng(8000 + seed)
+    level = model.spine.level_index("Whole/sums")
+    exact = model.levels[level].invariants
     present = ~model.zero_patterns[model.zero_pattern]
     case = solve(model, rng.poisson(3.0, present.shape) * present, rng)
+    assert np.array_equal(case.members[level], parts[None, :] == np.arange(parts[-1] + 1)[:, None])
     check_case(case, rng)
     covariance = tree_covariance(model)
-    every = region_of(model.spine, np.arange(len(present)))
-    assert region_variances(covariance, [every], questions_of(model.algebra, above[0])).max() < 1e-9
-    with pytest.raises(ConstraintError, match="all roots together"):
-        fit_tree(covariance, case.rows, {**case.invariants, ABOVE: None})
-    if sum(group.size for group in above) > 1:
-        case.invariants[ABOVE] = case.invariants[ABOVE] + np.array([[1] + [0] * queries[1].size])
-        with pytest.raises(ConstraintError, match="all roots: the invariants contradict"):
+    wholes = [region_of(model.spine, parts == number) for number in range(int(parts[-1]) + 1)]
+    assert not region_variances(covariance, wholes, questions_of(model.algebra, exact[0])).any()
+    with pytest.raises(ConstraintError, match="the invariants of Whole/sums have shape None"):
+        fit_tree(covariance, case.rows, {**case.invariants, "Whole/sums": None})
+    if len(exact) > 1:
+        other = np.zeros_like(case.invariants["Whole/sums"])
+        other[0, 0] = 1
+        case.invariants["Whole/sums"] = case.invariants["Whole/sums"] + other
+        with pytest.raises(ConstraintError, match="the invariants contradict"):
             fit_tree(covariance, case.rows, case.invariants)
 
 

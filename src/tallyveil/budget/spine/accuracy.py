@@ -12,6 +12,7 @@ from tallyveil.budget.spine.precision import answer_precisions
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Strategy
 from tallyveil.geography import EntityFamily, GeounitShares, Spine
+from tallyveil.geography.stated import StatedGeounits, with_sums
 
 Kind = Literal["geolevel", "entities"]
 
@@ -46,6 +47,7 @@ def measured_variances(
     *,
     shares: GeounitShares | None = None,
     exact: Sequence[str] = (),
+    sums: Sequence[StatedGeounits] = (),
 ) -> SpineVariances:
     """Variances of an answer on a spine under a strategy, after a check that the strategy can pay for the shares.
 
@@ -55,19 +57,28 @@ def measured_variances(
         summed: For each query group, the number of answers to sum, as in `precision_of`.
         shares: Share of every geounit. None gives every geounit the share of its geolevel.
         exact: Geolevels at which the answer is published exactly.
+        sums: Sums of siblings of which the answer is published exactly. The result has a geolevel for these, too
+            (`with_sums`).
 
     Raises:
         BudgetError: the shares cost more than the strategy's total, or shares or precisions do not fit the spine.
     """
     if shares is not None:
         require_affordable(spine, shares, strategy)
-    return spine_variances(spine, answer_precisions(spine, strategy, summed, shares=shares, exact=exact))
+    own = answer_precisions(spine, strategy, summed, shares=shares, exact=exact)
+    by_name = dict(zip(spine.geolevels, own, strict=True))
+    whole = with_sums(spine, sums)
+    known = (np.full(whole.n_geounits(level), np.inf) for level in range(whole.n_levels))
+    return spine_variances(
+        whole, [by_name.get(name, of_sums) for name, of_sums in zip(whole.geolevels, known, strict=True)]
+    )
 
 
-def geolevel_accuracies(found: SpineVariances) -> tuple[AreaAccuracy, ...]:
-    """Accuracy of a spine's own geounits, root first."""
+def geolevel_accuracies(found: SpineVariances, spine: Spine | None = None) -> tuple[AreaAccuracy, ...]:
+    """Accuracy of a spine's own geounits, root first; the spine is that of the variances, but for exact sums."""
     return tuple(
-        _accuracy(name, "geolevel", found.variance[level]) for level, name in enumerate(found.spine.geolevels)
+        _accuracy(name, "geolevel", found.variance[found.spine.level_index(name)])
+        for name in (spine or found.spine).geolevels
     )
 
 

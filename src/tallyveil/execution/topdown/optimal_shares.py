@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.aims import Aims, VarianceModel
 from tallyveil.budget.optimal.choose import OptimalShares, choose_shares, present_shares
@@ -16,16 +18,16 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.by_share.kinds import kinds_of, touched_by
 from tallyveil.intervals.by_share.least_squares import LeastSquares
-from tallyveil.intervals.by_share.live import LiveVariances, live_variances
-from tallyveil.intervals.by_share.measured import measured_queries
+from tallyveil.intervals.by_share.live import live_variances
+from tallyveil.intervals.by_share.measured import MeasuredQueries, Passes, measured_queries
 from tallyveil.intervals.by_share.passes import Fitted, PassVariances, pass_variances
 from tallyveil.intervals.by_share.top_down import TopDown, top_down_of
-from tallyveil.intervals.by_share.variances import Asked, VariancesByShare
+from tallyveil.intervals.by_share.variances import Added, Asked, ByShare, VariancesByShare
 from tallyveil.plans.outer import measured_by_pass, sources_of_groups
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.families.lattice_measurements import drawn_queries
 from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
-from tallyveil.postprocess.intervals.model import invariants_by_geolevel
+from tallyveil.postprocess.intervals.model import exact_geolevels
 from tallyveil.storage.paths import is_same_file
 
 FACTOR = 10.0
@@ -33,8 +35,8 @@ FACTOR = 10.0
 MOVED = 2.0
 """A variance that changes by more than this factor rests on it."""
 
-
-Variances = VariancesByShare | LiveVariances | PassVariances
+Exact = Mapping[str, Sequence[str]]
+"""For each geolevel, the queries that are exact there."""
 
 
 def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
@@ -59,7 +61,7 @@ def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
     return (*inputs_of(plan), *(path for path in (aims.entities, aims.live) if path is not None))
 
 
-def variances_by_share(plan: ReleasePlan, aims: Aims) -> Variances:
+def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
     """The variances of everything that aims and targets name, for any shares; raises as `optimal_shares` does."""
     hierarchies = read_hierarchies(plan)
     if hierarchies.shares is not None:
@@ -69,53 +71,88 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> Variances:
             code="bad-aim",
         )
     areas = _areas(hierarchies, aims)
-    asked = tuple(Asked(_place(areas[area]), query) for area, query in aims.named)
-    families = [one for one in areas.values() if isinstance(one, EntityFamily)]
     for query in dict.fromkeys(query for _, query in aims.named):
         plan.query(query)
     stated = [(item.query, item.geolevels) for item in plan.invariants]
-    exact = {name: list(own) for name, own in invariants_by_geolevel(stated, hierarchies).items()}
-    spine, by_itself = hierarchies.spine, aims.model is VarianceModel.TOP_DOWN
-    if by_itself:
+    exact: Exact
+    spine, exact = exact_geolevels(stated, hierarchies)
+    asked = tuple(Asked(_place(areas[area], spine), query) for area, query in aims.named)
+    families = [one for one in areas.values() if isinstance(one, EntityFamily)]
+    if aims.model is VarianceModel.TOP_DOWN:
         exact = _with_sums(exact, spine.geolevels)
-    drawn = drawn_queries(plan.schema, plan.strategy, plan.subspace)
-    passes = {name: item.passes for name, item in plan.estimation}
-    if plan.outer and by_itself:
-        return _by_outer_passes(plan, aims, exact, asked, _top_down(spine, asked, families))
-    if aims.live is not None:
-        return live_variances(
-            plan.schema,
-            plan.strategy,
-            spine.geolevels,
-            sizes=read_live_sizes(aims.live, plan.schema, spine.geolevels),
-            exact=exact,
-            drawn=drawn,
-            passes=passes,
-            asked=asked,
-            estimator=_top_down(spine, asked, families),
-        )
-    queries = measured_queries(
-        plan.schema,
-        plan.strategy,
-        spine.geolevels,
-        exact=exact,
-        drawn=drawn,
-        asked=[query for _, query in asked],
-        passes=passes if by_itself else None,
-    )
-    if by_itself:
-        return VariancesByShare(queries, _top_down(spine, asked, families), asked)
+        terms = _top_down_terms(hierarchies.spine, spine, exact, asked, families)
+        found = [_by_itself(plan, aims, own, asked, estimator) for own, estimator in terms]
+        return found[0] if len(found) == 1 else Added(found)
+    queries = _queries(plan, spine.geolevels, exact, asked, None)
     kinds = kinds_of(spine)
     touched = {one.name: touched_by(spine, kinds, one) for one in families}
     return VariancesByShare(queries, LeastSquares(kinds, touched), asked)
 
 
-def _by_outer_passes(
+def _queries(
     plan: ReleasePlan,
-    aims: Aims,
-    exact: Mapping[str, list[str]],
+    geolevels: Sequence[str],
+    exact: Exact,
     asked: Sequence[Asked],
-    estimator: TopDown,
+    passes: Passes | None,
+) -> MeasuredQueries:
+    return measured_queries(
+        plan.schema,
+        plan.strategy,
+        geolevels,
+        exact=exact,
+        drawn=drawn_queries(plan.schema, plan.strategy, plan.subspace),
+        asked=[query for _, query in asked],
+        passes=passes,
+    )
+
+
+def _top_down_terms(
+    spine: Spine, with_wholes: Spine, exact: Exact, asked: Sequence[Asked], families: Sequence[EntityFamily]
+) -> list[tuple[Exact, TopDown]]:
+    """What is exact, and the weights of geolevels, in the terms that the variances are sums of.
+
+    There is one term for the geolevels that are measured, and one for each geolevel of sums of siblings, to which the
+    siblings' measurements belong, given what is exact of their sums (`top_down`).
+    """
+    names = with_wholes.geolevels
+    sums = {level for level, name in enumerate(names) if name not in spine.geolevels}
+    levels = {place for place, _ in asked if isinstance(place, int)}
+    weights = top_down_of(with_wholes, levels, families, sums).weights
+    measured = [level for level in range(with_wholes.n_levels) if level not in sums]
+    terms = [(exact, TopDown({area: own[measured] for area, own in weights.items()}))]
+    for level in sorted(sums):
+        parts = next(place for place, own in enumerate(measured) if own > level)
+        mask = np.arange(len(measured)) == parts
+        estimator = TopDown({area: own[level] * mask for area, own in weights.items()})
+        terms.append(({**exact, spine.geolevels[parts]: exact[names[level]]}, estimator))
+    return terms
+
+
+def _by_itself(
+    plan: ReleasePlan, aims: Aims, exact: Exact, asked: Sequence[Asked], estimator: TopDown
+) -> ByShare:
+    """The variances of estimates from the root downwards."""
+    passes = {name: item.passes for name, item in plan.estimation}
+    if plan.outer:
+        return _by_outer_passes(plan, aims, exact, asked, estimator)
+    if aims.live is None:
+        return VariancesByShare(_queries(plan, plan.geolevels, exact, asked, passes), estimator, asked)
+    return live_variances(
+        plan.schema,
+        plan.strategy,
+        plan.geolevels,
+        sizes=read_live_sizes(aims.live, plan.schema, plan.geolevels),
+        exact=exact,
+        drawn=drawn_queries(plan.schema, plan.strategy, plan.subspace),
+        passes=passes,
+        asked=asked,
+        estimator=estimator,
+    )
+
+
+def _by_outer_passes(
+    plan: ReleasePlan, aims: Aims, exact: Exact, asked: Sequence[Asked], estimator: TopDown
 ) -> PassVariances:
     """The variances of a plan with outer passes.
 
@@ -156,10 +193,6 @@ def _by_outer_passes(
     )
 
 
-def _top_down(spine: Spine, asked: Sequence[Asked], families: Sequence[EntityFamily]) -> TopDown:
-    return top_down_of(spine, {place for place, _ in asked if isinstance(place, int)}, families)
-
-
 def _refuse_plan(plan: ReleasePlan) -> None:
     if plan.strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         raise BudgetError(
@@ -181,15 +214,15 @@ def _refuse_records(plan: ReleasePlan, aims: Aims) -> None:
             )
 
 
-def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, int | EntityFamily]:
-    """Every area that is named: the position of a geolevel, or a family.
+def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, str | EntityFamily]:
+    """Every area that is named: the name of a geolevel, or a family.
 
     Raises:
         GeographyError: an area is unknown, or no entity of it has a geounit.
     """
     spine = hierarchies.spine
-    known: dict[str, int | EntityFamily] = {
-        spine.geolevels[level]: level for level in hierarchies.known_levels
+    known: dict[str, str | EntityFamily] = {
+        spine.geolevels[level]: spine.geolevels[level] for level in hierarchies.known_levels
     }
     known |= {family.name: family for family in (*hierarchies.replaced, *hierarchies.families)}
     named = list(dict.fromkeys(area for area, _ in aims.named))
@@ -217,11 +250,11 @@ def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, int | EntityFamily
     return found
 
 
-def _place(area: int | EntityFamily) -> int | str:
-    return area.name if isinstance(area, EntityFamily) else area
+def _place(area: str | EntityFamily, spine: Spine) -> int | str:
+    return area.name if isinstance(area, EntityFamily) else spine.level_index(area)
 
 
-def _with_sums(exact: dict[str, list[str]], geolevels: Sequence[str]) -> dict[str, list[str]]:
+def _with_sums(exact: Exact, geolevels: Sequence[str]) -> Exact:
     """What is exact at a geolevel is exact at all coarser ones, as sums."""
     found: dict[str, list[str]] = {}
     below: list[str] = []
@@ -231,7 +264,7 @@ def _with_sums(exact: dict[str, list[str]], geolevels: Sequence[str]) -> dict[st
     return found
 
 
-def _refuse_extremes(variances: Variances, aims: Aims, shares: Floats) -> None:
+def _refuse_extremes(variances: ByShare, aims: Aims, shares: Floats) -> None:
     """Refuse aims that no measurement determines, and aims that are published exactly.
 
     Raises:

@@ -95,7 +95,7 @@ def built(flags: BuildFlags) -> Built:
     aimed: tuple[str, ...] = ()
     if flags.regroup is not None:
         asked = _asked(flags, preset, steps.spine, families)
-        made, groups = choose_groups(asked, plain, steps, families, measures)
+        made, groups = choose_groups(asked, plain, steps, families, measures.made_into(plain, steps))
         aimed = tuple(name for name, _ in asked.aim)
     shares = uniform_shares(made.spine, dict(measures.strategy.geolevel_shares))
     made = replace(made, shares=shares)

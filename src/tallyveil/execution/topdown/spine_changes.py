@@ -30,7 +30,7 @@ def area_changes(
     Args:
         original: The spine of the geography.
         families: All families that are known, on `original`.
-        measures: What is measured on the spine that was made.
+        measures: What is measured, with what is exact on the geography.
         steps: The spine that the steps make.
         made: The spine that is measured: with groups chosen by variance, and after bypassing.
         groups: How groups were chosen by variance; None where they were not.
@@ -40,8 +40,8 @@ def area_changes(
     """
     given, after, final = (
         measures.on_geography(original),
-        measures.on(steps.spine),
-        measures.on(made.spine, made.shares),
+        measures.made_into(original, steps).on(steps.spine),
+        measures.made_into(original, made).on(made.spine, made.shares),
     )
 
     unmet = [name.removeprefix(GIVEN) for name in groups.unmet] if groups is not None else []

@@ -45,7 +45,7 @@ def comparison(
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
 
-    found, families, spines, parameters = [], [], [], []
+    families, spines, all_shares, parameters = [], [], [], []
     aimed = {name for file in files for name in read_aimed(file)}
     for place, file, measured in zip(("first", "second"), files, measures, strict=True):
         made, shares = read_spine_file(file)
@@ -55,17 +55,26 @@ def comparison(
                 f"{file} has geolevels {', '.join(made.geolevels)}, and its strategy has "
                 f"{', '.join(plan.geolevels)}. Name the strategy that the spine was built for."
             )
-        found.append(measured.on(made, shares))
+        all_shares.append(shares)
         families.append(read_families(entities, made, family))
         spines.append(made)
         parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
     rows_on_first = _rows(spines[0], spines[1])
-    first = [*geolevel_accuracies(found[0]), *family_accuracies(found[0], families[0])]
+    order = (np.argsort(rows_on_first), rows_on_first)
+    found = [
+        measures[place]
+        .with_cut(own, spines[1 - place].geolevels, _cut_by(own, spines[1 - place], order[place]))
+        .on(own, all_shares[place])
+        for place, own in enumerate(spines)
+    ]
+    first = [*geolevel_accuracies(found[0], spines[0]), *family_accuracies(found[0], families[0])]
     areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
     moved = [area.reordered(rows_on_first) for area in areas]
     second = [*family_accuracies(found[1], moved, "geolevel"), *family_accuracies(found[1], families[1])]
     rows = [_row("areas of the first", one, two, aimed) for one, two in zip(first, second, strict=True)]
-    rows += [_row("geounits of the second", None, one, set()) for one in geolevel_accuracies(found[1])]
+    rows += [
+        _row("geounits of the second", None, one, set()) for one in geolevel_accuracies(found[1], spines[1])
+    ]
     each = [
         _each(kind, family, found[0], found[1], rows_on_first)
         for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
@@ -105,6 +114,15 @@ def _rows(first: Spine, second: Spine) -> Any:
             "geography table."
         )
     return rows
+
+
+def _cut_by(spine: Spine, other: Spine, rows: Any) -> list[EntityFamily]:
+    """The geolevels of another spine of which a spine has more geounits; `rows` are its blocks on the other spine."""
+    return [
+        geounits_as_entities(other, level).reordered(rows)
+        for level, name in enumerate(other.geolevels)
+        if name in spine.geolevels and other.n_geounits(level) < spine.n_geounits(spine.level_index(name))
+    ]
 
 
 def _row(part: str, one: AreaAccuracy | None, two: AreaAccuracy, aimed: AbstractSet[str]) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """The spine of a release: its steps, then groups chosen by variance, then bypassing."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.precision import answers_summed, totals_summed
 from tallyveil.budget.spine.regroup import Regrouped
 from tallyveil.execution.topdown.spine_changes import area_changes
 from tallyveil.execution.topdown.spine_groups import choose_groups
-from tallyveil.geography.areas import AreaChange, replaced_areas
+from tallyveil.geography.areas import AreaChange
 from tallyveil.geography.bypass import bypass
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
@@ -39,9 +38,11 @@ def make_spine(
     made = steps = optimise_spine(original, families, asked.steps if asked is not None else ())
     groups: Regrouped | None = None
     aimed: tuple[str, ...] = ()
-    measures = _exact_where_whole(total_measures(plan), original, steps)
+    measures = total_measures(plan)
     if asked is not None and asked.regroup is not None:
-        made, groups = choose_groups(asked.regroup, original, steps, (*families, *others), measures)
+        made, groups = choose_groups(
+            asked.regroup, original, steps, (*families, *others), measures.made_into(original, steps)
+        )
         aimed = tuple(name for name, _ in asked.regroup.aim)
     if asked is not None and asked.bypassing is not None:
         shares = uniform_shares(made.spine, dict(plan.strategy.geolevel_shares))
@@ -49,7 +50,6 @@ def make_spine(
         made = further(original, made, moved, kept)
     if not measures.tell_totals():
         return made, ()
-    measures = _exact_where_whole(measures, original, made)
     return made, area_changes(original, (*families, *others), measures, steps, made, groups, aimed)
 
 
@@ -65,19 +65,3 @@ def total_measures(plan: ReleasePlan) -> TotalMeasures:
     summed = totals_summed(plan.schema, plan.strategy)
     exact = tuple(name for name in plan.geolevels if name in known)
     return TotalMeasures(plan.strategy, summed, exact)
-
-
-def _exact_where_whole(measures: TotalMeasures, original: Spine, made: OptimisedSpine) -> TotalMeasures:
-    """The measures without exact totals of geolevels that a spine cuts; the geolevel above is exact instead.
-
-    An exact sum of two parts tells a little of each. That is left out here, so that no area is called more exact than
-    it is.
-    """
-    replaced = {family.name for family in replaced_areas(original, made)}
-    exact: list[str] = []
-    for name in measures.exact:
-        place = original.level_index(name) if name in original.geolevels else 0
-        above = [level for level in original.geolevels[: place + 1] if level not in replaced]
-        exact += [name] if name not in replaced else above[-1:]
-    given = measures.exact if measures.exact_on_geography is None else measures.exact_on_geography
-    return replace(measures, exact=tuple(dict.fromkeys(exact)), exact_on_geography=given)

@@ -20,6 +20,32 @@ class Asked(NamedTuple):
     query: str
 
 
+class ByShare(Protocol):
+    """Mean variances of what is asked, as functions of the shares."""
+
+    def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
+        """The variances at some shares; see `VariancesByShare.at`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Added:
+    """Variances that are sums of independent terms.
+
+    Attributes:
+        terms: The terms, for the same shares and what is asked.
+    """
+
+    terms: Sequence[ByShare]
+
+    def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
+        """The variances at some shares; see `VariancesByShare.at`."""
+        found = [term.at(shares, known=known, unknown=unknown) for term in self.terms]
+        return Evaluated(
+            np.sum([one.values for one in found], axis=0), np.sum([one.slopes for one in found], axis=0)
+        )
+
+
 AT_ONCE = 1 << 21
 """Numbers in the derivatives of the covariances of one geolevel, about. Classes of blocks are worked on one run after
 the other, so that a nation with tens of thousands of kinds of tracts needs no more memory than one class does."""

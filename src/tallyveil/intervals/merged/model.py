@@ -38,7 +38,6 @@ class Measured:
         spine: The hierarchy.
         levels: One for each geolevel, root first, with the queries that the estimate may use.
         zeros: Public zeros.
-        above: Query groups published exactly for the sum of all roots.
         gaussian: Whether the noise is Gaussian.
     """
 
@@ -46,14 +45,13 @@ class Measured:
     spine: Spine
     levels: Sequence[LevelModel]
     zeros: Sequence[Zeros] = ()
-    above: tuple[QueryGroup, ...] = ()
     gaussian: bool = True
 
     @property
     def queries(self) -> tuple[QueryGroup, ...]:
         """Every query that is measured or published exactly, each once."""
         every = (group for level in self.levels for group in (*level.measured, *level.invariants))
-        return tuple({group.factors: group for group in (*every, *self.above)}.values())
+        return tuple({group.factors: group for group in every}.values())
 
     def atoms_of(self, asked: QueryGroup, *, most_atoms: int = MOST_ATOMS) -> Atoms:
         """The atoms of a table (`derive_atoms`)."""
@@ -70,7 +68,7 @@ class MergedModel:
         tree: The model of the flat schema.
         asked: The table's query, asked of the flat schema.
         measured: For each geolevel, the sums of each query that is used.
-        exact: For the sum of all roots, and then for each geolevel, the sums of each query that is published exactly.
+        exact: For each geolevel, the sums of each query that is published exactly.
     """
 
     atoms: Atoms
@@ -119,12 +117,11 @@ def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedM
             [_flat_level(level, lambda group: found[group.factors]) for level in measured.levels],
             zeros=_flat_zeros(atoms, measured.zeros),
             gaussian=measured.gaussian,
-            above=tuple(_exact_group(one) for one in sums(measured.above)),
             largest_block=atoms.n,
         ),
         flat_layers(atoms, asked),
         tuple(sums(level.measured) for level in measured.levels),
-        (sums(measured.above), *(sums(level.invariants) for level in measured.levels)),
+        tuple(sums(level.invariants) for level in measured.levels),
     )
 
 

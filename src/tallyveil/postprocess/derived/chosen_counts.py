@@ -32,7 +32,7 @@ from tallyveil.postprocess.derived.area_counts import (
     written_estimates,
 )
 from tallyveil.postprocess.derived.counted_cells import CountedCells
-from tallyveil.postprocess.derived.quantities import EXACT, Quantities
+from tallyveil.postprocess.derived.quantities import Quantities
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release, release_model
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
@@ -85,7 +85,7 @@ def quantities_of(
     tree = tree_covariance(model, workers=workers or usable_cores())
     covariance = _covariance(release, tree, family, area, cells)
     estimates, lacking = _estimates(release, family, area, chosen, made=made is not None)
-    exact = np.diag(covariance) <= EXACT**2
+    exact = np.diag(covariance) < model.rounding
     covariance[exact] = covariance[:, exact] = 0.0
     estimates = np.where(exact, np.rint(estimates), estimates)
     there = np.isfinite(estimates) & np.isfinite(np.diag(covariance))

@@ -179,6 +179,9 @@ def district_answers(
     estimates = [None if own is None else signs @ own for own in written]
     pairs = list(zip(groups, estimates, strict=True))
     values = np.concatenate([np.full(group.size, np.nan) if own is None else own for group, own in pairs])
+    values = np.where(
+        variances[0] == 0, np.rint(values), values
+    )  # what is exact is whole, and its terms are rounded
     n_given = int((np.isfinite(values) & np.isfinite(variances[0])).sum())
     together = max(n_given, 1) if simultaneous else 1  # the number of intervals that are given
     asked = _Asked(model, "unified" if minus is None else "normal", level, together)

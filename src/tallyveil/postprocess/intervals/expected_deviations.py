@@ -133,7 +133,8 @@ def _of_table(
     spine, labels = hierarchies.spine, tuple(group.labels())
     for level in hierarchies.known_levels:
         sizes, codes = np.diff(spine.finest_offsets(level)), tuple(spine.geocodes[level])
-        errors = np.sqrt(level_variances(covariance, level, questions))
+        place = covariance.model.spine.level_index(spine.geolevels[level])
+        errors = np.sqrt(level_variances(covariance, place, questions))
         yield AreaDeviations(spine.geolevels[level], False, group.name, labels, codes, sizes, errors)
     for family, is_entity in (
         *((own, False) for own in hierarchies.replaced),

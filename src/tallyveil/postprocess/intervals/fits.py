@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
@@ -92,23 +91,23 @@ class IntervalFit:
         """What is known exactly; raises StoreError."""
         if self.merged is None:
             return published_invariants(release, self.model)
+        spine = self.model.spine
         return {
-            geolevel: np.concatenate(
-                [one.apply(exact_answers(release, geolevel, one.query)) for one in sums], axis=1
+            spine.geolevels[level]: np.concatenate(
+                [one.apply(exact_answers(release, spine, level, one.query)) for one in sums], axis=1
             )
-            for (geolevel, _), sums in zip(self.model.exact, self.merged.exact, strict=True)
+            for level, sums in enumerate(self.merged.exact)
             if sums
         }
 
-    def to_mapping(self, strategy: Strategy) -> JsonObject:
-        """For the manifest of the intervals: from what the table is estimated. Only with merged cells.
-
-        Args:
-            strategy: The measured queries.
-        """
+    def to_mapping(self, release: FinishedRelease) -> JsonObject:
+        """For the manifest of the intervals: from what the table is estimated. Only with merged cells."""
         assert self.merged is not None
+        strategy = release.strategy
         used, unused = {}, {}
         for geolevel, sums in zip(self.model.spine.geolevels, self.merged.measured, strict=True):
+            if geolevel not in release.spine.geolevels:
+                continue  # nothing is measured of the sums of siblings
             names = used[geolevel] = list(dict.fromkeys(one.query.name for one in sums))
             queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
             unused[geolevel] = [name for name in queries if name not in names]

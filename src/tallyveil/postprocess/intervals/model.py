@@ -11,7 +11,8 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import ABOVE, AnswerRows, StoredRows, TreeModel, Zeros, model_of_levels
+from tallyveil.geography.stated import with_sums
+from tallyveil.intervals import AnswerRows, LevelModel, StoredRows, TreeModel, Zeros, model_of_levels
 from tallyveil.intervals.merged import Measured
 from tallyveil.intervals.model import levels_of_strategy, with_queries
 from tallyveil.intervals.rows import MeasuredLevels
@@ -163,7 +164,6 @@ def whole_model(measured: Measured) -> TreeModel:
         measured.levels,
         zeros=measured.zeros,
         gaussian=measured.gaussian,
-        above=measured.above,
     )
 
 
@@ -218,7 +218,7 @@ def _measured(
     drawn: Mapping[str, Sequence[tuple[QueryGroup, float]]],
 ) -> Measured:
     schema, spine = plan.schema, hierarchies.spine
-    invariants = invariants_by_geolevel(stated, hierarchies)
+    with_wholes, invariants = exact_geolevels(stated, hierarchies)
     levels = levels_of_strategy(
         schema, spine, strategy, shares=hierarchies.shares, invariants=invariants, besides=drawn
     )
@@ -227,12 +227,16 @@ def _measured(
             with_queries(level, plan.written(level.geolevel, spine.n_geounits(number)))
             for number, level in enumerate(levels)
         ]
+    by_name = {level.geolevel: level for level in levels}
+    for name in with_wholes.geolevels:
+        if name not in by_name:
+            exact = tuple(schema.query(query) for query in invariants[name])
+            by_name[name] = LevelModel(name, (), np.zeros((1, 0)), exact)
     return Measured(
         schema,
-        spine,
-        levels,
+        with_wholes,
+        [by_name[name] for name in with_wholes.geolevels],
         zeros,
-        tuple(schema.query(query) for query in invariants.get(ABOVE, ())),
         strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN,
     )
 
@@ -241,28 +245,26 @@ def measured_rows(release: FinishedRelease, model: MeasuredLevels) -> AnswerRows
     """The noisy answers of a release, including those of the integer-subspace mechanism."""
     stored = StoredRows(release.root, model)
     items = drawn_items(release.plan)
-    return DrawnRows(stored, release.root, items, release.schema, release.spine) if items else stored
+    return DrawnRows(stored, release.root, items, release.schema, model.spine) if items else stored
 
 
-def invariants_by_geolevel(
+def exact_geolevels(
     stated: Sequence[tuple[str, Sequence[str]]], hierarchies: Hierarchies
-) -> Mapping[str, list[str]]:
-    """Each invariant at the finest geolevel of which every geounit's answers are exact; coarser ones are sums of these.
+) -> tuple[Spine, Mapping[str, list[str]]]:
+    """The spine on which estimates are made, and for each of its geolevels the invariants that estimates use there.
 
-    Where an invariant is on sums of siblings, that is the geolevel above them: the model has nothing that binds
-    siblings, so that it does without what the single sums tell. If the siblings are roots, and their only sum is that
-    of all roots, the invariant is used above the roots. If roots have several sums, it is not used.
+    An invariant is used at the finest geolevel of which every geounit's answers are exact; coarser ones are sums of
+    these. If it is on sums of siblings, this is a geolevel of the sums (`geography.stated.with_sums`).
     """
+    placed = [(query, stated_invariant(hierarchies, query, geolevels)) for query, geolevels in stated]
+    spine = with_sums(hierarchies.spine, [at for _, at in placed])
     found: dict[str, list[str]] = {}
-    for query, geolevels in stated:
-        at = stated_invariant(hierarchies, query, geolevels)
-        level = at.level - (at.groups is not None)
-        if level < 0 and at.n_geounits > 1:
-            continue
-        own = found.setdefault(hierarchies.spine.geolevels[level] if level >= 0 else ABOVE, [])
+    for query, at in placed:
+        name = at.summed or hierarchies.spine.geolevels[at.level]
+        own = found.setdefault(name, [])
         if query not in own:
             own.append(query)
-    return found
+    return spine, found
 
 
 def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str, NDArray[np.int64]]:
@@ -272,15 +274,21 @@ def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str
         StoreError: a histogram cannot be read.
     """
     return {
-        geolevel: np.concatenate([exact_answers(release, geolevel, group) for group in groups], axis=1)
-        for geolevel, groups in model.exact
-        if groups
+        level.geolevel: np.concatenate(
+            [exact_answers(release, model.spine, number, group) for group in level.invariants], axis=1
+        )
+        for number, level in enumerate(model.levels)
+        if level.invariants
     }
 
 
-def exact_answers(release: FinishedRelease, geolevel: str, group: QueryGroup) -> NDArray[np.int64]:
-    """The published answers of an invariant at a geolevel, or for `ABOVE` their sum; raises StoreError."""
-    stored = geolevel or release.spine.geolevels[0]
-    counts = read_histogram(release.root, stored, release.schema, release.spine)
+def exact_answers(release: FinishedRelease, spine: Spine, level: int, group: QueryGroup) -> NDArray[np.int64]:
+    """The published answers of an invariant at a geolevel of a model's spine; raises StoreError."""
+    at = level
+    while spine.geolevels[at] not in release.spine.geolevels:
+        at += 1  # the sums of siblings have no histogram, but the siblings have one
+    counts = read_histogram(release.root, spine.geolevels[at], release.schema, release.spine)
     answers = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)
-    return answers.sum(axis=0, keepdims=True) if geolevel == ABOVE else answers
+    for above in range(at - 1, level - 1, -1):
+        answers = np.add.reduceat(answers, spine.child_offsets[above][:-1], axis=0)
+    return answers

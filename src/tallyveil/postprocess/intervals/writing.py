@@ -103,7 +103,7 @@ class IntervalJob:
     def content(self) -> dict[str, Any]:
         """The part of the manifest that does not list tables and files."""
         bounds = [item["name"] for item in self.release.plan["bounds"]]
-        apart = [one.to_mapping(self.release.strategy) for one in self.fits if one.merged is not None]
+        apart = [one.to_mapping(self.release) for one in self.fits if one.merged is not None]
         return {
             "format": INTERVALS_FORMAT,
             "name": self.release.name,
@@ -222,7 +222,8 @@ class IntervalWork:
         release = self.job.release
         geolevel = release.spine.geolevels[number]
         counts = read_histogram(release.root, geolevel, release.schema, release.spine)
-        return LevelTables(self, counts, LevelAnswers.of(self.fit, number, self.questions))
+        place = self.own.model.spine.level_index(geolevel)
+        return LevelTables(self, counts, LevelAnswers.of(self.fit, place, self.questions))
 
     def _write_level(self, number: int, folders: Folders, observer: Observer) -> list[Tally]:
         """Write every table of a geolevel."""
@@ -327,8 +328,8 @@ class LevelTables:
             query: Number of the query.
             file: Number of the file.
         """
-        work, counts, level = self.work, self.counts, self.answers.level
-        codes = work.job.release.spine.geocodes[level].text
+        work, counts = self.work, self.counts
+        codes = work.own.model.spine.geocodes[self.answers.level].text
         table = work.tables(folders, counts.geolevel, is_entity=False, tabulated=True, first=file)[query]
         group, place = table.group, sum(one.size for one in work.own.groups[:query])
         rows = list(files_of_intervals(len(codes), self.answers.at_once, group.size))[file]

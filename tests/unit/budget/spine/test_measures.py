@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from tallyveil.budget.spine.measures import AS_GOOD_AS_EXACT, TotalMeasures
-from tallyveil.budget.spine.variance import spine_variances
+from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import GeounitShares, spine_from_prefixes, uniform_shares
+from tallyveil.geography import (
+    Branch,
+    GeounitShares,
+    entities_from_columns,
+    optimise_spine,
+    spine_from_prefixes,
+    uniform_shares,
+)
+from tallyveil.geography.areas import geounits_as_entities
 
 LEVELS = ("Region", "Part", "Town", "Block")
 SHARES = (Fraction(1, 4), Fraction(1, 8), Fraction(3, 8), Fraction(1, 4))
@@ -57,6 +65,41 @@ def test_on_the_spine_of_its_steps():
     shares = uniform_shares(spine, dict(zip(LEVELS, SHARES, strict=True)))
     halved = GeounitShares(tuple(one / 2 for one in shares.values), shares.positions)
     assert measures().on(spine, halved).precisions[3].tolist() == pytest.approx([0.25] * 3)
+
+
+def test_the_sum_of_the_parts_of_what_the_steps_cut_is_exact():
+    """Two towns in two parts each, against dense generalised least squares with both sums as constraints."""
+    blocks = [f"a{town}{block}" for town in range(2) for block in range(5)]
+    original = spine_from_prefixes(blocks, ("Region", "Part", "Block"), (0, 2, 3))
+    table = {"geocode": blocks, "reserve": ["r" if 2 <= n < 7 else None for n in range(10)]}
+    families = entities_from_columns(original, table, ("reserve",))
+    made = optimise_spine(original, families, [Branch("reserve", "Part", "R")])
+    stated = measures(exact=("Part",))
+    found = stated.made_into(original, made)
+    assert (found.exact, found.exact_on_geography) == (("Region",), ("Part",))
+    variances = found.on(made.spine)
+
+    shares = dict(zip(LEVELS, (float(2 * share) for share in SHARES), strict=True))
+    rows = [
+        (made.spine.ancestors(level) == geounit, shares[name])
+        for level, name in enumerate(made.spine.geolevels)
+        for geounit in range(made.spine.n_geounits(level))
+    ]
+    information = sum(weight * np.outer(row, row) for row, weight in rows)
+    towns = np.array([made.rows < 5, made.rows >= 5], float)
+    spread = np.linalg.inv(information)
+    spread -= spread @ towns.T @ np.linalg.solve(towns @ spread @ towns.T, towns @ spread)
+    parts = variances.variance[variances.spine.level_index("Part")]
+    inside = made.spine.ancestors(made.spine.level_index("Part"))
+    for number, value in enumerate(parts):
+        assert value == pytest.approx((inside == number) @ spread @ (inside == number))
+    reserve = families[0].reordered(made.rows)
+    member = np.isin(np.arange(10), reserve.members)
+    assert entity_variances(variances, reserve)[0] == pytest.approx(member @ spread @ member)
+    assert entity_variances(variances, geounits_as_entities(original, 1).reordered(made.rows)).tolist() == [
+        0,
+        0,
+    ]
 
 
 def test_without_a_query_that_tells_a_total():

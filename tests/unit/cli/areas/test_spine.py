@@ -298,6 +298,22 @@ def test_bad_input_says_what_is_wrong(folder):
         run("compare", folder / "plain.parquet", paper, "--strategy", "redistricting-state-rooted")
 
 
+def test_the_total_of_a_state_is_exact_on_a_spine_that_cuts_it(folder):
+    """Its parts are not: the other spine tells which geounits are cut."""
+    asked = ("--strategy", STRATEGY, "--exact", "State", "--json")
+    plain, paper = folder / "plain.parquet", folder / "paper.parquet"
+    assert len(set(pl.read_parquet(paper)["State"])) > len(set(pl.read_parquet(plain)["State"]))
+    forth, back = (
+        json.loads(run("compare", *files, *asked))["areas"] for files in ((plain, paper), (paper, plain))
+    )
+    states = {row["part"]: row for row in forth if row["name"] == "State"}
+    whole, parts = states["areas of the first"], states["geounits of the second"]
+    assert whole["first_greatest"] == whole["second_greatest"] == 0
+    assert parts["second_mean"] > 0.1
+    (parts,) = (row for row in back if row["name"] == "State" and row["part"] == "areas of the first")
+    assert parts["first_mean"] > 0.1
+
+
 def test_bad_tables_are_refused(folder, tmp_path):
     """A block in two geounits of a geolevel, parents that go in a circle, and entities of blocks that are not there."""
     geography = pl.read_parquet(folder / "geography.parquet")

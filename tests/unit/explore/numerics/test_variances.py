@@ -2,18 +2,16 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 import pytest
 from tests.unit.explore.numerics.in_node import ask_node, floats, node_needed
-from tests.unit.intervals.test_against_dense import features, random_model, with_several_roots
+from tests.unit.intervals.test_against_dense import features, random_model, with_exact_sums
 
 from tallyveil.explore.covariances import DescribedTable, describe
 from tallyveil.explore.district import DISTRICT_FILE, NUMBERS_FILE
 from tallyveil.explore.files import write_json_data
 from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
-from tallyveil.intervals.model import Zeros, model_of_levels
 from tallyveil.postprocess.intervals.fits import IntervalFit
 
 RELATIVE = 1e-9
@@ -65,28 +63,10 @@ def random_districts(rng, spine, n):
         yield random_set(rng, spine, n), minus
 
 
-def several_roots(seed):
-    """A model in which only the sum of the roots is known exactly."""
-    model = with_several_roots(count(2000 + 100 * seed), detailed_everywhere=seed % 2 == 0)
-    levels = [replace(model.levels[0], invariants=()), *model.levels[1:]]
-    queries = [model.schema.query(name) for name in ("total", model.schema.attributes[0].name)]
-    rng = np.random.default_rng(seed)
-    zeros = [
-        Zeros(
-            queries[1],
-            model.levels[-1].geolevel,
-            rng.random((len(model.zero_pattern), queries[1].size)) < 0.2,
-        )
-    ]
-    return model_of_levels(
-        model.schema, model.spine, levels, zeros=zeros, above=tuple(queries[: 1 + seed % 2])
-    )
-
-
 MODELS = {
     "everything measured": [lambda seed=seed: random_model(seed, True)[0] for seed in range(60)],
     "parts unmeasured": [lambda seed=seed: random_model(1000 + seed, False)[0] for seed in range(60)],
-    "several roots": [lambda seed=seed: several_roots(seed) for seed in range(6)],
+    "exact sums of siblings": [lambda seed=seed: with_exact_sums(seed)[0] for seed in range(12)],
 }
 
 

@@ -101,7 +101,7 @@ def exact_answers(measured, truth):
 
 def merged_exact(merged, exact):
     found = {}
-    for (name, _), sums in zip(merged.tree.exact, merged.exact, strict=True):
+    for name, sums in zip(merged.tree.spine.geolevels, merged.exact, strict=True):
         if sums:
             found[name] = np.concatenate(
                 [one.apply(exact[name]) for one in sums], axis=1

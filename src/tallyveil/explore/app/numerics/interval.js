@@ -84,7 +84,7 @@ export function districtIntervals(estimates, variances, asked) {
     const variance = variances[answer];
     if (!Number.isFinite(estimate) || !Number.isFinite(variance)) return null;
     if (asked.gaussian) return make(estimate, variance, each);
-    return variance === 0 ? [Math.trunc(estimate), Math.trunc(estimate)] : null;
+    return variance === 0 ? [nearestEven(estimate), nearestEven(estimate)] : null;
   });
 }
 
