@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
-from tallyveil.budget.optimal.aims import MOST_AIMS, Aim, Aims, Goal, Target, VarianceModel, too_many
+from tallyveil.budget.optimal.aims import FLOOR, MOST_AIMS, Aim, Aims, Goal, Target, VarianceModel, too_many
 from tallyveil.config.load import parse_file
 from tallyveil.config.tables import Exact, Name, Table
 from tallyveil.storage.addresses import located
@@ -102,6 +102,10 @@ class AimsFile(Table):
         description="Public table (Parquet or CSV) with the columns geolevel, query and live: how many categories of "
         'an attribute or recode are in use in a geounit. For model = "topdown".',
     )
+    floor: Exact = Field(
+        default=FLOOR,
+        description="Least part of its present share that a query keeps which determines what [[bounds]] limit.",
+    )
     aim: list[AimTable] = Field(default_factory=list)
     target: list[TargetTable] = Field(default_factory=list)
     keep: dict[Name, dict[Name, Exact]] = Field(
@@ -137,6 +141,7 @@ def load_aims(path: Path) -> Aims:
         ),
         targets=tuple(Target(item.area, item.query, item.deviation()) for item in file.target),
         keep=tuple((level, query, share) for level, own in file.keep.items() for query, share in own.items()),
+        floor=file.floor,
         entities=None if file.entities is None else located(path.parent, file.entities),
         live=None if file.live is None else located(path.parent, file.live),
     )

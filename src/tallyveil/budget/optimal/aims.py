@@ -14,6 +14,17 @@ from tallyveil.exact import as_given, in_short
 MOST_AIMS = 1000
 """Largest number of aims and targets. The work and the memory of a step grow with its square."""
 
+FLOOR = Fraction(1, 2)
+"""Least part of its present share that a query keeps which determines what public bounds limit.
+
+Such bounds say where there can be nobody of a kind, such as people in barracks. No model of the variances knows this.
+If these queries get next to nothing, the errors of a geounit's kinds all go to its few children where they are
+possible, and released counts become up to three times worse than before. Measured on made-up States with facilities
+(`benchmarks/optimal_floor.py`): with a tenth, a quarter and a half, single aims still became 1.4, 1.1 and 1.0 times as
+bad as before; with all of the present share, the gains are smaller."""
+MOST_KEPT = Fraction(9, 10)
+"""Largest part of the budget that may be tied to queries, so that something is left to divide."""
+
 
 class VarianceModel(StrEnum):
     """How estimates are made, whose variances are minimised."""
@@ -87,6 +98,7 @@ class Aims:
         aims: Variances that should be small.
         targets: Accuracy that must be reached.
         keep: Least part of the budget for a geolevel and a query.
+        floor: Least part of its present share that a query keeps which determines what public bounds limit.
         entities: Public table of further families of entities; None for those of the release file alone.
         live: Public table of the number of live categories by geolevel; None to count all categories.
 
@@ -102,6 +114,7 @@ class Aims:
     aims: tuple[Aim, ...] = ()
     targets: tuple[Target, ...] = ()
     keep: tuple[tuple[str, str, Fraction], ...] = ()
+    floor: Fraction = FLOOR
     entities: Path | None = None
     live: Path | None = None
 
@@ -153,10 +166,16 @@ class Aims:
                     code="bad-aim",
                 )
         together = sum((share for _, _, share in self.keep), Fraction(0))
-        if together > Fraction(9, 10):
+        if together > MOST_KEPT:
             raise BudgetError(
-                f"[keep] takes {in_short(together)} of the budget; wanted at most 9/10, so that something is left to "
-                "divide. Keep less.",
+                f"[keep] takes {in_short(together)} of the budget; wanted at most {MOST_KEPT}, so that something is "
+                "left to divide. Keep less.",
+                code="bad-aim",
+            )
+        if not 0 <= self.floor <= MOST_KEPT:
+            raise BudgetError(
+                f"floor is {as_given(self.floor)}; wanted a number from 0 to {MOST_KEPT}: the part of its present "
+                "share that a query keeps which determines what public bounds limit.",
                 code="bad-aim",
             )
 

@@ -1,5 +1,6 @@
 """From aims to shares: the program of the aims, its solution, and the strategy with the resulting shares."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -24,6 +25,9 @@ MARGIN = 2e-3
 DRAWN = 1e-2
 """A share stays larger, by this fraction, than the least share whose noise can be drawn. A present share that is not
 that large may be divided by at most 1 plus this fraction."""
+
+LEAST_FREE = 0.05
+"""Part of the budget that must be tied to no query. [keep] alone may take 9/10, and tiny shares a thousandth more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +69,7 @@ class OptimalShares:
         epsilon_before: Upper bound of the present strategy's exact epsilon at `delta`.
         epsilon: The same of the resulting strategy.
         delta: Delta of both.
+        held: Queries that keep `aims.floor` of their present share at every geolevel.
     """
 
     aims: Aims
@@ -75,6 +80,7 @@ class OptimalShares:
     epsilon_before: float
     epsilon: float
     delta: Fraction
+    held: tuple[str, ...] = ()
 
     @property
     def mean_ratio(self) -> float:
@@ -84,7 +90,13 @@ class OptimalShares:
 
 
 def choose_shares(
-    strategy: Strategy, aims: Aims, variances: Variances, delta: Fraction, most: Fraction
+    strategy: Strategy,
+    aims: Aims,
+    variances: Variances,
+    delta: Fraction,
+    most: Fraction,
+    *,
+    held: Collection[str] = (),
 ) -> OptimalShares:
     """The shares that the aims ask for, and the strategy with them.
 
@@ -95,6 +107,7 @@ def choose_shares(
         delta: Delta at which the exact epsilon is kept.
         most: The largest rho that the release has declared for the strategy. It is not exceeded, unless the least rho
             of targets is asked for.
+        held: Queries that keep `aims.floor` of their present share at every geolevel.
     Raises:
         BudgetError: targets cannot be reached, or [keep] names what is not measured.
         SolverError: the gap was not reached.
@@ -103,7 +116,7 @@ def choose_shares(
     """
     given = present_shares(strategy)
     reference = variances(given).values
-    program = _program(strategy, aims, reference, given)
+    program = _program(aims, reference, _least(strategy, aims, given, held))
     start = given
     if not bool(np.all(given > program.least)):
         start = program.least + (1.0 - program.least.sum()) * given
@@ -130,6 +143,7 @@ def choose_shares(
         epsilon_before=epsilon_before,
         epsilon=epsilon_of(made, delta),
         delta=delta,
+        held=tuple(held),
     )
 
 
@@ -168,7 +182,7 @@ def epsilon_of(strategy: Strategy, delta: Fraction) -> float:
     return compose(strategy.event(), neighbours=strategy.neighbours).epsilon(delta).upper
 
 
-def _program(strategy: Strategy, aims: Aims, reference: Floats, given: Floats) -> Program:
+def _program(aims: Aims, reference: Floats, least: Floats) -> Program:
     """The program of the aims, with all variances at the present total."""
     named = aims.named
     wanted = {one.place: float(one.standard_deviation) ** 2 for one in aims.targets}
@@ -176,7 +190,6 @@ def _program(strategy: Strategy, aims: Aims, reference: Floats, given: Floats) -
     limit = np.array([wanted.get(one, np.inf) for one in named])
     is_aim = np.array([one in weight for one in named])
     spared = np.where(is_aim & aims.spare, reference, np.inf)
-    least = _least(strategy, aims, given)
     if aims.goal is Goal.RHO:
         # A variance v at the present total needs v / limit times this total.
         return Program(1.0 / np.minimum(limit, spared), True, np.full(len(named), np.inf), least)
@@ -189,13 +202,19 @@ def _program(strategy: Strategy, aims: Aims, reference: Floats, given: Floats) -
     return Program(weights, aims.goal is Goal.MAXIMUM, np.minimum(limit / (1 + MARGIN), spared), least)
 
 
-def _least(strategy: Strategy, aims: Aims, given: Floats) -> Floats:
-    """The smallest value of every share: a part of the denominator, what can be drawn, or what is to be kept."""
+def _least(strategy: Strategy, aims: Aims, given: Floats, held: Collection[str] = ()) -> Floats:
+    """The smallest value of every share: a part of the denominator, what can be drawn, or what is to be kept.
+
+    Raises:
+        BudgetError: [keep] names what is not measured, or too much is to be kept.
+    """
     names = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
     moved = np.array([strategy.answers_moved(query) for _, query in names])
     drawn = moved / (2 * float(strategy.total) * float(LARGEST_VARIANCE)) * (1 + DRAWN)
     least = np.minimum(1.0 / (PARTS_OF_A_SHARE * len(given)), given / 2)
     least = np.maximum(least, np.minimum(drawn, given / (1 + DRAWN)))
+    is_held = np.array([query in held for _, query in names])
+    least = np.maximum(least, np.where(is_held, float(aims.floor) * (1 + 2 * LOSS) * given, 0.0))
     for geolevel, query, share in aims.keep:
         if (geolevel, query) not in names:
             raise BudgetError(
@@ -205,6 +224,13 @@ def _least(strategy: Strategy, aims: Aims, given: Floats) -> Floats:
             )
         place = names.index((geolevel, query))
         least[place] = max(least[place], float(share) * (1 + 2 * LOSS))
+    if least.sum() > 1 - LEAST_FREE:
+        raise BudgetError(
+            f"[keep], and the floor of the queries that determine what public bounds limit, take "
+            f"{at_most(least.sum())} of the budget together; wanted at most {1 - LEAST_FREE:g}, so that something is "
+            "left to divide. Keep less, or lower `floor`.",
+            code="bad-aim",
+        )
     return least
 
 

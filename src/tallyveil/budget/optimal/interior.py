@@ -123,7 +123,7 @@ def from_inside(
     barrier = _Barrier(program, variances, found, FIRST * level)
     while barrier.size * barrier.count > 0.5 * LAST * level:
         point, found = _centred(barrier, variances, point, found)
-        yield point[:-1] / point[:-1].sum(), found
+        yield program.settled(point[:-1]), found
         barrier.size *= SHRINK
 
 
@@ -132,6 +132,8 @@ def _centred(
 ) -> tuple[Floats, Evaluated]:
     """The minimum of one barrier function, by Newton's method with halved steps."""
     here = barrier.at(point, found)
+    if not np.isfinite(here):
+        return point, found  # rounding errors have left no room to move
     for _ in range(MOST_NEWTON):
         direction, decrement = barrier.newton(point, found)
         if not decrement >= DECREMENT:

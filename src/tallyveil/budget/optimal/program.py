@@ -78,6 +78,15 @@ class Program:
         """Whether no variance exceeds its limit by more than the slack."""
         return bool(np.all(values < self.limits * (1 + SLACK) * (1 + NOISE)))
 
+    def settled(self, shares: Floats) -> Floats:
+        """Shares that sum to 1 up to rounding errors, moved so that they do and that none is below its least value.
+
+        Divided by their sum, shares that are next to their least values would fall below them.
+        """
+        room = np.maximum(shares - self.least, 0.0)
+        found: Floats = self.least + room * ((1.0 - self.least.sum()) / room.sum())
+        return found
+
     def together(self, multipliers: Floats, prices: Floats) -> Floats:
         """The weight b of every aim in the lower bound: a, for the maximum split by multipliers, plus the prices."""
         own = self.weights * multipliers / multipliers.sum() if self.of_maximum else self.weights

@@ -79,7 +79,9 @@ def solve(
             break  # only rounding errors can hide that a cautious step improves
         else:
             exponents = np.where(exponents > CAUTIOUS, 1.0, _off_zero(0.5 * (exponents + 1.0)))
-    for better, seen in from_inside(program, variances, shares, found):
+    # Variances are convex, so that this is within all limits; and it is away from the least shares, as the start is.
+    middle = 0.5 * (start + shares)
+    for better, seen in from_inside(program, variances, middle, variances(middle)):
         shares, found, here = better, seen, program.objective(seen.values)
         bound = max(bound, program.best_bound(found, shares))
         if bound >= here * (1 - gap) or here <= enough:

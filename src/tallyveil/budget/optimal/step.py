@@ -148,7 +148,7 @@ def step_from(program: Program, shares: Floats, found: Evaluated, exponents: Flo
     aims = np.argmax(model.rows > 0, axis=1)
     multipliers[aims[at_top]] = weights[at_top]
     prices[aims[~at_top]] = weights[~at_top]
-    return Step(point[:-1] / point[:-1].sum(), multipliers, prices)
+    return Step(program.settled(point[:-1]), multipliers, prices)
 
 
 def _model_of(program: Program, shares: Floats, found: Evaluated, exponents: Floats) -> _Model:

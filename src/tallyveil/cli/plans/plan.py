@@ -47,7 +47,7 @@ def plan(
         typer.Option(
             "--people",
             min=0,
-            help="Number of people. Default: 40 for each finest geounit.",
+            help="Number of people, also of those that --try makes up. Default: 40 for each finest geounit.",
         ),
     ] = None,
     geography: Annotated[
@@ -84,6 +84,17 @@ def plan(
             metavar="AIMS.TOML",
             help="Find better shares of the same budget for the aims in this file, and show the standard deviations "
             "of every aim before and after. The command opens the public geography and entities. It opens no records.",
+        ),
+    ] = None,
+    keys: Annotated[
+        int | None,
+        typer.Option(
+            "--try",
+            metavar="KEYS",
+            min=2,
+            help="With --optimise: also make up records for this geography, schema and bounds, release them with the "
+            "present and with the new shares under this many test keys, and show the errors measured. The command "
+            "still opens no records. It takes as long as twice KEYS releases.",
         ),
     ] = None,
     out: Annotated[
@@ -138,6 +149,7 @@ def plan(
             "--entities": entities is not None,
             "--queries": queries is not None,
             "--optimise": aims is not None,
+            "--try": keys is not None,
             "--out": out is not None,
             "--workbench": workbench is not None,
             "--compare": compare is not None,
@@ -155,7 +167,7 @@ def plan(
         make_page(loaded, wish, Shown(quiet=quiet, as_json=as_json, opened=open_it))
         return
     if aims is not None:
-        optimise(release_file, aims, out, quiet=quiet, as_json=as_json)
+        optimise(release_file, aims, out, keys=keys, people=people, quiet=quiet, as_json=as_json)
         return
     if families is not None and entities is None and loaded.spine is None:
         raise ConfigError(
@@ -204,13 +216,19 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
     given = {flag for flag, is_given in flags.items() if is_given}
     if {"--blocks", "--read-geography"} <= given:
         raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
-    if "--people" in given and not given & {"--blocks", "--read-geography"}:
-        raise ConfigError("--people needs --blocks N or --read-geography as well.", code="bad-flag")
+    if "--people" in given and not given & {"--blocks", "--read-geography", "--try"}:
+        raise ConfigError("--people needs --blocks N, --read-geography or --try as well.", code="bad-flag")
+    if "--try" in given and "--optimise" not in given:
+        raise ConfigError("--try needs --optimise AIMS.TOML.", code="bad-flag")
     if "--out" in given and "--optimise" not in given:
         raise ConfigError("--out needs --optimise AIMS.TOML.", code="bad-flag")
-    if "--optimise" in given and given & {"--blocks", "--people", "--read-geography", "--families"}:
+    others = {"--blocks", "--read-geography", "--families"} | (
+        {"--people"} if "--try" not in given else set()
+    )
+    if "--optimise" in given and given & others:
         raise ConfigError(
-            "--optimise shows other shares, not this plan. Give it with no other flag than --out and --json.",
+            "--optimise shows other shares, not this plan. Give it with no other flags than --try (and with it "
+            "--people), --out and --json.",
             code="bad-flag",
         )
     if "--workbench" not in given and given & {"--compare", "--open"}:

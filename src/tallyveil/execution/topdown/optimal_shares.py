@@ -29,6 +29,7 @@ from tallyveil.postprocess.families.lattice_measurements import drawn_queries
 from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
 from tallyveil.postprocess.intervals.model import exact_geolevels
 from tallyveil.storage.paths import is_same_file
+from tallyveil.universe.nested_queries import determines
 
 FACTOR = 10.0
 """Factor on the precision of what is exact, or of what is unknown, to see whether a variance rests on it."""
@@ -53,7 +54,21 @@ def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
     variances = variances_by_share(plan, aims)
     _refuse_extremes(variances, aims, present_shares(plan.strategy))
     most = plan.declared - (plan.spent - plan.strategy.total)
-    return choose_shares(plan.strategy, aims, variances.at, plan.delta, most)
+    return choose_shares(plan.strategy, aims, variances.at, plan.delta, most, held=held_queries(plan))
+
+
+def held_queries(plan: ReleasePlan) -> tuple[str, ...]:
+    """The measured queries that determine an answer which public bounds limit, such as the most detailed one.
+
+    The models of the variances do not know the bounds, so that these queries keep a part of their shares.
+    """
+    names = dict.fromkeys(query for _, shares in plan.strategy.query_shares for query, _ in shares)
+    measured = [group for group in map(plan.query, names) if not group.overlaps]
+    bounded = [plan.query(item.query) for item in plan.bounds]
+    zeros = plan.schema.barred_levels()
+    return tuple(
+        group.name for group in measured if any(determines(group, query, zeros) for query in bounded)
+    )
 
 
 def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
@@ -70,7 +85,7 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
             "alone cannot be chosen for it. Set bypass = false under [spine], or keep the present shares.",
             code="bad-aim",
         )
-    areas = _areas(hierarchies, aims)
+    areas = areas_of(hierarchies, aims)
     for query in dict.fromkeys(query for _, query in aims.named):
         plan.query(query)
     stated = [(item.query, item.geolevels) for item in plan.invariants]
@@ -214,7 +229,7 @@ def _refuse_records(plan: ReleasePlan, aims: Aims) -> None:
             )
 
 
-def _areas(hierarchies: Hierarchies, aims: Aims) -> dict[str, str | EntityFamily]:
+def areas_of(hierarchies: Hierarchies, aims: Aims) -> dict[str, str | EntityFamily]:
     """Every area that is named: the name of a geolevel, or a family.
 
     Raises:
