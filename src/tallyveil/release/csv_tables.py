@@ -17,6 +17,7 @@ from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest, listed_file
 from tallyveil.release.manifest_files import read_manifest, require_unchanged
+from tallyveil.release.marks import marked_text, marks_of
 from tallyveil.release.tables import TABLES
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
@@ -33,14 +34,14 @@ PUBLICATION_FORMAT: Final = 1
 NAMES_AS_CSV: Final = "names.csv"
 
 
-def publish_csv(root: Path, out: Path) -> list[str]:
+def publish_csv(root: Path, out: Path) -> JsonObject:
     """Write every table of a finished release as a CSV file, and the names of its geounits and entities if it has any.
 
     Args:
         root: Folder of the release.
         out: A new or empty folder outside it, or one where the same command was interrupted.
     Returns:
-        Paths of the tables in `out`.
+        Content of `publication.json`.
     Raises:
         StoreError: the release is not finished or damaged, or an earlier version wrote its tables; `out` is taken, or
             cannot be written to.
@@ -60,8 +61,9 @@ def publish_csv(root: Path, out: Path) -> list[str]:
             write_file(out / NAMES_AS_CSV, scan_parquet(path).sink_csv)
         write_text(out / README, _readme(root, manifest))
         others = [{"path": NAMES_AS_CSV}] * len(names) + [{"path": README}]
-        write_json(out / PUBLICATION, _publication(root, out, manifest, tables + others))
-    return [table["path"] for table in tables]
+        content = _publication(root, out, manifest, tables + others)
+        write_json(out / PUBLICATION, content)
+    return content
 
 
 def _write(out: Path, parts: Sequence[Path]) -> dict[str, str]:
@@ -84,17 +86,15 @@ def _publication(root: Path, out: Path, manifest: Manifest, files: Sequence[dict
             "run": manifest.run,
             "manifest_sha256": file_digest(root / MANIFEST),
         },
-        "protected": manifest.protected,
-        "warnings": list(manifest.warnings),
+        **marks_of(manifest).entry(),
         "files": [{**file, **asdict(listed_file(out, file["path"]))} for file in files],
     }
 
 
 def _readme(root: Path, manifest: Manifest) -> str:
-    warnings = "".join(f"NOT PRIVATE: {warning}\n\n" for warning in manifest.warnings)
-    return warnings + _README.format(
-        name=manifest.body["name"], run=manifest.run, digest=file_digest(root / MANIFEST)
-    )
+    digest = file_digest(root / MANIFEST)
+    text = _README.format(name=manifest.body["name"], run=manifest.run, digest=digest)
+    return marked_text(marks_of(manifest).lines(), text)
 
 
 _README: Final = """Tables of the release {name}, as CSV in UTF-8

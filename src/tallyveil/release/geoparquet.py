@@ -6,7 +6,6 @@ table has intervals and holds its zeros, further columns follow each answer, suc
 areas above the finest geolevel are merged from those of their finest geounits.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest, require_unchanged
+from tallyveil.release.marks import Marks, marks_of
 from tallyveil.release.tables import has_zeros, table_folder
 from tallyveil.storage.outputs import new_file, refuse_output_inside
 from tallyveil.storage.published import published_columns
@@ -51,13 +51,13 @@ class MapFile:
         areas: Number of its rows.
         columns: Number of its columns of numbers.
         n_missing: Number of areas without a shape.
-        warnings: What must be said wherever the release is shown.
+        marks: What must be said wherever the release is shown.
     """
 
     areas: int
     columns: int
     n_missing: int
-    warnings: tuple[str, ...]
+    marks: Marks
 
 
 def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: Path) -> MapFile:
@@ -96,16 +96,16 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
             columns += _answers(root, manifest, codes, group, folder)
         shapes, kinds = _shapes(geometry, offsets, members)
         frame = pl.DataFrame([*columns, shapes.alias(COLUMN)])
+        marks = marks_of(manifest)
         tags = {
             "run": manifest.run,
             "manifest": file_digest(root / MANIFEST),
             "geolevel": geolevel,
-            "protected": str(manifest.protected).lower(),
-            "warnings": json.dumps(list(manifest.warnings)),
+            **marks.tags(),
         }
         write_parquet(out, frame, tags, geo_metadata(kinds))
     numbers = len(columns) - len([name for name in ("geocode", "name") if name in frame.columns])
-    return MapFile(frame.height, numbers, shapes.null_count(), tuple(manifest.warnings))
+    return MapFile(frame.height, numbers, shapes.null_count(), marks)
 
 
 def _folder(root: Path, geolevel: str, group: QueryGroup) -> Path:
