@@ -14,6 +14,8 @@ from fractions import Fraction
 from numbers import Integral, Number
 from typing import Any
 
+from tallyveil.printable import is_one_line
+
 MOST_DIGITS = 2000
 """Largest number of digits of an integer, a numerator, a denominator, or either side of a decimal point."""
 
@@ -53,11 +55,6 @@ def exact_value(value: object) -> Fraction | None:
 def type_of(value: object) -> str:
     """The type of something, as a message names it. A value in a list, for example, may be one of a record."""
     return f"a value of type {type(value).__name__}"
-
-
-def is_one_line(text: str) -> bool:
-    """Whether a text may be shown. One of several lines is no name or path, but perhaps the content of a file."""
-    return len(text.splitlines()) <= 1
 
 
 def as_given(value: object) -> str:

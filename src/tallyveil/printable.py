@@ -12,8 +12,6 @@ from html import escape
 from typing import Final
 from unicodedata import category
 
-from tallyveil.exact import is_one_line
-
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories whose characters are shown as escapes.
 
@@ -37,6 +35,11 @@ def shown(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a text may be shown. One of several lines is no name or path, but perhaps the content of a file."""
+    return len(text.splitlines()) <= 1
 
 
 def short_name(name: str) -> str:

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -193,10 +194,7 @@ def with_tables(
                     places.append(value)
                 elif parameter.kind is not parameter.VAR_KEYWORD:
                     names[parameter.name] = value
-            yield (
-                f"{name}({wrong.name}: {form})",
-                lambda places=places, names=names: function(*places, **names),
-            )
+            yield f"{name}({wrong.name}: {form})", partial(function, *places, **names)
 
 
 @pytest.mark.parametrize("room", [room.__name__ for room in ROOMS])
@@ -246,13 +244,16 @@ def test_tables_within_a_release_mapping(release, caplog, capfd):
         value: Any, put: Callable[[Any], Any], path: str
     ) -> Iterator[tuple[str, Callable[[Any], Any]]]:
         yield path, put
-        if isinstance(value, dict):
-            for name, item in value.items():
-                yield from places(item, lambda new, n=name: put({**value, n: new}), f"{path}.{name}")
-        if isinstance(value, list):
-            for place, item in enumerate(value):
-                rest = (value[:place], value[place + 1 :])
-                yield from places(item, lambda new, r=rest: put([*r[0], new, *r[1]]), f"{path}[{place}]")
+        items = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        )
+        for key, item in items:
+            yield from places(item, partial(put_item, put, value, key), f"{path}.{key}")
+
+    def put_item(put: Callable[[Any], Any], value: Any, key: Any, new: Any) -> Any:
+        changed = value.copy()
+        changed[key] = new
+        return put(changed)
 
     def planned(mapping: Any) -> Callable[[], Any]:
         return lambda: tallyveil.plan(mapping, folder=release.path.parent)

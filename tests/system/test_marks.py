@@ -58,21 +58,21 @@ class Outputs:
     def printed(self, *words: Any, into: str | None = None) -> None:
         """What a command prints for readers and for programs; `into` names the flag of a new folder."""
         name = " ".join(str(word) for word in words[:2] if not isinstance(word, Path))
-        for form in ((), ("--json",)):
-            own = () if into is None else (into, self.folder / f"{name}{len(form)}".replace(" ", "-"))
-            text = self.command(*words, *own, *form)
-            if form:
+        for form in ("text", "json"):
+            folder = self.folder / f"{name}-{form}".replace(" ", "-")
+            own = () if into is None else (into, folder)
+            text = self.command(*words, *own, *(("--json",) if form == "json" else ()))
+            if form == "json":
                 self.stated[name] = json.loads(text)
             else:
                 self.said[name] = flat(text)
-        if into is not None:
-            self.files(name, own[1])
+                self.files(name, folder)
 
     folder = Path()
 
     def files(self, name: str, *paths: Path) -> None:
         for path in paths:
-            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path] * path.is_file():
                 if file.name in MARKED or (file.suffix == ".parquet" and name.startswith("publish")):
                     self.said[f"{name}: {file.name}"] = said_by_file(file)
 
@@ -129,9 +129,9 @@ def test_a_release_and_what_follows_from_it(outputs, state, small_release, tmp_p
     outputs.printed("measurements", "export", out, "--layout", "tidy", into="--out")
     outputs.printed("explore", out, into="--out")
     outputs.stated["publication.json"] = json.loads(
-        (outputs.folder / "publish-csv1" / "publication.json").read_text()
+        (outputs.folder / "publish-csv-json" / "publication.json").read_text()
     )
-    site = outputs.folder / "explore1"
+    site = outputs.folder / "explore-json"
     outputs.said["site"] = NOT_PRIVATE + " ".join(
         flat(path.read_text(errors="replace")) for path in site.rglob("*") if path.suffix in (".json", ".js")
     )

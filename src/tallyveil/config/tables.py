@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.errors import TallyveilError
-from tallyveil.exact import is_one_line
+from tallyveil.printable import is_one_line
 from tallyveil.universe.names import check_name
 
 

@@ -8,9 +8,9 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.exact import as_given, is_one_line, type_of
+from tallyveil.exact import as_given, type_of
 from tallyveil.execution.executors import WORDS, Where
-from tallyveil.printable import has_bytes
+from tallyveil.printable import has_bytes, is_one_line
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.observer import Observer
 from tallyveil.storage.addresses import addressed, is_object

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.exact import as_given, is_one_line
+from tallyveil.exact import as_given
 from tallyveil.face.areas import Area, Count, area_given, counts_given
 from tallyveil.face.given import (
     Geocodes,
@@ -21,6 +21,7 @@ from tallyveil.face.given import (
     workers_given,
 )
 from tallyveil.face.opened import WithMeasurements
+from tallyveil.printable import is_one_line
 from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1

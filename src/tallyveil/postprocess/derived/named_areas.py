@@ -7,8 +7,9 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.exact import as_given, is_one_line
+from tallyveil.exact import as_given
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.printable import is_one_line
 
 
 def finest_geocodes(hierarchies: Hierarchies, code: str, geolevel: str | None) -> pl.Series:
