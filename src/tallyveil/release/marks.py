@@ -5,14 +5,11 @@ takes its marks from here: manifests, pages, publications, sites, metadata of fi
 notebooks show.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tallyveil.storage.json_files import JsonObject
-
-if TYPE_CHECKING:
-    from tallyveil.release.manifest import Manifest
 
 NOT_PRIVATE: Final = "NOT PRIVATE"
 TEST_KEY: Final = "Made with an insecure test key: this release protects nobody and must not be published."
@@ -20,6 +17,22 @@ DECLASSIFIED: Final = (
     "True counts were compared with this release. The results, such as the folder evaluation/, are NOT PRIVATE "
     "and must not be published; the guarantee covers the release without them."
 )
+
+
+class Marked(Protocol):
+    """What a manifest says of the marks of its release."""
+
+    @property
+    def protected(self) -> bool:
+        """Whether its key was secret."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The marks that it holds."""
+
+    @property
+    def declassified(self) -> Sized:
+        """The looks at the true counts that its ledger records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +71,13 @@ def release_marks(*, protected: bool, declassified: bool = False) -> tuple[str, 
     return (*(() if protected else (TEST_KEY,)), *((DECLASSIFIED,) if declassified else ()))
 
 
-def marks_of(manifest: "Manifest") -> Marks:
+def marks_of(manifest: Marked) -> Marks:
     """The marks of a finished release, and of everything that follows from it alone."""
     found = release_marks(protected=manifest.protected, declassified=bool(manifest.declassified))
     return Marks(manifest.protected, tuple(dict.fromkeys([*found, *manifest.warnings])))
 
 
-def joint_marks(releases: "Mapping[str, Manifest]") -> Marks:
+def joint_marks(releases: Mapping[str, Marked]) -> Marks:
     """The marks of what follows from several releases.
 
     Args:
