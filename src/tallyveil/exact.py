@@ -6,16 +6,22 @@ error in the middle of a computation. This module checks the number of digits an
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
-from numbers import Integral
+from numbers import Integral, Number
+from typing import Any
+
+from tallyveil.printable import is_one_line
 
 MOST_DIGITS = 2000
 """Largest number of digits of an integer, a numerator, a denominator, or either side of a decimal point."""
 
 MOST_SHOWN = 200
 """Characters of a value that a message shows."""
+_HERE = f"{__name__.partition('.')[0]}."
 
 _DIGITS = rf"[0-9]{{1,{MOST_DIGITS}}}"
 _RATIO = re.compile(rf"[+-]?{_DIGITS}/{_DIGITS}")
@@ -46,20 +52,46 @@ def exact_value(value: object) -> Fraction | None:
     return fraction_of(str(value)) if isinstance(value, str | Decimal) else None
 
 
-def as_given(value: object) -> str:
-    """A value as a message shows it, cut off after 200 characters.
+def type_of(value: object) -> str:
+    """The type of something, as a message names it. A value in a list, for example, may be one of a record."""
+    return f"a value of type {type(value).__name__}"
 
-    A fraction is shown as it is written, such as `-5` or `7/3`. A dataclass is shown by its name and its fields in
-    the same way. Anything else is shown as Python writes it, so that the text '5' differs from the number.
+
+def as_given(value: object) -> str:
+    """What a message shows of something that was given, cut off after 200 characters.
+
+    Numbers and texts of one line are shown, because they are what people mistype. A fraction is shown as it is written,
+    such as `-5` or `7/3`, and an object of this library by its name and its fields. Everything else may be a table of
+    records, so only its type is named.
     """
     if isinstance(value, Fraction):
         text = str(value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = (f"{field.name}={as_given(getattr(value, field.name))}" for field in fields(value))
-        text = f"{type(value).__name__}({', '.join(parts)})"
+    elif isinstance(value, str):
+        text = repr(value) if is_one_line(value) else "a text of several lines"
+    elif value is None or isinstance(value, Number):
+        text = _number(value)
+    elif not type(value).__module__.startswith(_HERE):
+        text = type_of(value)
+    elif is_dataclass(value):
+        text = f"{type(value).__name__}({', '.join(_fields(value))})"
     else:
-        text = repr(value)
+        text = repr(value) if isinstance(value, Enum) else type_of(value)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _fields(value: Any) -> Iterator[str]:
+    """The fields of an object of this library, of which a tuple may hold others."""
+    for field in fields(value):
+        held = getattr(value, field.name)
+        text = f"({', '.join(map(as_given, held))})" if isinstance(held, tuple) else as_given(held)
+        yield f"{field.name}={text}"
+
+
+def _number(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python refuses to print an integer with several thousand digits
+        return "a number of thousands of digits"
 
 
 def in_short(value: Fraction) -> str:

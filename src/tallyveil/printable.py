@@ -7,6 +7,7 @@ keeps its meaning. In a page, every character that HTML gives a meaning is repla
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from html import escape
 from typing import Final
 from unicodedata import category
@@ -22,6 +23,9 @@ LONGEST_NAME: Final = 80
 """Characters of a name that a message shows."""
 MOST_NAMES: Final = 40
 """Names that a message shows."""
+_NEARLY: Final = 0.85
+"""Likeness of a name to a wanted one (of `difflib`, from 0 to 1) that shows a slip of the pen: `geocodes` for `geocode`
+has 0.93, `female` for `male` 0.8."""
 _CELL = "vertical-align:top;padding:0.1em 1em 0.1em 0"
 _PLAIN = re.compile(r"[\n\t -~]*")
 
@@ -33,8 +37,15 @@ def shown(text: str) -> str:
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)
 
 
+def is_one_line(text: str) -> bool:
+    """Whether a text may be shown. One of several lines is no name or path, but perhaps the content of a file."""
+    return len(text.splitlines()) <= 1
+
+
 def short_name(name: str) -> str:
-    """A name as it is. A long one is cut, and ends in three dots."""
+    """A name as it is. A long one is cut, and ends in three dots. A text of several lines is no name."""
+    if not is_one_line(name):
+        return "(a text of several lines)"
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
 
 
@@ -42,6 +53,32 @@ def some_names(names: Sequence[str]) -> str:
     """The first names, such as those of the columns of a file, with commas between them. Long ones are cut."""
     first = ", ".join(map(short_name, names[:MOST_NAMES]))
     return first if len(names) <= MOST_NAMES else f"{first} and {len(names) - MOST_NAMES:,} more"
+
+
+def header_of(present: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
+    """The names of a table's columns, if a refusal may show them; else none.
+
+    If a header was forgotten, the values of the first record are in its place. So names are shown only where one of
+    them proves that they are names: it is a wanted one, or nearly so. No reader asks for names that it read from the
+    same table.
+
+    Args:
+        present: Names of the columns, or what is in their place.
+        wanted: Names that a table for this purpose has.
+    """
+    names = tuple(present)
+    close = (get_close_matches(name, names, n=1, cutoff=_NEARLY) for name in wanted)
+    return names if any(close) else ()
+
+
+def present_columns(present: Sequence[str], wanted: Iterable[str]) -> str:
+    """What every refusal of a table says of the columns that it has; arguments as for `header_of`."""
+    if names := header_of(present, wanted):
+        return f"It has: {some_names(names)}."
+    return (
+        f"It has {len(present):,} column(s), and none of the wanted names. Its first line is not shown, because it may "
+        "be a record."
+    )
 
 
 def has_bytes(text: str) -> bool:

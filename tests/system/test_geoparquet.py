@@ -115,9 +115,14 @@ def test_a_release_that_protects_nobody_says_so(released, tmp_path, command):
         command("publish", "geoparquet", released, "--geolevel", "Town", "--out", out, "--json")
     )
     tags = pl.read_parquet_metadata(out)
-    assert said["warnings"]
-    assert json.loads(tags["tallyveil.warnings"]) == said["warnings"]
-    assert tags["tallyveil.protected"] == "false"
+    assert not said["protected"]
+    (mark,) = said["warnings"]
+    assert tags["tallyveil.warning"] == f"NOT PRIVATE: {mark}"
+    assert tags["tallyveil.protected"].startswith("false")
+    printed = command(
+        "publish", "geoparquet", released, "--geolevel", "Town", "--out", tmp_path / "b.parquet"
+    )
+    assert mark in " ".join(printed.split())
 
 
 def test_points_become_several_points(released, tmp_path, monkeypatch):

@@ -451,7 +451,9 @@ def test_commands(programme, tmp_path, command, monkeypatch):
     again = command("run", programme, "--out", "R", "--insecure-test-key", "a", "--workers", 2)
     assert "nothing was done and nothing spent" in again
     assert command("run", programme, "--out", "R", "--quiet", "--insecure-test-key", "a") == ""
-    assert command("report", "R").strip() == "R/report.html"
+    marks, _, page = command("report", "R").strip().rpartition("\n")
+    assert page == "R/report.html"
+    assert marks.count("NOT PRIVATE") == 2  # one for each release of a test key
     for words in (["intervals", "R"], ["publish", "csv", "R", "--out", "T"], ["estimate", "R", "--out", "E"]):
         assert "holds the releases of a programme" in command(*words, code=8)
     assert "other-product" in command("measure", programme, "--out", "M", code=2)

@@ -269,6 +269,7 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypa
     kinds = [json.loads(line)["kind"] for line in (out / "ledger.jsonl").read_text().splitlines()]
     assert kinds == ["declaration", "spend", "declassify", "declassify"]
     assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
+    assert "NOT PRIVATE: True counts were compared" in (out / "report.html").read_text()
     require_readable(out / "evaluation" / "report.html")
     truth = slow_tables(toy, households, rows)
     for table in ("t3", "t4"):

@@ -242,7 +242,7 @@ class WorstEvent:
         _require_a_branch("WorstEvent", self.branches)
         if self.chosen not in ("adaptive", "public"):
             raise BudgetError(
-                f"chosen of WorstEvent must be 'adaptive' or 'public', got {self.chosen!r}. Use one of them."
+                f"chosen of WorstEvent must be 'adaptive' or 'public', got {as_given(self.chosen)}. Use one of them."
             )
 
     def to_mapping(self) -> dict[str, Any]:

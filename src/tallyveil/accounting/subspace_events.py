@@ -52,7 +52,7 @@ class IntegerSubspaceLaplace:
     ) -> None:
         if norm not in ("l1", "l2"):
             raise BudgetError(
-                f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {norm!r}. Use one of them."
+                f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {as_given(norm)}. Use one of them."
             )
         _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of IntegerSubspaceLaplace"))
         _set(self, "norm", norm)
@@ -178,7 +178,7 @@ def _variation(value: Fraction | int | str) -> Fraction:
 def _names(invariants: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(invariants, str) or not all(isinstance(name, str) for name in invariants):
         raise BudgetError(
-            f"invariants of a release must be a list of statements, got {invariants!r:.80}. Give one text for each "
+            f"invariants of a release must be a list of statements, got {as_given(invariants)}. Give one text for each "
             "invariant."
         )
     return tuple(invariants)

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Final
 
 from tallyveil.errors import ConfigError
-from tallyveil.exact import exact_value
+from tallyveil.exact import as_given, exact_value
 
 LARGEST_WANTED: Final = Fraction(10**9)
 """Largest weight, and largest wanted standard deviation, of a search in floats. The smallest is 1 over it."""
@@ -33,7 +33,7 @@ def parse_fraction(value: object, where: str) -> Fraction:
     number = exact_value(value)
     if number is None:
         raise ConfigError(
-            f'{where} is {value!r:.80}, which is no exact number. Write a fraction "104/4099" (not over 0), an '
+            f'{where} is {as_given(value)}, which is no exact number. Write a fraction "104/4099" (not over 0), an '
             'integer, or a decimal "0.25" or "1e-10", as a string.'
         )
     return number

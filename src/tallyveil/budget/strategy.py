@@ -190,7 +190,9 @@ class Strategy:
 
 def _member(kind: type[StrEnum], value: str, where: str) -> StrEnum:
     if value not in list(kind):
-        raise BudgetError(f"{where} is {value!r}; wanted one of {', '.join(kind)}. Use one of these names.")
+        raise BudgetError(
+            f"{where} is {as_given(value)}; wanted one of {', '.join(kind)}. Use one of these names."
+        )
     return kind(value)
 
 

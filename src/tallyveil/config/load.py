@@ -1,9 +1,8 @@
 """Read a release file into a plan. One error message shows every unknown key and wrong value, with its place."""
 
 import difflib
-import reprlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -14,9 +13,10 @@ from tallyveil.config.domain import plan_of
 from tallyveil.config.estimation import estimation_of
 from tallyveil.config.models import EstimationFile, ReleaseFile
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.exact import as_given, type_of
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.printable import LONGEST_NAME, short_name
+from tallyveil.printable import short_name
 from tallyveil.storage.addresses import is_object
 from tallyveil.storage.text_files import read_text_file
 
@@ -55,7 +55,8 @@ def _of_mapping(content: Mapping[str, Any], model: type[File], where: str) -> Fi
     try:
         return model.model_validate(_as_in_a_file(content))
     except ValidationError as error:
-        raise ConfigError(_all_mistakes(where, error, model), code="bad-key-or-value") from None
+        mistakes = _all_mistakes(where, error, model, content)
+        raise ConfigError(mistakes, code="bad-key-or-value") from None
     except RecursionError:
         raise ConfigError(
             f"{where} is nested too deeply, or a table or a list in it holds itself. No table of a release file needs "
@@ -65,8 +66,13 @@ def _of_mapping(content: Mapping[str, Any], model: type[File], where: str) -> Fi
 
 
 def _as_in_a_file(value: Any) -> Any:
-    """The content of a mapping in the types that a TOML file can hold."""
+    """The content of a mapping in the types that a TOML file can hold; raises ConfigError for a key that is no text."""
     if isinstance(value, Mapping):
+        if strange := [key for key in value if not isinstance(key, str)]:
+            raise ConfigError(
+                f"a key of a table is {type_of(strange[0])}, wanted text, as in a release file.",
+                code="bad-key-or-value",
+            )
         return {key: _as_in_a_file(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_as_in_a_file(item) for item in value]
@@ -165,12 +171,34 @@ def parse_file(path: Path, model: type[File]) -> File:
         ) from None
 
 
-def _all_mistakes(where: str, error: ValidationError, model: type[BaseModel]) -> str:
+def _all_mistakes(
+    where: str, error: ValidationError, model: type[BaseModel], content: Mapping[str, Any] | None = None
+) -> str:
+    """All mistakes of a file, or of the content of a mapping, in which somebody may have put a table of records."""
+    items = error.errors(include_url=False)
     mistakes = [
-        f"  {_place(item['loc'])}: {_explain(item, model)}" for item in error.errors(include_url=False)
+        f"  {_place(item['loc'][:-1])}: holds none of the keys that are known here, which are "
+        f"{', '.join(_keys_at(item['loc'][:-1], model))}. Its keys are not shown, because they may be data."
+        if content is not None and _is_data(content, item, model)
+        else f"  {_place(item['loc'])}: {_explain(item, model, as_given if content is None else type_of)}"
+        for item in items
     ]
+    mistakes = list(dict.fromkeys(mistakes))
     count = f"{len(mistakes)} mistake" + ("s" if len(mistakes) > 1 else "")
     return "\n".join([f"{count} in {where}:", *mistakes])
+
+
+def _is_data(content: Mapping[str, Any], item: Any, model: type[BaseModel]) -> bool:
+    """Whether a mistake is a key of a mapping that has no known key, so that its keys may be data."""
+    if item["type"] != "extra_forbidden":
+        return False
+    table: Any = content
+    for part in item["loc"][:-1]:
+        if isinstance(table, Mapping):
+            table = table.get(part, table)  # else the kind of a table, which pydantic names as well
+        elif isinstance(part, int):
+            table = table[part]
+    return not set(_keys_at(item["loc"][:-1], model)) & set(table)
 
 
 def _place(location: tuple[str | int, ...]) -> str:
@@ -183,7 +211,7 @@ def _place(location: tuple[str | int, ...]) -> str:
     return text or "the file"
 
 
-def _explain(item: Any, model: type[BaseModel]) -> str:
+def _explain(item: Any, model: type[BaseModel], shown: Callable[[object], str]) -> str:
     kind = item["type"]
     if kind == "extra_forbidden":
         known = _keys_at(item["loc"][:-1], model)
@@ -194,17 +222,7 @@ def _explain(item: Any, model: type[BaseModel]) -> str:
         return "is required and absent."
     if kind == "value_error":
         return str(item["ctx"]["error"])
-    return f"{item['msg']} (got {_shown(item['input'])})."
-
-
-def _shown(value: Any) -> str:
-    """A value as it was written. A long or nested value is shortened."""
-    shortened = reprlib.Repr()
-    shortened.maxstring = shortened.maxother = shortened.maxlong = LONGEST_NAME
-    try:
-        return shortened.repr(value)
-    except ValueError:  # Python refuses to print an integer with several thousand digits
-        return "a number of thousands of digits"
+    return f"{item['msg']} (got {shown(item['input'])})."
 
 
 def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[str]:

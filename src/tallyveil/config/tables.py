@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.errors import TallyveilError
+from tallyveil.printable import is_one_line
 from tallyveil.universe.names import check_name
 
 
@@ -24,15 +25,17 @@ Exact = Annotated[
 ]
 
 
-def _without_nul(value: str) -> str:
+def _of_one_line(value: str) -> str:
     if "\0" in value:
         raise ValueError("the text has the character U+0000, which no path and no name can have; remove it")
+    if not is_one_line(value):  # from Python, it may be the content of a file in the place of its path
+        raise ValueError("the text has several lines, wanted a path or a name of one line")
     return value
 
 
 LONGEST_TEXT: Final = 4_096
 """Characters of a text: the longest path of most systems. A longer text would make a message that nobody can read."""
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_without_nul)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_of_one_line)]
 """Text that is not empty: a path, a column, or a reference to a name that is defined elsewhere."""
 
 

@@ -15,6 +15,7 @@ from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
 from tallyveil.explore.wording import NO_INTERVALS, guarantee_sentences, intervals_entry, left_out
+from tallyveil.release.marks import Marks, joint_marks, marks_of
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_output_inside
 from tallyveil.version import VERSION
@@ -31,7 +32,7 @@ class Site:
         files: Number of its files.
         size: Their bytes together.
         tables: The queries that it shows.
-        warnings: What must be said wherever the release is shown.
+        marks: What must be said wherever the releases are shown.
         left_out: What the release has and the site does not show, in sentences.
     """
 
@@ -39,7 +40,7 @@ class Site:
     files: int
     size: int
     tables: tuple[str, ...]
-    warnings: tuple[str, ...]
+    marks: Marks
     left_out: tuple[str, ...]
 
     def to_mapping(self) -> dict[str, Any]:
@@ -49,7 +50,7 @@ class Site:
             "files": self.files,
             "bytes": self.size,
             "tables": list(self.tables),
-            "warnings": list(self.warnings),
+            **self.marks.entry(),
             "left_out": list(self.left_out),
         }
 
@@ -94,7 +95,8 @@ def make_site(
         write_json_data(unfinished, SITE_FILE, content)
         sizes = [path.stat().st_size for path in unfinished.rglob("*") if path.is_file()]
     queries = tuple(group.name for group in release.queries)
-    return Site(site, len(sizes), sum(sizes), queries, release.manifest.warnings, left_out(release))
+    shown_marks = joint_marks({one.name: one.manifest for one in (release, other) if one is not None})
+    return Site(site, len(sizes), sum(sizes), queries, shown_marks, left_out(release))
 
 
 def _content(release: OpenedRelease, written: WrittenTables, other: OpenedRelease | None) -> JsonObject:
@@ -105,7 +107,7 @@ def _content(release: OpenedRelease, written: WrittenTables, other: OpenedReleas
         "unit": release.schema.unit.many,
         "made_by": f"tallyveil {VERSION}",
         "run": release.manifest.run,
-        "warnings": list(release.manifest.warnings),
+        "warnings": list(marks_of(release.manifest).warnings),
         "guarantee": guarantee_sentences(release),
         "kinds": kind_entries(release.areas),
         "finest": release.areas.finest,
@@ -118,7 +120,7 @@ def _content(release: OpenedRelease, written: WrittenTables, other: OpenedReleas
         else {
             "name": other.name,
             "run": other.manifest.run,
-            "warnings": list(other.manifest.warnings),
+            "warnings": list(marks_of(other.manifest).warnings),
             "intervals": intervals_entry(other),
             "tables": [other.has_intervals(group.name) for group in other.queries],
         },

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tallyveil.errors import ConfigError
+from tallyveil.exact import as_given, type_of
 from tallyveil.face.given import (
     Geocodes,
     flag_given,
@@ -131,14 +132,15 @@ def counts_given(counts: object) -> dict[str, Count]:
     """
     if not isinstance(counts, Mapping) or not counts:
         raise ConfigError(
-            f"counts is {counts!r}, wanted a mapping from names to counts, such as "
+            f"counts is {as_given(counts)}, wanted a mapping from names to counts, such as "
             '{"all": release.area("44007").count("total")}.',
             code="bad-argument",
         )
     for name, count in counts.items():
         if not isinstance(name, str) or not isinstance(count, Count):
             raise ConfigError(
-                f"counts holds {name!r}: {count!r}, wanted names as text and counts as Area.count gives them.",
+                f"counts holds {type_of(count)} under {type_of(name)}, wanted names as text and counts as Area.count "
+                "gives them.",
                 code="bad-argument",
             )
     return dict(counts)

@@ -1,16 +1,16 @@
 """Checks of what people give from Python, where another type would be taken for something else."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.exact import as_given
+from tallyveil.exact import as_given, type_of
 from tallyveil.execution.executors import WORDS, Where
-from tallyveil.printable import has_bytes
+from tallyveil.printable import has_bytes, is_one_line
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.observer import Observer
 from tallyveil.storage.addresses import addressed, is_object
@@ -33,14 +33,24 @@ def names_given(names: object, what: str) -> list[str] | None:
     """
     if names is None:
         return None
-    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+    if isinstance(names, str):
         raise ConfigError(
             f"{what} is {as_given(names)}, wanted a list of names. Write {what}=[{as_given(names)}].",
             code="bad-argument",
         )
+    # A table gives its columns one after another, whose names nobody means here.
+    if (
+        isinstance(names, bytes | Mapping)
+        or hasattr(type(names), "columns")
+        or not isinstance(names, Iterable)
+    ):
+        raise ConfigError(
+            f"{what} is {as_given(names)}, wanted a list of names, such as {what}=['total'].",
+            code="bad-argument",
+        )
     found = list(names)
     if strange := [one for one in found if not isinstance(one, str)]:
-        raise ConfigError(f"{what} holds {as_given(strange[0])}, wanted names as text.", code="bad-argument")
+        raise ConfigError(f"{what} holds {type_of(strange[0])}, wanted names as text.", code="bad-argument")
     return found
 
 
@@ -51,7 +61,11 @@ def geocodes_given(geocodes: object) -> pl.Series:
         GeographyError: there are none, or they are not text (a number would have lost its leading zeros), or they are
             a single text, whose letters would be taken for geocodes.
     """
-    if isinstance(geocodes, str | bytes) or not isinstance(geocodes, Iterable):
+    if (
+        isinstance(geocodes, str | bytes | Mapping)
+        or hasattr(type(geocodes), "columns")
+        or not isinstance(geocodes, Iterable)
+    ):
         raise GeographyError(
             f"an area is {as_given(geocodes)}, wanted a list of geocodes, such as ['44007']."
         )
@@ -60,7 +74,8 @@ def geocodes_given(geocodes: object) -> pl.Series:
         raise GeographyError("an area has no geocodes, wanted one or more of finest geounits.")
     if found.dtype not in (pl.String, pl.Categorical, pl.Enum):
         raise GeographyError(
-            f"geocodes are text, got {found.dtype}. Read the column as text, since a number loses leading zeros."
+            f"geocodes are text, got {found.dtype.base_type()}. Read the column as text, since a number loses leading "
+            "zeros."
         )
     return found.cast(pl.String).alias("geocode")
 
@@ -108,7 +123,7 @@ def path_given(path: object, what: str) -> Path:
             such a path; or it starts from a current folder that was removed.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or not is_one_line(text):
         raise ConfigError(
             f"{what} is {as_given(path)}, wanted a path, as text or as a Path.", code="bad-argument"
         )
@@ -150,7 +165,7 @@ def name_given(name: object, what: str) -> str:
     Raises:
         ConfigError: it is no text.
     """
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not is_one_line(name):
         raise ConfigError(f"{what} is {as_given(name)}, wanted a name as text.", code="bad-argument")
     return name
 
@@ -162,7 +177,7 @@ def flag_given(flag: object, what: str) -> bool:
         ConfigError: it is something else. Any text, also "no", would be taken for yes.
     """
     if not isinstance(flag, bool):
-        raise ConfigError(f"{what} is {as_given(flag)}, wanted True or False.", code="bad-argument")
+        raise ConfigError(f"{what} is {type_of(flag)}, wanted True or False.", code="bad-argument")
     return flag
 
 
@@ -190,7 +205,7 @@ def count_given(count: object, what: str) -> int:
         ConfigError: it is something else.
     """
     if isinstance(count, bool) or not isinstance(count, int):
-        raise ConfigError(f"{what} is {as_given(count)}, wanted a whole number.", code="bad-argument")
+        raise ConfigError(f"{what} is {type_of(count)}, wanted a whole number.", code="bad-argument")
     return count
 
 
@@ -201,16 +216,14 @@ def number_given(number: object, what: str) -> float:
         ConfigError: it is something else, such as text.
     """
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise ConfigError(
-            f"{what} is {as_given(number)}, wanted a number, such as 0.95.", code="bad-argument"
-        )
+        raise ConfigError(f"{what} is {type_of(number)}, wanted a number, such as 0.95.", code="bad-argument")
     return number
 
 
 def _series(geocodes: list[object]) -> pl.Series:
     if strange := [one for one in geocodes if not isinstance(one, str)]:
         raise GeographyError(
-            f"geocodes are text, got {type(strange[0]).__name__}. Read the column as text, since a number loses "
+            f"geocodes are text, got {type_of(strange[0])}. Read the column as text, since a number loses "
             "leading zeros."
         )
     return pl.Series(geocodes, dtype=pl.String)

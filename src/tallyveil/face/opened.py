@@ -10,6 +10,7 @@ from tallyveil.face.products import write_page
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.printable import described
 from tallyveil.release.manifest import Manifest, Spent
+from tallyveil.release.marks import NOT_PRIVATE, marks_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +43,7 @@ class Opened:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What must be said wherever the release is shown."""
-        return self.manifest.warnings
+        return marks_of(self.manifest).warnings
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class Opened:
     def _lines(self) -> list[tuple[str, str]]:
         """What notebooks show of the folder."""
         return [
-            *(("NOT PRIVATE", warning) for warning in self.warnings),
+            *((NOT_PRIVATE, warning) for warning in self.warnings),
             ("spent", _spent(self.manifest.spent)),
             ("checks", f"{len(self.manifest.checks)} passed"),
             ("files", f"{len(self.manifest.files):,}"),
@@ -78,7 +79,8 @@ class Opened:
         return ""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}>"
+        marked = f"; {NOT_PRIVATE}, see warnings" if self.warnings else ""
+        return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}{marked}>"
 
     def _repr_html_(self) -> str:
         return described(f"{self._title()} · run {self.manifest.run}", self._lines(), self._lead())

@@ -15,6 +15,8 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.release.finished import PROGRAMME
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest
+from tallyveil.release.marks import Marks, marks_of
+from tallyveil.release.programme import read_programme, stated_programme
 from tallyveil.storage.text_files import read_text_file
 
 
@@ -181,6 +183,29 @@ def write_page(release: Path) -> Path:
             code="no-release",
         )
     return page(release)
+
+
+def marks_in(release: Path) -> Marks:
+    """What must be said of a finished release of any product, or of a programme; raises StoreError as `write_page`."""
+    if (release / PROGRAMME).is_file():
+        content = read_programme(release)
+        return Marks(content["protected"], tuple(content["warnings"]))
+    return marks_of(read_manifest(release, *ReleaseKind))
+
+
+def write_page_of_programme(release: Path) -> None:
+    """Write `programme.json` and the page of the programme that a release belongs to, if it belongs to one.
+
+    They say what the release says of itself, which an evaluation has changed.
+
+    Raises:
+        StoreError: as for `write_page`.
+    """
+    programme = release.absolute().parent
+    if (programme / PROGRAMME).is_file():
+        names = [one["name"] for one in stated_programme(programme)["releases"]]
+        if release.absolute().name in names:
+            write_page(programme)
 
 
 def require_evaluation(release: Path, command: str) -> ReleaseKind:

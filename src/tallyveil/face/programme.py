@@ -9,6 +9,7 @@ from tallyveil.face.products import write_page
 from tallyveil.face.released import Release, finished
 from tallyveil.noise.key import insecure_key
 from tallyveil.printable import described
+from tallyveil.release.marks import NOT_PRIVATE
 
 if TYPE_CHECKING:
     from tallyveil.execution.executors import Where
@@ -107,11 +108,12 @@ class Programme:
         return write_page(self.path)
 
     def __repr__(self) -> str:
-        return f"<Programme {self.path}: {', '.join(self.releases)}>"
+        marked = f"; {NOT_PRIVATE}, see warnings" if self.warnings else ""
+        return f"<Programme {self.path}: {', '.join(self.releases)}{marked}>"
 
     def _repr_html_(self) -> str:
         lines = [
-            *(("NOT PRIVATE", warning) for warning in self.warnings),
+            *((NOT_PRIVATE, warning) for warning in self.warnings),
             *((name, release.guarantee.statement) for name, release in self.releases.items()),
             ("together", str(self.guarantee["together"]["statement"])),
             ("folder", str(self.path)),

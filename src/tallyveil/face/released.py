@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.exact import as_given
 from tallyveil.face.areas import Area, Count, area_given, counts_given
 from tallyveil.face.given import (
     Geocodes,
@@ -21,6 +22,7 @@ from tallyveil.face.given import (
 )
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.plans.machine import machine_memory
+from tallyveil.printable import is_one_line
 from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
@@ -121,8 +123,8 @@ class Release(WithMeasurements):
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
             GeographyError: nothing has this code.
         """
-        if not isinstance(area, str):
-            raise GeographyError(f"an area is {area!r}, wanted a geocode as text, such as '44007'.")
+        if not isinstance(area, str) or not is_one_line(area):
+            raise GeographyError(f"an area is {as_given(area)}, wanted a geocode as text, such as '44007'.")
         query = name_given(query, "query")
         self._read_again()
         unnamed = summed_out(self._schema.query(query))
@@ -153,7 +155,8 @@ class Release(WithMeasurements):
         """
         from tallyveil.postprocess.derived.named_areas import finest_geocodes
 
-        return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
+        wanted = None if geolevel is None else name_given(geolevel, "geolevel")
+        return Area(self, finest_geocodes(self._hierarchies, code, wanted))
 
     def district(self, geocodes: Geocodes) -> Area:
         """Any set of finest geounits, whose counts can be estimated.

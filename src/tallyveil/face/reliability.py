@@ -6,9 +6,11 @@ import polars as pl
 
 from tallyveil.errors import ConfigError
 from tallyveil.face.given import number_given
+from tallyveil.printable import present_columns
 
 THRESHOLDS = (0.165, 0.333)
 CLASSES = ("acceptable", "marginal", "unacceptable")
+WANTED = ("estimate", "standard_error")
 ADDED = ("coefficient_of_variation", "reliability")
 
 
@@ -48,19 +50,19 @@ def reliability(
 
 
 def _refuse_misfit(frame: pl.DataFrame, limits: Sequence[float], names: Sequence[str]) -> None:
-    missing = [name for name in ("estimate", "standard_error") if name not in frame.columns]
+    missing = [name for name in WANTED if name not in frame.columns]
     there = [name for name in ADDED if name in frame.columns]
     if missing or there:
         what = f"no column {missing[0]}" if missing else f"a column {there[0]} already"
         raise ConfigError(
-            f"the table has {what}; it has {', '.join(frame.columns)}. Give a table with estimates and standard "
+            f"the table has {what}. {present_columns(frame.columns, WANTED)} Give a table with estimates and standard "
             "errors, such as release.table(...) after release.add_intervals().",
             code="bad-argument",
         )
     rising = list(limits) == sorted(set(limits)) and min(limits, default=0) > 0
     if not rising or len(names) != len(limits) + 1:
         raise ConfigError(
-            f"thresholds are {list(limits)} and classes {list(names)}, wanted rising thresholds above 0 and one class "
-            "more than thresholds, such as thresholds=(0.165, 0.333) with three classes.",
+            f"{len(limits)} thresholds and {len(names)} classes are given, wanted rising thresholds above 0 and one "
+            "class more than thresholds, such as thresholds=(0.165, 0.333) with three classes.",
             code="bad-argument",
         )

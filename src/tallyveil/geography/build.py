@@ -16,7 +16,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import LONGEST_GEOCODE, TextColumn, row_order, text_column
 from tallyveil.geography.geocodes import Geocodes, geocodes_of
 from tallyveil.geography.spine import Spine
-from tallyveil.printable import short_name, some_names
+from tallyveil.printable import present_columns, short_name, some_names
 
 """Largest number of characters of a geocode."""
 
@@ -67,7 +67,7 @@ def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[st
     missing = [name for name in names if name not in columns]
     if missing:
         raise GeographyError(
-            f"there is no column for geolevel {', '.join(missing)}; got columns {some_names(tuple(columns))}. Give one "
+            f"there is no column for geolevel {some_names(missing)}. {present_columns(tuple(columns), names)} Give one "
             "column of geocodes, named after the geolevel, for every geolevel."
         )
     given = {name: text_column(columns[name], f"column {name}") for name in names}
@@ -130,8 +130,8 @@ def _checked_names(geolevels: Sequence[str]) -> tuple[str, ...]:
 def _check_lengths(names: tuple[str, ...], lengths: Sequence[int]) -> None:
     if len(lengths) != len(names):
         raise GeographyError(
-            f"there are {len(names)} geolevels ({', '.join(names)}) but {len(lengths)} prefix lengths "
-            f"{list(lengths)}. Give one length for every geolevel, root first."
+            f"there are {len(names)} geolevels ({', '.join(names)}) but {len(lengths)} prefix lengths. "
+            "Give one length for every geolevel, root first."
         )
     if lengths[-1] > LONGEST_GEOCODE:
         raise GeographyError(
@@ -141,7 +141,7 @@ def _check_lengths(names: tuple[str, ...], lengths: Sequence[int]) -> None:
     rises = all(shorter < longer for shorter, longer in pairwise(lengths))
     if lengths[0] < 0 or lengths[-1] < 1 or not rises:
         raise GeographyError(
-            f"prefix lengths are {list(lengths)} for {', '.join(names)}; they must rise from the root "
+            f"the prefix lengths of {', '.join(names)} do not rise; they must rise from the root "
             "to the finest geolevel, the first being 0 or more. "
             "Leave out a geolevel that repeats the one above it."
         )

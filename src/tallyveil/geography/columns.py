@@ -93,7 +93,7 @@ def _as_series(values: TextColumn, where: str) -> pl.Series:
             return values
         if isinstance(values.dtype, pl.Categorical | pl.Enum):
             return values.cast(pl.String)
-        raise _not_text(where, str(values.dtype))
+        raise _not_text(where, str(values.dtype.base_type()))
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or values.dtype.kind not in "UOT":
             raise _not_text(where, f"a numpy array of {values.dtype} with {values.ndim} dimensions")

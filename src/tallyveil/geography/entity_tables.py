@@ -12,7 +12,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
-from tallyveil.printable import short_name, some_names
+from tallyveil.printable import present_columns, short_name, some_names
 from tallyveil.storage.read import text_columns
 
 NAMES = "_name"
@@ -38,8 +38,9 @@ def entities_from_columns(
     absent = [name for name in (geocode, *families) if name not in columns]
     if absent:
         raise GeographyError(
-            f"the entity table has no column {', '.join(absent)}; it has {some_names(tuple(columns))}. Correct the "
-            "names of the columns, or add the column.",
+            f"the entity table has no column {some_names(absent)}. "
+            f"{present_columns(tuple(columns), (geocode, *families))} Correct the names of the "
+            "columns, or add the column.",
             code="entity-table",
         )
     codes = text_column(columns[geocode], f"column {geocode} of the entity table")
@@ -68,9 +69,9 @@ def family_columns(path: Path, geocode: str = "geocode") -> tuple[str, ...]:
     `place_name` if there is a column `place`, because both name the same entities.
 
     Raises:
-        StoreError: the file is missing or unreadable.
+        StoreError, ConfigError: the file is missing or unreadable, or has no such geocode.
     """
-    known = text_columns(path, "entities")
+    known = text_columns(path, geocode, "entities")
     beside = {name.removesuffix(NAMES) for name in known if name.endswith(NAMES)} & set(known)
     left_out = {geocode, *COORDINATES, *(name + NAMES for name in beside)}
     return tuple(name for name in known if name not in left_out)

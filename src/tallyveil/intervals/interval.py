@@ -200,13 +200,13 @@ def refuse_level(level: float, kind: str = "unified", simultaneous: int = 1) -> 
     """
     if kind not in ("unified", "normal"):
         raise ConfigError(
-            f"the kind of interval is {kind!r}; wanted 'unified' or 'normal'. Use one of them.",
+            f"the kind of interval is {as_given(kind)}; wanted 'unified' or 'normal'. Use one of them.",
             code="interval-level",
         )
     if not (0.5 <= level < 1 and simultaneous >= 1):
         raise ConfigError(
-            f"the level is {as_given(level)} for {simultaneous!r} simultaneous intervals; wanted a level of at least "
-            "0.5 and below 1, and 1 or more intervals.",
+            f"the level is {as_given(level)} for {as_given(simultaneous)} simultaneous intervals; wanted a level of at "
+            "least 0.5 and below 1, and 1 or more intervals.",
             code="interval-level",
         )
     if _level_of_each(level, simultaneous) > LARGEST_LEVEL:

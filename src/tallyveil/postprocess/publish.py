@@ -13,7 +13,7 @@ from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
 from tallyveil.release.areas import tabulated
 from tallyveil.release.data_package import DATA_PACKAGE, data_package
 from tallyveil.release.histograms import MICRODATA, n_record_pieces, write_microdata
-from tallyveil.release.manifest import TEST_KEY_WARNING
+from tallyveil.release.marks import release_marks
 from tallyveil.release.tables import TABLES, n_table_parts, table_size, write_table
 from tallyveil.runs.executor import Chunks, Threads
 from tallyveil.runs.product import Run
@@ -97,7 +97,7 @@ def write_package(run: Run, plan: JsonObject) -> None:
         run: The run, with all its files.
         plan: Content of `plan.json`.
     """
-    warnings = () if run.secrets.protected else (TEST_KEY_WARNING,)
+    warnings = release_marks(protected=run.secrets.protected)
 
     def write() -> None:
         content = data_package(run.path, plan, run.run_id, warnings, run.listed())

@@ -16,6 +16,7 @@ from tallyveil.release.interval_tables import refuse_earlier_tables
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest, listed_file
 from tallyveil.release.manifest_files import read_manifest, require_unchanged
+from tallyveil.release.marks import marked_text, marks_of
 from tallyveil.release.tables import INCLUDED, LEFT_OUT, ROWS, TABLES
 from tallyveil.release.whole_tables import listed_rows, whole_table
 from tallyveil.storage.json_files import JsonObject
@@ -34,7 +35,7 @@ PUBLICATION_FORMAT: Final = 1
 NAMES_AS_CSV: Final = "names.csv"
 
 
-def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> list[str]:
+def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> JsonObject:
     """Write every table of a finished release as a CSV file, and the names of its geounits and entities if it has any.
 
     Args:
@@ -42,7 +43,7 @@ def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> list[str]:
         out: A new or empty folder outside it, or one where the same command was interrupted.
         zeros: Whether rows with a published count of 0 are written, so that there is a row for every answer.
     Returns:
-        Paths of the tables in `out`.
+        Content of `publication.json`.
     Raises:
         StoreError: the release is not finished or damaged, or an earlier version wrote its tables; `out` is taken, or
             cannot be written to; or an earlier version left out rows with estimates, and `intervals/` does not hold
@@ -75,8 +76,9 @@ def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> list[str]:
         rows = ROWS[held] if zeros else f"{ROWS[held]} {_CHOSEN}"
         write_text(out / README, _readme(root, manifest, rows))
         others = [{"path": NAMES_AS_CSV}] * len(names) + [{"path": README}]
-        write_json(out / PUBLICATION, _publication(root, out, manifest, held, tables + others))
-    return [table["path"] for table in tables]
+        content = _publication(root, out, manifest, held, tables + others)
+        write_json(out / PUBLICATION, content)
+    return content
 
 
 def _write(out: Path, area: str, query: str, frames: Iterator[pl.DataFrame]) -> dict[str, str]:
@@ -105,18 +107,16 @@ def _publication(
             "run": manifest.run,
             "manifest_sha256": file_digest(root / MANIFEST),
         },
-        "protected": manifest.protected,
-        "warnings": list(manifest.warnings),
+        **marks_of(manifest).entry(),
         "zeros": zeros,
         "files": [{**file, **asdict(listed_file(out, file["path"]))} for file in files],
     }
 
 
 def _readme(root: Path, manifest: Manifest, rows: str) -> str:
-    warnings = "".join(f"NOT PRIVATE: {warning}\n\n" for warning in manifest.warnings)
-    return warnings + _README.format(
-        name=manifest.body["name"], run=manifest.run, digest=file_digest(root / MANIFEST), rows=rows
-    )
+    digest = file_digest(root / MANIFEST)
+    text = _README.format(name=manifest.body["name"], run=manifest.run, digest=digest, rows=rows)
+    return marked_text(marks_of(manifest).lines(), text)
 
 
 _CHOSEN: Final = """So the rows of a table with

@@ -13,10 +13,12 @@ import polars as pl
 
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.histograms import HISTOGRAM, MICRODATA
-from tallyveil.release.manifest import ListedFile
+from tallyveil.release.manifest import ListedFile, listed_file
+from tallyveil.release.marks import mark_lines
 from tallyveil.release.tables import TABLES
-from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.json_files import JsonObject, read_json_object
 from tallyveil.storage.published import published_schema, published_tags
+from tallyveil.storage.write import write_json
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.unit import unit_of
@@ -70,14 +72,13 @@ def data_package(
     """
     schema = schema_from_mapping(plan["schema"])
     units = unit_of(plan["schema"].get("unit"), plan["schema"].get("units")).many
-    said = f"Numbers of {units}, published with differential privacy by Tallyveil."
     licence = plan.get("licence")
     return {
         "$schema": PROFILE,
         "name": _slug(plan["name"]),
         "id": run,
         "title": plan["name"],
-        "description": " ".join([said, *warnings]),
+        "description": _description(plan, warnings),
         **({} if licence is None else {"licenses": [{"path" if "://" in licence else "name": licence}]}),
         **({"citation": plan["citation"]} if "citation" in plan else {}),
         "resources": [
@@ -86,6 +87,26 @@ def data_package(
             if file.path != DATA_PACKAGE
         ],
     }
+
+
+def marked_package(root: Path, plan: Mapping[str, Any], warnings: Iterable[str]) -> ListedFile:
+    """Say the marks that a finished release has now in its `datapackage.json`; the other arguments as above.
+
+    Returns:
+        The file, for the manifest.
+    Raises:
+        StoreError: the file is damaged, or cannot be written.
+    """
+    path = root / DATA_PACKAGE
+    content = read_json_object(path, "Restore the file from a copy.")
+    write_json(path, {**content, "description": _description(plan, warnings)})
+    return listed_file(root, DATA_PACKAGE)
+
+
+def _description(plan: Mapping[str, Any], warnings: Iterable[str]) -> str:
+    units = unit_of(plan["schema"].get("unit"), plan["schema"].get("units")).many
+    said = f"Numbers of {units}, published with differential privacy by Tallyveil."
+    return " ".join([said, *mark_lines(warnings)])
 
 
 def _slug(name: str) -> str:

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent
 from tallyveil.accounting.ledger.lines import LedgerEntry
+from tallyveil.errors import StoreError
+from tallyveil.release.data_package import DATA_PACKAGE, marked_package
 from tallyveil.release.finished import ledger_record
+from tallyveil.release.intervals import INTERVALS, README
 from tallyveil.release.manifest_files import read_manifest, write_manifest
-
-DECLASSIFIED: Final = (
-    "True counts were compared with this release. The results, such as the folder evaluation/, are NOT PRIVATE "
-    "and must not be published; the guarantee covers the release without them."
-)
+from tallyveil.release.marks import marked_text, marks_of
+from tallyveil.storage.text_files import read_text_file
+from tallyveil.storage.write import write_text
 
 
 def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
@@ -33,6 +33,24 @@ def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
         if isinstance(entry.event, NonPrivateEvent) and entry.event not in UNPROTECTED
     )
     manifest = read_manifest(root)
-    warnings = tuple(dict.fromkeys([*manifest.warnings, DECLASSIFIED]))
-    now = replace(manifest, warnings=warnings, declassified=looks, ledger=ledger_record(root))
+    warnings = marks_of(replace(manifest, declassified=looks)).warnings
+    files = tuple(
+        marked_package(root, manifest.body["plan"], warnings) if file.path == DATA_PACKAGE else file
+        for file in manifest.files
+    )
+    now = replace(manifest, warnings=warnings, declassified=looks, ledger=ledger_record(root), files=files)
     write_manifest(root, now)
+    readme = root / INTERVALS / README
+    if readme.is_file():  # no manifest holds its digest
+        write_text(readme, marked_text(marks_of(now).lines(), _text_of(readme)))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return read_text_file(path)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} cannot be read as text: {type(error).__name__}. Make the intervals again with `tallyveil "
+            "intervals`, which writes it with its mark.",
+            code="release-damaged",
+        ) from None

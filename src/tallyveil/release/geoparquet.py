@@ -5,7 +5,6 @@ of the total is `total`. Where a table has intervals, further columns follow eac
 `total standard_error`. Shapes of areas above the finest geolevel are merged from those of their finest geounits.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from tallyveil.release.geometry import GEOMETRY, read_geometry
 from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest, require_unchanged
+from tallyveil.release.marks import Marks, marks_of
 from tallyveil.release.whole_tables import table_files, whole_table
 from tallyveil.storage.outputs import new_file, refuse_output_inside
 from tallyveil.storage.write import file_digest, write_parquet
@@ -46,13 +46,13 @@ class MapFile:
         areas: Number of its rows.
         columns: Number of its columns of numbers.
         n_missing: Number of areas without a shape.
-        warnings: What must be said wherever the release is shown.
+        marks: What must be said wherever the release is shown.
     """
 
     areas: int
     columns: int
     n_missing: int
-    warnings: tuple[str, ...]
+    marks: Marks
 
 
 def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: Path) -> MapFile:
@@ -92,16 +92,16 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
             columns += _answers(group, pl.concat(whole_table(root, manifest, geolevel, group)))
         shapes, kinds = _shapes(geometry, offsets, members)
         frame = pl.DataFrame([*columns, shapes.alias(COLUMN)])
+        marks = marks_of(manifest)
         tags = {
             "run": manifest.run,
             "manifest": file_digest(root / MANIFEST),
             "geolevel": geolevel,
-            "protected": str(manifest.protected).lower(),
-            "warnings": json.dumps(list(manifest.warnings)),
+            **marks.tags(),
         }
         write_parquet(out, frame, tags, geo_metadata(kinds))
     numbers = len(columns) - len([name for name in ("geocode", "name") if name in frame.columns])
-    return MapFile(frame.height, numbers, shapes.null_count(), tuple(manifest.warnings))
+    return MapFile(frame.height, numbers, shapes.null_count(), marks)
 
 
 def _refuse_many(groups: Sequence[QueryGroup]) -> None:

@@ -16,15 +16,13 @@ from typing import Final
 
 from tallyveil.release.finished import LedgerRecord
 from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.marks import protection_tag
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.write import file_digest
 
 MANIFEST_FORMAT: Final = 3
 """Formats 1 and 2 were written before; format 2 is read (`manifest_format_2`), format 1 is refused."""
 LIBRARIES: Final = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
-TEST_KEY_WARNING: Final = (
-    "Made with an insecure test key: this release protects nobody and must not be published."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +56,6 @@ class StageTime:
     stage: str
     seconds: float
     peak_memory_mib: int
-
-
-def protection_tag(protected: bool) -> str:
-    """What the metadata of a file says of the protection of people, in files that follow from finished releases."""
-    return "true" if protected else "false: made with an insecure test key"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.release.manifest_shapes import PROGRAMME_SHAPE
+from tallyveil.release.marks import Marks, joint_marks
 from tallyveil.release.total import Costed, total_guarantee
 from tallyveil.storage.json_files import JsonObject, damaged, digest_of, misfit, read_json_object
 from tallyveil.storage.paths import inside
@@ -22,10 +23,6 @@ from tallyveil.universe.unit import Unit, unit_of
 from tallyveil.version import VERSION
 
 PROGRAMME_FORMAT: Final = 1
-NOT_PRIVATE: Final = (
-    "NOT PRIVATE: a release of this programme was made with an insecure test key. Such a release protects nobody and "
-    "must not be published."
-)
 A_NEW_SPEND: Final = "A new folder would draw new noise, which is a new spend."
 _RESTORE: Final = f"Restore the file from a copy. {A_NEW_SPEND}"
 
@@ -64,16 +61,15 @@ def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[Par
         BudgetError, SolverError: no guarantee can be given.
     """
     _require_read(root, parts)
-    protected = all(part.manifest.protected for part in parts)
+    marks = joint_marks({part.name: part.manifest for part in parts})
     content = {
         "format": PROGRAMME_FORMAT,
         "tallyveil": VERSION,
         "name": name,
         "plan_digest": plan_digest,
-        "protected": protected,
-        "warnings": [] if protected else [NOT_PRIVATE],
+        **marks.entry(),
         "releases": [_record(root, part) for part in parts],
-        "guarantee": _guarantee(root, parts) if protected else _none(),
+        "guarantee": _guarantee(root, parts) if marks.protected else _none(marks),
         "between": checks_between(root, [(part.name, part.manifest) for part in parts]),
     }
     whole = {**content, "digest": digest_of(content).hex()}
@@ -87,6 +83,23 @@ def read_programme(root: Path) -> JsonObject:
     Raises:
         StoreError: there is none, it is damaged, or a release is not finished or is another one than it names.
     """
+    return _with_parts(root)[0]
+
+
+def restated_programme(root: Path) -> tuple[JsonObject, list[Part]]:
+    """The content of `programme.json` and its releases, after it was written anew if a manifest says more than before.
+
+    Raises:
+        StoreError: as for `read_programme`, or the file cannot be written.
+        BudgetError, SolverError: no guarantee can be given.
+    """
+    content, parts = _with_parts(root)
+    if not is_current(root, content):
+        content = write_programme(root, content["name"], content["plan_digest"], parts)
+    return content, parts
+
+
+def _with_parts(root: Path) -> tuple[JsonObject, list[Part]]:
     content = stated_programme(root)
     parts = []
     for one in content["releases"]:
@@ -95,7 +108,7 @@ def read_programme(root: Path) -> JsonObject:
         if (manifest.run, manifest.plan_digest) != (one["run"], one["plan_digest"]):
             raise _another(root / one["name"], manifest.run, one["run"])
     _require_read(root, parts)
-    return content
+    return content, parts
 
 
 def _require_read(root: Path, parts: Sequence[Part]) -> None:
@@ -184,6 +197,6 @@ def _guarantee(root: Path, parts: Sequence[Part]) -> JsonObject:
     return total_guarantee(costed, joint_of)
 
 
-def _none() -> JsonObject:
+def _none(marks: Marks) -> JsonObject:
     """The guarantee of releases that protect nobody."""
-    return {"by_unit": [], "together": {"statement": NOT_PRIVATE}}
+    return {"by_unit": [], "together": {"statement": " ".join(marks.lines())}}

@@ -10,10 +10,9 @@ from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.ledger.joint_cost import least_epsilon
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.release.finished import refuse_unfinished
-from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest
-from tallyveil.release.programme import Part, read_programme
+from tallyveil.release.marks import mark_lines
+from tallyveil.release.programme import Part, restated_programme
 from tallyveil.report.best_guess import guess_of_pair, guess_words
 from tallyveil.report.page import write_page
 from tallyveil.report.points import Point
@@ -27,6 +26,8 @@ from tallyveil.universe.unit import Unit
 def write_programme_report(root: Path) -> Path:
     """Write `report.html`, one page about the finished releases of a programme.
 
+    If a release has changed what it says of itself, such as after an evaluation, `programme.json` is written anew.
+
     Args:
         root: Folder of the programme.
     Raises:
@@ -34,11 +35,7 @@ def write_programme_report(root: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     refuse_unfinished(root)
-    content = read_programme(root)
-    parts = [
-        Part(one["name"], tuple(one["reads"]), read_manifest(root / one["name"], ReleaseKind.TOPDOWN))
-        for one in content["releases"]
-    ]
+    content, parts = restated_programme(root)
     return write_page(root / REPORT, "programme.html.j2", _values(content, parts))
 
 
@@ -50,7 +47,7 @@ def _values(content: JsonObject, parts: list[Part]) -> dict[str, Any]:
     return {
         "name": content["name"],
         "is_protected": content["protected"],
-        "warnings": content["warnings"],
+        "marks": mark_lines(content["warnings"]),
         "n_releases": len(parts),
         "points": _points(content, parts),
         "rows": [_row(part) for part in parts],

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.plans.advice import fixed_shares
+from tallyveil.release.marks import marks_of
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
 from tallyveil.report.lattice_counts import drawn_counts
 from tallyveil.report.page import write_page
@@ -47,7 +48,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "name": manifest.body["name"],
         "run": manifest.run,
         "is_protected": files.is_protected,
-        "warnings": manifest.warnings,
+        "marks": marks_of(manifest).lines(),
         "unit": files.unit,
         "attributes": listed([files.titles.factor(name) for name in attribute_names(files)]),
         "geolevels": [name_title(level) for level in files.geolevels],

@@ -15,6 +15,7 @@ from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
+from tallyveil.release.marks import marks_of
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
@@ -156,6 +157,7 @@ def made_values(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
     return {
         "run": manifest.run,
         "is_protected": manifest.protected,
+        "marks": marks_of(manifest).lines(),
         "unit": manifest.spent.unit,
         "mechanism": MECHANISMS[Mechanism(plan["mechanism"])][0],
         "sizes": manifest.body["sizes"],

@@ -14,6 +14,7 @@ from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
+from tallyveil.release.marks import marks_of
 from tallyveil.report.page import write_page
 from tallyveil.report.points import evaluation_points
 from tallyveil.report.safetab_page import REPORT, frame_texts
@@ -89,7 +90,7 @@ def _about(manifest: Manifest) -> dict[str, Any]:
         "name": manifest.body["name"],
         "run": manifest.run,
         "is_protected": manifest.protected,
-        "warnings": manifest.warnings,
+        "marks": marks_of(manifest).lines(),
         "statement": manifest.privacy["statement"],
         "unit": spent.unit,
         "declared": short_decimal(spent.declared),

@@ -22,7 +22,6 @@ from tallyveil.noise.key import new_run_key
 from tallyveil.primitives import require_aes256
 from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record
 from tallyveil.release.manifest import (
-    TEST_KEY_WARNING,
     Manifest,
     Spent,
     library_versions,
@@ -30,6 +29,7 @@ from tallyveil.release.manifest import (
     stage_times,
 )
 from tallyveil.release.manifest_files import parsed_manifest, require_entered, written_manifest
+from tallyveil.release.marks import release_marks
 from tallyveil.runs.earlier import (
     public_secrets,
     refuse_other_work,
@@ -167,7 +167,7 @@ def _manifest(
         kind=job.kind,
         run=run.run_id,
         protected=protected,
-        warnings=() if protected else (TEST_KEY_WARNING,),
+        warnings=release_marks(protected=protected),
         plan_digest=job.plan_digest,
         event=job.event.to_mapping(),
         spent=Spent(job.declaration.budget_unit, job.declaration.total, run.spent),

@@ -16,6 +16,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
+from tallyveil.printable import header_of
 from tallyveil.safetab.input_errors import raise_all, some
 from tallyveil.storage.addresses import is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
@@ -305,8 +306,10 @@ def _check_header(path: Path, form: FileFormat, present: Sequence[str]) -> None:
     if missing or unexpected or kept != wanted:
         said = [f"missing {some(missing)}"] if missing else []
         if unexpected:
-            shown = "others, not shown (they may be a record)" if form.confidential else some(unexpected)
-            said.append(f"unexpected {shown}")
+            shown = () if form.confidential else header_of(present, wanted)
+            said.append(
+                f"unexpected {some(unexpected) if shown else 'others, not shown (they may be a record)'}"
+            )
         said = said or [f"out of order: {some(kept)}"]
         raise ConfigError(
             f"{path}: columns {'; '.join(said)}. Wanted, in this order: {', '.join(wanted)}. The first line of a "

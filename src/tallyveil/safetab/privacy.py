@@ -13,6 +13,7 @@ from tallyveil.accounting.renyi import renyi_epsilon
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.safetab.levels import NEIGHBOURS, law_of
 from tallyveil.safetab.plan import RunPlan, SafetabPlan, with_budgets
@@ -159,7 +160,9 @@ def budget_for_margin(
     Source: SafeTab (Haney et al.), section F.1, with 1 / (1 - gamma) where its text has 1 / gamma.
     """
     if not isinstance(margin, int) or margin < 1:
-        raise BudgetError(f"the margin of error is {margin!r}, wanted an integer of 1 or more. Give one.")
+        raise BudgetError(
+            f"the margin of error is {as_given(margin)}, wanted an integer of 1 or more. Give one."
+        )
     if recipe == "printed":
         gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
         base = Fraction("1.92") / margin**2 if gaussian else LN_20 / (margin + 1)

@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError
-from tallyveil.printable import some_names
+from tallyveil.printable import header_of, present_columns
 from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.inputs import held, is_input, object_bytes, object_settings, open_input
@@ -44,7 +44,8 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
     present = frame.collect_schema().names()
     missing = [name for name in columns if name not in present]
     if missing:
-        message = _missing_message(path, what, missing, None if confidential else present)
+        header = () if confidential else header_of(present, columns)
+        message = _missing_message(path, what, missing, present, header)
         raise ConfigError(message, code="column-missing")
     if twice := [
         name for name, times in Counter(_header(path, what)).items() if times > 1 and name in columns
@@ -74,8 +75,12 @@ def _header(path: Path, what: str) -> list[str]:
         ) from None
 
 
-def text_columns(path: Path, what: str) -> list[str]:
-    """Names of the text columns of a table. It raises StoreError as `scan_table` does."""
+def text_columns(path: Path, key: str, what: str) -> list[str]:
+    """Names of the text columns of a table that has the column `key`. It raises the errors of `scan_table`.
+
+    Without that column, its first line may be a row, whose values would be taken for names.
+    """
+    scan_table(path, [key], what)
     return [name for name, kind in _opened(path, what).collect_schema().items() if kind == pl.String]
 
 
@@ -354,17 +359,19 @@ def _scan(path: Path) -> pl.LazyFrame:
     )
 
 
-def _missing_message(path: Path, what: str, missing: Sequence[str], present: Sequence[str] | None) -> str:
-    """The missing columns, and the present ones. The latter are None if they must not be shown."""
+def _missing_message(
+    path: Path, what: str, missing: Sequence[str], present: Sequence[str], header: Sequence[str]
+) -> str:
+    """The missing columns, and the present ones, whose names are in `header` if they may be shown."""
     lines = [f"the {what} file {path} lacks the wanted column(s):"]
     for name in missing:
-        close = difflib.get_close_matches(name, present or (), n=1)
+        close = difflib.get_close_matches(name, header, n=1)
         lines.append(f"  '{name}'" + (f" (did you mean '{close[0]}'?)" if close else ""))
-    if present is None:
-        lines.append(
-            "Its first line is not shown, because it may be a record. A CSV file needs a header line of these names, "
-            "with commas between them and a line feed at its end. Name the right columns, or add the line."
+    advice = "Name the right columns, or add them to the file."
+    if not header:
+        advice = (
+            "A CSV file needs a header line of these names, with commas between them and a line feed at its end. Name "
+            "the right columns, or add the line."
         )
-    else:
-        lines.append(f"It has: {some_names(present)}. Name the right columns, or add them to the file.")
+    lines.append(f"{present_columns(present, header)} {advice}")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tallyveil.errors import SchemaError
+from tallyveil.exact import as_given
 from tallyveil.printable import short_name
 from tallyveil.storage.paths import hive_value
 
@@ -57,7 +58,9 @@ def check_name(name: str, what: str) -> str:
             invisible character (such as a terminal's escape code), or cannot be written as UTF-8.
     """
     if not isinstance(name, str) or not name or name != name.strip():
-        raise SchemaError(f"{what} name {name!r}: wanted a non-empty string without spaces around it.")
+        raise SchemaError(
+            f"{what} name {as_given(name)}: wanted a non-empty string without spaces around it."
+        )
     if len(name) > LONGEST_NAME:
         raise SchemaError(
             f"{what} name {name[:40]!r}... has {len(name)} characters; wanted at most {LONGEST_NAME}. Shorten it."
@@ -176,7 +179,7 @@ def check_distinct(names: Iterable[str], what: str, where: str) -> None:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not name:
-            raise SchemaError(f"{where}: a {what} is {name!r}; wanted a non-empty string.")
+            raise SchemaError(f"{where}: a {what} is {as_given(name)}; wanted a non-empty string.")
         if name in seen:
             raise SchemaError(f"{where}: {what} {short_name(name)!r} is given twice; name each {what} once.")
         seen.add(name)

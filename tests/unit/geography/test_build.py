@@ -96,7 +96,10 @@ PREFIX_ERRORS = {
         (["4401", "44011"], LEVELS, (2, 3, 4)),
         ["'44011'", "would be dropped", "column of its own"],
     ),
-    "lengths do not rise": ((BLOCKS, LEVELS, (2, 2, 4)), ["[2, 2, 4]", "must rise", "Leave out"]),
+    "lengths do not rise": (
+        (BLOCKS, LEVELS, (2, 2, 4)),
+        ["State, Tract, Block do not rise", "must rise", "Leave out"],
+    ),
     "negative": ((BLOCKS, LEVELS, (-1, 2, 4)), ["must rise", "0 or more"]),
     "too few lengths": ((BLOCKS, LEVELS, (2, 4)), ["3 geolevels", "2 prefix lengths", "Give one length"]),
     "repeated name": ((BLOCKS, ("A", "B", "A"), (2, 3, 4)), ["A is named more than once", "own name"]),
@@ -143,7 +146,7 @@ def test_column_form_refuses_and_says_how_to_mend(case: str) -> None:
 
 
 def test_a_missing_column_is_named() -> None:
-    with pytest.raises(GeographyError, match=re.escape("no column for geolevel County; got columns State")):
+    with pytest.raises(GeographyError, match=re.escape("no column for geolevel County. It has: State")):
         spine_from_columns(columns(), ("State", "County", "Block"))
 
 

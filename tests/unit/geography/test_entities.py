@@ -94,7 +94,7 @@ def test_columns_refuse_and_say_how_to_mend(case):
 
 
 def test_a_missing_column_is_named():
-    with pytest.raises(GeographyError, match="no column county; it has geocode, place, school"):
+    with pytest.raises(GeographyError, match=r"no column county\. It has: geocode, place, school"):
         entities_from_columns(SPINE, table(), ("place", "county"))
 
 

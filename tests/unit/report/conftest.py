@@ -19,8 +19,9 @@ from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.release.finished import ledger_record
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import TEST_KEY_WARNING, ListedFile, Manifest, Spent, StageTime
+from tallyveil.release.manifest import ListedFile, Manifest, Spent, StageTime
 from tallyveil.release.manifest_files import write_manifest
+from tallyveil.release.marks import release_marks
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import file_digest, write_json
 from tallyveil.universe import Schema, load_preset
@@ -156,7 +157,7 @@ def make_release(
         kind=ReleaseKind.TOPDOWN,
         run=RUN,
         protected=protected,
-        warnings=() if protected else (TEST_KEY_WARNING,),
+        warnings=release_marks(protected=protected),
         plan_digest=digest_of(plan).hex(),
         event=event.to_mapping(),
         spent=Spent(strategy.budget_unit, declared, strategy.total),

@@ -166,7 +166,7 @@ def test_odd_names_of_geolevels_and_queries_do_not_break_the_figures(
 
 def test_an_insecure_key_is_impossible_to_overlook(make_race_age: Callable[..., Path]) -> None:
     text = text_of(write_report(make_race_age(protected=False)))
-    assert text.index("NOT PRIVATE: made with an insecure test key") < text.index("Release report")
+    assert text.index("NOT PRIVATE: Made with an insecure test key") < text.index("Release report")
     assert "The guarantee below does not hold for this release" in text
     assert "Best guess about one person 100 % right, since the key of the noise is not secret" in text
     assert "This would hold if the key of the noise were secret, which it is not." in text

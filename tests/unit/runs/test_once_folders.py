@@ -9,13 +9,13 @@ import tallyveil
 from tallyveil.errors import ClusterError, StoreError
 from tallyveil.release.finished import record_of
 from tallyveil.release.manifest import (
-    TEST_KEY_WARNING,
     ListedFile,
     Manifest,
     Spent,
     StageTime,
     library_versions,
 )
+from tallyveil.release.marks import release_marks
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.key_file import RunSecrets
 from tallyveil.runs.once import finished_before, run_once, run_product
@@ -162,7 +162,7 @@ def test_the_manifest_says_what_was_done_and_nothing_else(tmp_path, test_key):
         kind=job.kind,
         run=named[0],
         protected=protected,
-        warnings=() if protected else (TEST_KEY_WARNING,),
+        warnings=release_marks(protected=protected),
         plan_digest=PLAN.hex(),
         event=job.event.to_mapping(),
         spent=Spent("rho", job.declaration.total, 1),

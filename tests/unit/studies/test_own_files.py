@@ -97,7 +97,7 @@ def test_a_regression_has_its_share_last_and_leaves_out_places_without_outcome(r
         ('"A" }', '"C" }', "has no row with country = 'C'"),
         ('"counts.csv"', '"none.csv"', "none.csv does not exist"),
         ('name = "County"', 'name = "State"', "geolevels are named twice: State"),
-        ('"A/B"', '"A\\nB"', "invisible character"),
+        ('"A/B"', '"A\\nB"', "several lines"),
         ("path", "paths", "did you mean 'path'"),
     ],
 )

@@ -41,6 +41,7 @@ from tallyveil.accounting.engines.tilts import estimated_length
 from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 _WIDE = 1e-9
 _WIDE_OFF_LATTICE = 0.01
@@ -137,7 +138,7 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: 
     """
     if wanted not in ENGINES:
         raise BudgetError(
-            f"there is no engine {wanted!r}; there are {', '.join(ENGINES)}. Ask for one of these."
+            f"there is no engine {as_given(wanted)}; there are {', '.join(ENGINES)}. Ask for one of these."
         )
     if not NARROWEST <= width <= 1:
         raise BudgetError(

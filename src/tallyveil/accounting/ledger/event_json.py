@@ -19,6 +19,7 @@ from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, L
 from tallyveil.accounting.losses.loss_laws import branches_of_one_law
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 
 DEEPEST = 100
 """A JSON form with more levels of events within events is refused."""
@@ -38,7 +39,7 @@ def _read(mapping: Mapping[str, Any], depth: int) -> PrivacyEvent:
     kind = mapping.get("kind") if isinstance(mapping, Mapping) else None
     if not isinstance(kind, str) or kind not in _READERS:
         raise BudgetError(
-            f"unknown privacy event {kind!r}; known are {', '.join(_READERS)}. "
+            f"unknown privacy event {as_given(kind)}; known are {', '.join(_READERS)}. "
             "Read the file with the version of Tallyveil that wrote it, or a later one."
         )
     if depth > DEEPEST:
@@ -167,7 +168,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], int], PrivacyEvent]] = {
 def _events(keys: Mapping[str, Any], key: str, depth: int) -> tuple[PrivacyEvent, ...]:
     events = keys[key]
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise BudgetError(f"'{key}' of a {keys['kind']} event must be a list of events, got {events!r:.80}.")
+        raise BudgetError(
+            f"'{key}' of a {keys['kind']} event must be a list of events, got {as_given(events)}."
+        )
     return tuple(_read(event, depth + 1) for event in events)
 
 
@@ -175,7 +178,7 @@ def _text(keys: Mapping[str, Any], key: str) -> str:
     text = keys[key]
     if not isinstance(text, str):
         raise BudgetError(
-            f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {text!r:.80}."
+            f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {as_given(text)}."
         )
     return text
 
@@ -183,7 +186,9 @@ def _text(keys: Mapping[str, Any], key: str) -> str:
 def _texts(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
     texts = keys[key]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise BudgetError(f"'{key}' of a {keys['kind']} event must be a list of texts, got {texts!r:.80}.")
+        raise BudgetError(
+            f"'{key}' of a {keys['kind']} event must be a list of texts, got {as_given(texts)}."
+        )
     return tuple(texts)
 
 

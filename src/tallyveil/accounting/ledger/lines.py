@@ -51,7 +51,7 @@ class Declaration:
     def __post_init__(self) -> None:
         if self.budget_unit not in ("rho", "epsilon"):
             raise BudgetError(
-                f"budget unit must be 'rho' or 'epsilon', got {self.budget_unit!r}. Use one of them."
+                f"budget unit must be 'rho' or 'epsilon', got {as_given(self.budget_unit)}. Use one of them."
             )
         if not isinstance(self.total, Fraction) or self.total <= 0:
             raise BudgetError(

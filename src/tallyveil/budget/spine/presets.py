@@ -8,6 +8,7 @@ from typing import Any
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -106,7 +107,7 @@ def read_step(table: Mapping[str, Any]) -> Step:
     name = given.pop("step", None)
     if name not in kinds:
         raise BudgetError(
-            f"a step of a spine is {name!r}; wanted one of {', '.join(kinds)}. Use one of these names."
+            f"a step of a spine is {as_given(name)}; wanted one of {', '.join(kinds)}. Use one of these names."
         )
     if "cutoff" in given or "at_most" in given:
         given["limit"] = FanOutLimit(given.pop("cutoff", PRODUCTION_LIMIT.cutoff), given.pop("at_most", None))

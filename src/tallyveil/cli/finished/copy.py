@@ -28,15 +28,16 @@ def copy(
     """
     from tallyveil.cli.frame.progress import observer_for
     from tallyveil.postprocess.exchange.copying import copy_release
+    from tallyveil.release.marks import marks_of
     from tallyveil.storage.addresses import shown_path
 
     with observer_for(quiet, as_json) as observer:
         made = copy_release(source, target, observer)
     place, others = shown_path(target), len(made.left_out) - MOST_NAMES
+    marks = marks_of(made.manifest)
     record = {
         "run": made.manifest.run,
-        "protected": made.manifest.protected,
-        "warnings": list(made.manifest.warnings),
+        **marks.entry(),
         "copy": place,
         "files": made.files,
         "bytes": made.bytes,
@@ -44,7 +45,7 @@ def copy(
         "left_out": list(made.left_out),
     }
     lines = [
-        *(f"NOT PRIVATE: {warning}" for warning in made.manifest.warnings),
+        *marks.lines(),
         f"{place} holds the release of run {made.manifest.run}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB, each "
         f"with its SHA-256 ({made.kept:,} were there already).",
         *(f"left out: {name}" for name in made.left_out[:MOST_NAMES]),

@@ -49,7 +49,7 @@ def evaluate(
             code="not-private",
         )
     from tallyveil.execution.topdown.evaluate import evaluate_release
-    from tallyveil.face.products import EVALUATE, require_evaluation
+    from tallyveil.face.products import EVALUATE, require_evaluation, write_page_of_programme
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_evaluation_report, write_report
 
@@ -67,6 +67,7 @@ def evaluate(
     evaluation = evaluate_release(release, truth, queries)
     path = write_evaluation_report(release, evaluation)
     write_report(release)  # its ledger now shows the declassification
+    write_page_of_programme(release)
     if as_json:
         say(json.dumps(evaluation.to_mapping()))
     elif not quiet:

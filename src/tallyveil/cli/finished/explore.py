@@ -70,7 +70,7 @@ def explore(
     folder = here.with_name(f"{here.name}-explorer") if out is None else out
     made = make_site(release, folder, tables=names_if_any(tables, "--tables"), compared=compared)
     lines = [
-        *(f"NOT PRIVATE: {warning}" for warning in made.warnings),
+        *made.marks.lines(),
         f"{made.path} holds the site: {made.files:,} files, {made.size / 1e6:,.1f} MB, with tables of "
         f"{', '.join(made.tables)}.",
         *made.left_out,

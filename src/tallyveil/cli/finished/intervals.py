@@ -130,6 +130,7 @@ def intervals(
         raise ConfigError("--minus FILE can be given only together with --district FILE.", code="bad-flag")
     from tallyveil.cli.frame.progress import observer_for
     from tallyveil.face.add_intervals import add_intervals
+    from tallyveil.face.products import marks_in
 
     with observer_for(quiet, as_json) as observer:
         outcome = add_intervals(
@@ -145,9 +146,13 @@ def intervals(
             workers=workers,
             cluster=cluster_of(executor),
         )
+    marks = marks_in(release)
     if as_json:
-        say(json.dumps({key: value for key, value in outcome.manifest.items() if key != "files"}))
+        record = {key: value for key, value in outcome.manifest.items() if key != "files"}
+        say(json.dumps({**record, **marks.entry()}))
     elif not quiet:
+        for line in marks.lines():
+            say(line)
         _show(outcome.manifest, release, release / "report.html")
 
 

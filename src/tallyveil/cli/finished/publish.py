@@ -1,7 +1,6 @@
 """`tallyveil publish`: the tables of finished releases in other forms."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,10 +116,18 @@ def tables_as_csv(
     their estimates are too high.
     """
     from tallyveil.release.csv_tables import publish_csv
+    from tallyveil.release.marks import mark_lines
 
-    written = publish_csv(release, out, zeros=not no_zeros)
-    record = {"files": [str(path) for path in written], "out": str(out)}
-    give(record, [f"tables as CSV: {len(written)} files in {out}"], quiet=quiet, as_json=as_json)
+    content = publish_csv(release, out, zeros=not no_zeros)
+    tables = [file["path"] for file in content["files"] if "query" in file]
+    record = {
+        "files": tables,
+        "out": str(out),
+        "protected": content["protected"],
+        "warnings": content["warnings"],
+    }
+    lines = [*mark_lines(content["warnings"]), f"tables as CSV: {len(tables)} files in {out}"]
+    give(record, lines, quiet=quiet, as_json=as_json)
 
 
 @publish.command("geoparquet")
@@ -144,18 +151,20 @@ def tables_on_a_map(
     from tallyveil.release.geoparquet import publish_geoparquet
 
     made = publish_geoparquet(release, geolevel, names_of(tables, "--tables"), out)
-    record = {**asdict(made), "out": str(out)}
-    lines = [*made.warnings, f"{made.areas:,} areas, {made.columns:,} columns of numbers in {out}"]
+    numbers = {"areas": made.areas, "columns": made.columns, "n_missing": made.n_missing}
+    record = {**numbers, **made.marks.entry(), "out": str(out)}
+    lines = [*made.marks.lines(), f"{made.areas:,} areas, {made.columns:,} columns of numbers in {out}"]
     lines += [f"without a shape: {made.n_missing:,} areas"] * (made.n_missing > 0)
     give(record, lines, quiet=quiet, as_json=as_json)
 
 
 def _show(found: "Publication", out: Path) -> None:
+    from tallyveil.release.marks import mark_lines
     from tallyveil.release.pl94.readme import cost_lines
 
     content = found.content
-    for warning in content["warnings"]:
-        say(warning)
+    for line in mark_lines(content["warnings"]):
+        say(line)
     say(f"tables: {', '.join(content['tables'])}")
     if content.get("microdata"):
         say(f"microdata: {', '.join(content['microdata'])}")

@@ -9,7 +9,8 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html of any release again, from the published files alone."""
-    from tallyveil.face.products import write_page
+    from tallyveil.face.products import marks_in, write_page
 
     page = str(write_page(release))
-    give({"page": page}, [page], quiet=quiet, as_json=as_json)
+    marks = marks_in(release)
+    give({"page": page, **marks.entry()}, [*marks.lines(), page], quiet=quiet, as_json=as_json)

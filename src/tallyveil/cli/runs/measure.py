@@ -60,12 +60,13 @@ def measure(
 
 
 def _summary(made: "Measurements", out: Path) -> dict[str, Any]:
+    from tallyveil.release.marks import marks_of
+
     manifest = made.manifest
     return {
         "name": manifest.body["name"],
         "run": manifest.run,
-        "protected": manifest.protected,
-        "warnings": list(manifest.warnings),
+        **marks_of(manifest).entry(),
         "already_finished": made.already_finished,
         "privacy": manifest.privacy,
         "out": str(out),

@@ -110,22 +110,25 @@ def export_files(
     from tallyveil.cli.frame.progress import observer_for
     from tallyveil.postprocess.exchange.exported import export_measurements
     from tallyveil.postprocess.measured import open_measurements
+    from tallyveil.release.marks import marks_of
 
     opened = open_measurements(measured)
     with observer_for(quiet, as_json) as observer:
         export_measurements(opened, out, layout, observer=observer)
-    run = opened.manifest.spender
-    line = f"measurements of run {run} in the layout {layout.value} in {out}"
-    give({"run": run, "layout": layout.value, "out": str(out)}, [line], quiet=quiet, as_json=as_json)
+    run, marks = opened.manifest.spender, marks_of(opened.manifest)
+    lines = [*marks.lines(), f"measurements of run {run} in the layout {layout.value} in {out}"]
+    record = {"run": run, "layout": layout.value, "out": str(out), **marks.entry()}
+    give(record, lines, quiet=quiet, as_json=as_json)
 
 
 def _summary(outcome: "Outcome") -> dict[str, Any]:
+    from tallyveil.release.marks import marks_of
+
     manifest = outcome.manifest
     return {
         "name": manifest.body["name"],
         "run": manifest.run,
-        "protected": manifest.protected,
-        "warnings": list(manifest.warnings),
+        **marks_of(manifest).entry(),
         "already_finished": outcome.already_finished,
         "imported": manifest.body["imported"],
         "privacy": manifest.privacy,

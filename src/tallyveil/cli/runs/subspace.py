@@ -81,12 +81,13 @@ def release(
                 unfinished.rename(inside(out, "diagnostics"))
     write_table_report(out)
     if as_json:
+        from tallyveil.release.marks import marks_of
+
         manifest = outcome.manifest
         record = {
             "name": manifest.body["name"],
             "run": manifest.run,
-            "protected": manifest.protected,
-            "warnings": list(manifest.warnings),
+            **marks_of(manifest).entry(),
             "privacy": manifest.privacy,
             "noise": manifest.body["noise"],
             "checks": list(manifest.checks),

@@ -238,16 +238,19 @@ def evaluate(
         return
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
     from tallyveil.execution.safetab.evaluate_households import evaluate_households
-    from tallyveil.face.products import EVALUATE_SAFETAB, require_evaluation
+    from tallyveil.face.products import EVALUATE_SAFETAB, require_evaluation, write_page
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
-    if require_evaluation(out, EVALUATE_SAFETAB) is ReleaseKind.HOUSEHOLDS:
+    kind = require_evaluation(out, EVALUATE_SAFETAB)
+    write_page(out)  # a run whose page cannot be made is refused before its ledger gets an entry
+    if kind is ReleaseKind.HOUSEHOLDS:
         errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
         path = write_households_evaluation(out, errors)
     else:
         errors = evaluate_safetab(params, data, out, repeats=runs - 1)
         path = write_safetab_evaluation(out, errors)
+    write_page(out)  # it has another mark now
     from tallyveil.cli.show.safetab import show_errors, show_household_errors
 
     show = show_errors if "errors-t1" in errors else show_household_errors

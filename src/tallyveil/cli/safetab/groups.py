@@ -73,12 +73,14 @@ def evaluate_of_groups(
     """Compare the tables of a run with the true counts. The caller has asked whether this is understood."""
     from tallyveil.cli.show.safetab_groups import show_group_errors
     from tallyveil.execution.safetab.evaluate_groups import evaluate_groups
-    from tallyveil.face.products import EVALUATE_GROUPS, require_evaluation
+    from tallyveil.face.products import EVALUATE_GROUPS, require_evaluation, write_page
     from tallyveil.report import write_groups_evaluation
 
     require_evaluation(out, EVALUATE_GROUPS)
+    write_page(out)  # a run whose page cannot be made is refused before its ledger gets an entry
     errors = evaluate_groups(_plan(path), records, out, repeats=repeats)
     page = write_groups_evaluation(out, errors)
+    write_page(out)  # it has another mark now
     give_errors(errors, page, show_group_errors, quiet=quiet, as_json=as_json)
 
 

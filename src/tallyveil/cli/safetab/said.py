@@ -78,7 +78,10 @@ def give_errors(
         as_json: Whether JSON is printed.
     """
     if as_json:
-        say(json.dumps({"protected": False, **{n: frame.to_dicts() for n, frame in errors.items()}}))
+        from tallyveil.evaluation.store import WARNING
+
+        marked = {"protected": False, "warning": WARNING}
+        say(json.dumps({**marked, **{name: frame.to_dicts() for name, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.show.parameters import show_parameters
         from tallyveil.evaluation.safetab_errors import PARAMETERS
@@ -91,10 +94,11 @@ def give_errors(
 
 def run_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
     """The summary of a run, for JSON."""
+    from tallyveil.release.marks import marks_of
+
     return {
         "run": manifest.run,
-        "protected": manifest.protected,
-        "warnings": list(manifest.warnings),
+        **marks_of(manifest).entry(),
         "sizes": manifest.body["sizes"],
         "privacy": manifest.privacy,
         "checks_passed": len(manifest.checks),

@@ -22,11 +22,12 @@ def finish_release(made: "Release", out: Path, quiet: bool, as_json: bool) -> No
 
 def release_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
     """The closing summary of a release, for programs."""
+    from tallyveil.release.marks import marks_of
+
     return {
         "name": manifest.body["name"],
         "run": manifest.run,
-        "protected": manifest.protected,
-        "warnings": list(manifest.warnings),
+        **marks_of(manifest).entry(),
         "already_finished": already_finished,
         "privacy": manifest.privacy,
         **({"estimated_from": manifest.body["estimated_from"]} if "estimated_from" in manifest.body else {}),
@@ -50,6 +51,7 @@ def opened_summary(
         another: What a new spend in another folder would make, in words; None to leave that sentence out.
     """
     from tallyveil.cli.frame.terminal import Screen, headed
+    from tallyveil.release.marks import NOT_PRIVATE, marks_of
 
     console = Screen()
     if already_finished:
@@ -59,8 +61,8 @@ def opened_summary(
             "states it.",
             soft_wrap=True,
         )
-    for warning in manifest.warnings:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    for line in marks_of(manifest).lines():
+        console.print(headed(NOT_PRIVATE, line.removeprefix(NOT_PRIVATE), "bold red"))
     return console
 
 

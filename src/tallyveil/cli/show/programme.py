@@ -44,6 +44,7 @@ def _show_summary(made: "Programme", out: Path) -> None:
     from rich.table import Table
 
     from tallyveil.cli.frame.terminal import Screen, headed
+    from tallyveil.release.marks import NOT_PRIVATE, mark_lines
 
     console = Screen()
     if made.already_finished:
@@ -51,8 +52,8 @@ def _show_summary(made: "Programme", out: Path) -> None:
             f"{out} already holds the finished releases of this programme; nothing was done and nothing spent.",
             soft_wrap=True,
         )
-    for warning in made.warnings:
-        console.print(headed("NOT PRIVATE", f": {warning}", "bold red"))
+    for line in mark_lines(made.warnings):
+        console.print(headed(NOT_PRIVATE, line.removeprefix(NOT_PRIVATE), "bold red"))
     table = Table(title=f"Programme {made.name}", show_header=False)
     for name, release in made.releases.items():
         table.add_row(name, f"{release.manifest.privacy['statement']} ({out / name})")

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import GeographyError
-from tallyveil.printable import shown
+from tallyveil.printable import present_columns, short_name, shown
 from tallyveil.storage.read import (
     LONGEST_HEADER,
     UNREADABLE,
@@ -114,7 +114,7 @@ def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
         found = next((words for sign, words in OTHER_SEPARATORS.items() if sign in text), "no separator")
         raise _misread(
             path,
-            f"{found} in the first line, '{_short(text)}'",
+            f"{found} in the first line",
             f"fields with '{SEPARATOR}' between them",
             f"Replace the separators by '{SEPARATOR}'. If the file has commas, its name may end in .csv instead.",
         )
@@ -128,24 +128,17 @@ def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
 def _check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> None:
     missing = [name for name in required if name not in header]
     twice = sorted({name for name in header if header.count(name) > 1})
-    got = f"'{_short(SEPARATOR.join(header))}'"
-    if missing and header[0].isdigit():
-        raise _misread(
-            path,
-            f"{got}, which is no header",
-            f"a header with {', '.join(required)}",
-            "Put the header in front.",
-        )
     if missing:
         raise _misread(
             path,
-            f"the columns {got}",
-            f"also the columns {', '.join(missing)}",
-            "Use the file as the Census Bureau publishes it, or rename the columns.",
+            f"a first line without {', '.join(missing)}",
+            f"a header with {', '.join(required)}",
+            f"{present_columns(header, required)} Use the file as the Census Bureau publishes it: put the header "
+            "in front, or rename the columns.",
         )
     if twice:
         raise _misread(
-            path, f"the column {twice[0]} twice, in {got}", "each column once", "Remove one of them."
+            path, f"the column {short_name(twice[0])} twice", "each column once", "Remove one of them."
         )
 
 

@@ -163,6 +163,7 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
 
 
 def _columns(names: list[str]) -> str:
+    """What a file has. Its format stores names apart from values, so that no value can be in the place of a name."""
     if not names:
         return "It has no column. A GeoJSON has columns if it has features, a shapefile if its part .dbf is beside it."
     return f"It has: {some_names(names)}."

@@ -7,7 +7,9 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
+from tallyveil.exact import as_given
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.printable import is_one_line
 
 
 def finest_geocodes(hierarchies: Hierarchies, code: str, geolevel: str | None) -> pl.Series:
@@ -20,8 +22,8 @@ def finest_geocodes(hierarchies: Hierarchies, code: str, geolevel: str | None) -
     Raises:
         GeographyError: nothing has this code, or areas of several geolevels or families have it.
     """
-    if not isinstance(code, str):
-        raise GeographyError(f"an area is {code!r}, wanted a geocode as text, such as '44007'.")
+    if not isinstance(code, str) or not is_one_line(code):
+        raise GeographyError(f"an area is {as_given(code)}, wanted a geocode as text, such as '44007'.")
     found = {name: members for name, members in _areas_with(hierarchies, code) if geolevel in (None, name)}
     if not found:
         raise GeographyError(

@@ -26,6 +26,7 @@ from scipy.special import ndtri
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
+from tallyveil.exact import as_given, type_of
 from tallyveil.intervals import Answers, TreeModel
 from tallyveil.intervals.fieller import fieller_ends
 from tallyveil.intervals.interval import IntervalKind, intervals_if_any, refuse_intervals, rounded_inward
@@ -107,8 +108,8 @@ class Quantities:
         above, below = self._weights(part), self._weights(whole)
         if not self._counted.is_part(above, below):
             raise ConfigError(
-                f"{part!r} is not a part of {whole!r}: it counts somebody whom the whole does not count, or counts "
-                "somebody more often. Ask for a ratio.",
+                f"{as_given(part)} is not a part of {as_given(whole)}: it counts somebody whom the whole does not "
+                "count, or counts somebody more often. Ask for a ratio.",
                 code="bad-argument",
             )
         return self._quotient(above, below, most=1.0)
@@ -164,20 +165,22 @@ class Quantities:
         given = [what] if isinstance(what, str) else what
         if not isinstance(given, Mapping | Sequence) or not given:
             raise ConfigError(
-                f"{what!r} names no count. Give a name, a list of names, or a weight for each name.",
+                f"{as_given(what)} names no count. Give a name, a list of names, or a weight for each name.",
                 code="bad-argument",
             )
+        if strange := [name for name in given if not isinstance(name, str)]:
+            raise ConfigError(f"names of counts are text, got {type_of(strange[0])}.", code="bad-argument")
         pairs = given if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
-        unknown = [name for name in pairs if name not in self.names]
-        if unknown:
-            raise ConfigError(
-                f"{unknown[0]!r} is no name of these counts, which are {', '.join(self.names)}.",
-                code="bad-argument",
-            )
         sound = all(isinstance(weight, Real) and math.isfinite(weight) for weight in pairs.values())
         if not sound or len(pairs) < len(given):
             raise ConfigError(
-                f"{what!r} has a weight that is no finite number, or a name twice. Give each name one weight.",
+                f"{as_given(what)} has a weight that is no finite number, or a name twice. Give each name one weight.",
+                code="bad-argument",
+            )
+        unknown = [name for name in pairs if name not in self.names]
+        if unknown:
+            raise ConfigError(
+                f"{as_given(unknown[0])} is no name of these counts, which are {', '.join(self.names)}.",
                 code="bad-argument",
             )
         return np.array([float(pairs.get(name, 0.0)) for name in self.names])

@@ -15,6 +15,7 @@ from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.constraints.invariant_files import stated_invariant
 from tallyveil.postprocess.exchange.noisy_answers import noisy_parts
 from tallyveil.postprocess.measured import Measured
+from tallyveil.release.marks import marks_of
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
@@ -192,7 +193,7 @@ def _readme(measured: Measured, layout: Layout) -> str:
         f"Measured by: run {manifest.spender}",
         f"Privacy: {manifest.privacy['statement']}",
         *(f"Published exactly: {item}" for item in manifest.privacy["invariants"]),
-        *(f"Warning: {sentence}" for sentence in manifest.warnings),
+        *marks_of(manifest).lines(),
         "",
         "These are unbiased answers: the true count plus noise of the variance beside it, possibly negative.",
         json.dumps(

@@ -91,7 +91,7 @@ def read_entity_table(path: Path, families: Sequence[str] | None) -> pl.DataFram
     Raises:
         StoreError, ConfigError: the file or a column is missing or unreadable.
     """
-    names = text_columns(path, "entity") if families is None else families
+    names = text_columns(path, "geocode", "entity") if families is None else families
     return read_table(path, ["geocode", *names], "entity")
 
 

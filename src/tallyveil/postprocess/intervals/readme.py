@@ -2,6 +2,7 @@
 
 from tallyveil.intervals import TreeModel
 from tallyveil.postprocess.intervals.model import FinishedRelease
+from tallyveil.release.marks import marked_text, marks_of
 
 
 def readme_of(
@@ -26,8 +27,7 @@ def readme_of(
             " Each query is estimated by itself,\nfrom noisy answers of the queries that _manifest.json lists. So "
             "estimates of two queries need not agree."
         )
-    warning = "" if release.manifest.protected else "NOT PRIVATE: made with an insecure test key.\n\n"
-    return warning + _README.format(
+    text = _README.format(
         name=release.name,
         attributes=", ".join(release.schema.attribute_names),
         interval=f"the {100 * level:g} % interval: whole numbers, both ends belong to it"
@@ -37,6 +37,7 @@ def readme_of(
         units=release.schema.unit.many,
         zeros=zeros,
     )
+    return marked_text(marks_of(release.manifest).lines(), text)
 
 
 _README = """Intervals of the release {name}

@@ -15,7 +15,7 @@ from tallyveil.release.dhc.readme import readme_text
 from tallyveil.release.histograms import read_histogram
 from tallyveil.release.manifest import listed_file
 from tallyveil.release.pl94.areas import PublishedAreas, published_areas
-from tallyveil.release.pl94.costs import UNPROTECTED, joint_record, release_record
+from tallyveil.release.pl94.costs import joint_record, release_record, source_marks
 from tallyveil.release.pl94.layouts import label_rows
 from tallyveil.release.pl94.publication import (
     GEOGRAPHY_FOLDER,
@@ -218,14 +218,12 @@ class _Job:
     def _statements(self) -> JsonObject:
         """What the folder says of itself before its files."""
         sources = list(self.sources.values())
-        protected = all(source.manifest.protected for source in sources)
         return {
             "format": PUBLICATION_FORMAT,
             "tallyveil": VERSION,
             "tables": [table.layout.name for table in self.tables],
             "microdata": list(self.sources) if self.microdata else [],
-            "protected": protected,
-            "warnings": [] if protected else [UNPROTECTED],
+            **source_marks(sources).entry(),
             "releases": [release_record(source) for source in sources],
             **({"together": joint_record(sources)} if len(sources) > 1 else {}),
         }

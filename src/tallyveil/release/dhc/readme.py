@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tallyveil.release.marks import mark_lines
 from tallyveil.release.pl94.areas import PublishedAreas
 from tallyveil.release.pl94.readme import GEOCODES, NUMBERS, cost_lines, page
 from tallyveil.storage.json_files import JsonObject
@@ -30,7 +31,7 @@ def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
     """
     kinds = [f"{name} ({len(areas.codes(name)):,})" for name in areas.names]
     parts = [
-        *content["warnings"],
+        *mark_lines(content["warnings"]),
         f"Tables {', '.join(content['tables']) or '(none)'} of the Demographic and Housing Characteristics. They were "
         "made by Tallyveil from releases with differential privacy. They are no publication of the Census Bureau. "
         "Columns are numbered in the order of their labels, and labels.parquet says what each counts.",

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final
 
 from tallyveil.accounting.ledger.joint import JointLedgers, read_joint
 from tallyveil.accounting.ledger.joint_cost import joint_cost
 from tallyveil.release.estimated import copied_lines
 from tallyveil.release.finished import MANIFEST
+from tallyveil.release.marks import Marks, joint_marks
 from tallyveil.release.pl94.sources import Source
 from tallyveil.release.total import at_once
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import file_digest
 
-UNPROTECTED: Final = (
-    "NOT PRIVATE: a release behind these tables was made with an insecure test key. They protect nobody and must not "
-    "be published."
-)
+
+def source_marks(sources: Sequence[Source]) -> Marks:
+    """What must be said of all that follows from these releases."""
+    return joint_marks({f"release of {source.schema.unit.many}": source.manifest for source in sources})
 
 
 def release_record(source: Source) -> JsonObject:
@@ -42,8 +42,8 @@ def joint_record(sources: Sequence[Source]) -> JsonObject:
         StoreError: a ledger cannot be read.
         BudgetError: the releases are stated under different neighbours.
     """
-    if not all(source.manifest.protected for source in sources):
-        return {"statement": UNPROTECTED}
+    if not (marks := source_marks(sources)).protected:
+        return {"statement": " ".join(marks.lines())}
     folders = [source.root for source in sources]
     joint = read_joint(folders, {source.root: copied_lines(source.manifest) for source in sources})
     delta = max(Fraction(source.manifest.privacy["exact"]["delta"]) for source in sources)

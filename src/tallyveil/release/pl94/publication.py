@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from tallyveil.release.histograms import read_histogram
-from tallyveil.release.manifest import listed_file, protection_tag
+from tallyveil.release.manifest import listed_file
 from tallyveil.release.pl94.areas import PublishedAreas, published_areas
 from tallyveil.release.pl94.checks import CHECKS, cell_totals, check_sums, check_table
-from tallyveil.release.pl94.costs import UNPROTECTED, joint_record, release_record
+from tallyveil.release.pl94.costs import joint_record, release_record, source_marks
 from tallyveil.release.pl94.layouts import PERSON_TABLES, UNIT_TABLES, label_rows
 from tallyveil.release.pl94.readme import readme_text
 from tallyveil.release.pl94.sources import Source, open_source, source_counts
@@ -90,13 +90,11 @@ def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:
 
 def _statements(sources: Sequence[Source]) -> JsonObject:
     """What the folder says of itself before its files."""
-    protected = all(source.manifest.protected for source in sources)
     return {
         "format": PUBLICATION_FORMAT,
         "tallyveil": VERSION,
         "tables": [layout.name for source in sources for layout in source.layouts],
-        "protected": protected,
-        "warnings": [] if protected else [UNPROTECTED],
+        **source_marks(sources).entry(),
         "releases": [release_record(source) for source in sources],
         **({"together": joint_record(sources)} if len(sources) > 1 else {}),
     }
@@ -104,11 +102,7 @@ def _statements(sources: Sequence[Source]) -> JsonObject:
 
 def tags_of(sources: Sequence[Source]) -> dict[str, str]:
     """What every file of a publication says of the releases behind it."""
-    protected = all(source.manifest.protected for source in sources)
-    return {
-        "runs": ", ".join(source.manifest.run for source in sources),
-        "protected": protection_tag(protected),
-    }
+    return {"runs": ", ".join(source.manifest.run for source in sources), **source_marks(sources).tags()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Final
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.joint_cost import least_epsilon
+from tallyveil.release.marks import mark_lines
 from tallyveil.release.pl94.areas import PublishedAreas
 from tallyveil.storage.json_files import JsonObject
 
@@ -49,7 +50,7 @@ def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
     """
     kinds = [f"{name} ({len(areas.codes(name)):,})" for name in areas.names]
     parts = [
-        *content["warnings"],
+        *mark_lines(content["warnings"]),
         f"Tables {', '.join(content['tables'])} of the redistricting data (P.L. 94-171), with the identifiers and "
         "labels of the Census Bureau. They were made by Tallyveil from releases with differential privacy. They are "
         "no publication of the Census Bureau.",

@@ -15,7 +15,7 @@ from tallyveil.measurements.layouts.census_2020.names import (
     TABLES,
     table_folder,
 )
-from tallyveil.printable import some_names
+from tallyveil.printable import present_columns
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.read import UNREADABLE, collect, parquet_metadata, scan_parquet, stream_parquet
@@ -195,8 +195,8 @@ def _require_columns(path: Path, table: str) -> None:
     for name, kind in _WANTED[table].items():
         if name not in schema:
             raise _bad_files(
-                f"{path} has no column '{name}'. A table {table} of this layout has {', '.join(_WANTED[table])}; this "
-                f"file has {some_names(schema.names())}. Download it again, or name a folder of this layout."
+                f"{path} has no column '{name}'. A table {table} of this layout has {', '.join(_WANTED[table])}. "
+                f"{present_columns(schema.names(), _WANTED[table])} Download it again, or name a folder of this layout."
             )
         if not _is_kind(schema[name], kind):
             raise _bad_files(

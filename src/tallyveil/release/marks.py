@@ -1,0 +1,106 @@
+"""Marks: what must be said wherever a release, or anything that follows from it, is shown.
+
+A release has a mark if its noise came from a test key, and if somebody compared it with the true counts. Every output
+takes its marks from here: manifests, pages, publications, sites, metadata of files, what commands print, and what
+notebooks show.
+"""
+
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tallyveil.storage.json_files import JsonObject
+
+NOT_PRIVATE: Final = "NOT PRIVATE"
+TEST_KEY: Final = "Made with an insecure test key: this release protects nobody and must not be published."
+DECLASSIFIED: Final = (
+    "True counts were compared with this release. The results, such as the folder evaluation/, are NOT PRIVATE "
+    "and must not be published; the guarantee covers the release without them."
+)
+
+
+class Marked(Protocol):
+    """What a manifest says of the marks of its release."""
+
+    @property
+    def protected(self) -> bool:
+        """Whether its key was secret."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The marks that it holds."""
+
+    @property
+    def declassified(self) -> Sized:
+        """The looks at the true counts that its ledger records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is said of one release, or of what follows from several.
+
+    Attributes:
+        protected: Whether all noise came from secret keys. If it did not, nobody is protected.
+        warnings: The marks, as sentences.
+    """
+
+    protected: bool
+    warnings: tuple[str, ...]
+
+    def entry(self) -> JsonObject:
+        """The marks in a JSON file or in what a command prints for programs."""
+        return {"protected": self.protected, "warnings": list(self.warnings)}
+
+    def lines(self) -> list[str]:
+        """The marks as readers see them."""
+        return mark_lines(self.warnings)
+
+    def tags(self) -> dict[str, str]:
+        """The marks in the metadata of a file."""
+        warning = {"warning": " ".join(self.lines())} if self.warnings else {}
+        return {"protected": protection_tag(self.protected)} | warning
+
+
+def release_marks(*, protected: bool, declassified: bool = False) -> tuple[str, ...]:
+    """The marks of a release, for its manifest.
+
+    Args:
+        protected: Whether its key was secret.
+        declassified: Whether its ledger records a look at the true counts.
+    """
+    return (*(() if protected else (TEST_KEY,)), *((DECLASSIFIED,) if declassified else ()))
+
+
+def marks_of(manifest: Marked) -> Marks:
+    """The marks of a finished release, and of everything that follows from it alone."""
+    found = release_marks(protected=manifest.protected, declassified=bool(manifest.declassified))
+    return Marks(manifest.protected, tuple(dict.fromkeys([*found, *manifest.warnings])))
+
+
+def joint_marks(releases: Mapping[str, Marked]) -> Marks:
+    """The marks of what follows from several releases.
+
+    Args:
+        releases: The manifests, by the names that tell them apart for readers.
+    """
+    if len(releases) == 1:
+        return marks_of(*releases.values())
+    each = {name: marks_of(manifest) for name, manifest in releases.items()}
+    warnings = tuple(f"{name}: {warning}" for name, marks in each.items() for warning in marks.warnings)
+    return Marks(all(marks.protected for marks in each.values()), warnings)
+
+
+def mark_lines(warnings: Iterable[str]) -> list[str]:
+    """Marks as readers see them. Earlier versions wrote some of them with the words in front."""
+    return [one if one.startswith(NOT_PRIVATE) else f"{NOT_PRIVATE}: {one}" for one in warnings]
+
+
+def marked_text(lines: Iterable[str], text: str) -> str:
+    """A text for readers that begins with the marks. Those that it had before are replaced."""
+    paragraphs = [*lines, *(part for part in text.split("\n\n") if not part.startswith(f"{NOT_PRIVATE}:"))]
+    return "\n\n".join(paragraphs)
+
+
+def protection_tag(protected: bool) -> str:
+    """What the metadata of a file says of the protection of people, in files that follow from finished releases."""
+    return "true" if protected else "false: made with an insecure test key"
