@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from tallyveil.arrays import Floats
+from tallyveil.arrays import Floats, Integers
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.fdp_census.allocation import FOLDS, geolevel_guarantee, variances
 from tallyveil.studies.fdp_census.appendix import sum_law
@@ -106,7 +106,8 @@ def class_weights(variance: Fraction, n: int) -> Floats:
         for coordinate in range(n - 1):
             by_sum = np.convolve(by_sum, moved if coordinate < k else plain, mode="same")
         weights.append(math.exp(-k * (n - k) / (2 * n * v)) * float(by_sum @ plain))
-    return np.array(weights) / plain.sum() ** n
+    found: Floats = np.array(weights) / plain.sum() ** n
+    return found
 
 
 def sum_by_classes(variance: Fraction, n: int) -> Floats:
@@ -146,9 +147,9 @@ def printed_total_of_two(variance: float) -> float:
     return even + odd
 
 
-def _points(variance: Fraction, n: int) -> Floats:
+def _points(variance: Fraction, n: int) -> Integers:
     size = sum_law(variance, n).size
-    return np.arange(size) - size // 2
+    return np.arange(size, dtype=np.int64) - size // 2
 
 
 def _line(variance: Fraction, n: int) -> tuple[Floats, Floats]:
