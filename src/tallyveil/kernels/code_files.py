@@ -1,9 +1,9 @@
 """Where compiled code of kernels is kept on disk, and the files in which it is kept.
 
 Code is kept in the user's cache folder, or in the one that `NUMBA_CACHE_DIR` names, and never beside the installed
-package: whoever removes the package would leave the code behind. Each module with kernels has a folder of its own,
-named by a digest of the sources and of the compiler. So several installations can share the cache. Within a folder,
-numba tells processors and versions of Python apart.
+package: whoever removes the package would leave the code behind. Each module with kernels has a folder there, with one
+for each digest of its sources and of the compiler. So several installations can share the cache. Within a folder, numba
+tells processors and versions of Python apart.
 
 numba writes a file for each compiled version of a kernel, and an index that names these files. Two processes that
 compile at once can both give their first file the number 1. The index of one process then names the file of the other.
@@ -14,11 +14,9 @@ and is compiled in memory.
 
 import hashlib
 import logging
-import os
 import shutil
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -29,6 +27,7 @@ import numba
 from numba.core import caching
 
 from tallyveil.errors import StoreError
+from tallyveil.storage.system import user_cache
 
 logger = logging.getLogger(__name__)
 
@@ -40,26 +39,7 @@ DAYS_KEPT = 30
 earlier code behind, and so does an edit of a source. With half as many days, an older version that is installed as well
 would be compiled again more often; with twice as many, a developer's cache would grow to twice the size."""
 
-NOWHERE = Path(os.devnull)
-"""Stands for a home folder that does not exist. No folder can be below it, so nothing is kept."""
-
 _NumbaFiles: Any = caching.IndexDataCacheFile
-
-
-def user_cache(environment: Mapping[str, str], platform: str, home: Path) -> Path:
-    """The folder in which the programs of a user keep what they can make again.
-
-    Args:
-        environment: Environment variables.
-        platform: As `sys.platform`.
-        home: The user's home folder.
-    """
-    if platform == "win32":
-        return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    if platform == "darwin":
-        return home / "Library" / "Caches"
-    named = Path(environment.get("XDG_CACHE_HOME", ""))
-    return named if named.is_absolute() else home / ".cache"  # as the XDG standard has it
 
 
 def kernels_folder() -> Path:
@@ -67,11 +47,7 @@ def kernels_folder() -> Path:
     given = numba.config.CACHE_DIR  # type: ignore[attr-defined]  # NUMBA_CACHE_DIR, or numba's own file of settings
     if given:
         return Path(given).absolute() / "tallyveil" / "kernels"
-    try:
-        home = Path.home()
-    except RuntimeError:  # a user whom the machine does not know, as in some containers
-        home = NOWHERE
-    return user_cache(os.environ, sys.platform, home) / "tallyveil" / "kernels"
+    return user_cache() / "tallyveil" / "kernels"
 
 
 def kept_bytes() -> int:
@@ -114,9 +90,9 @@ class CodeFolder:
         """
         versions = f"{sources} {numba.__version__} {llvmlite.__version__}"
         self._stamp = hashlib.sha256(versions.encode()).hexdigest()
-        self._module, self._line = function.__module__, function.__code__.co_firstlineno
+        self._line = function.__code__.co_firstlineno
         # 80 bits of the digest, since paths are short on Windows. numba compares the whole one, which is in the index.
-        self._folder = kernels_folder() / f"{self._module}-{self._stamp[:20]}"
+        self._folder = kernels_folder() / function.__module__ / self._stamp[:20]
 
     def get_cache_path(self) -> str:
         """The folder."""
@@ -142,7 +118,7 @@ class CodeFolder:
         if not self._folder.is_dir():
             self._folder.mkdir(parents=True, exist_ok=True)
             oldest = time.time() - DAYS_KEPT * 24 * 60 * 60
-            for folder in self._folder.parent.glob(f"{self._module}-*"):
+            for folder in self._folder.parent.iterdir():
                 with suppress(FileNotFoundError):  # another process removes it, too
                     if folder.stat().st_mtime < oldest:
                         shutil.rmtree(folder, ignore_errors=True)

@@ -13,7 +13,7 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.kernels import code_files, compiled
-from tallyveil.kernels.code_files import CodeFiles, CodeFolder, kept_bytes, remove_kept, user_cache
+from tallyveil.kernels.code_files import CodeFiles, CodeFolder, kept_bytes, remove_kept
 from tallyveil.kernels.compiled import njit, on_disk, require_kept
 
 
@@ -129,23 +129,6 @@ def test_code_is_read_where_it_cannot_be_written(files, monkeypatch):
     monkeypatch.setattr(files, "_open_for_write", full_disk)
     files.save("second", "two")
     assert (files.load("first"), files.load("second")) == ("one", None)
-
-
-@pytest.mark.parametrize(
-    ("platform", "environment", "folder"),
-    [
-        ("linux", {}, "/home/ann/.cache"),
-        ("linux", {"XDG_CACHE_HOME": "/scratch/ann"}, "/scratch/ann"),
-        ("linux", {"XDG_CACHE_HOME": "scratch"}, "/home/ann/.cache"),
-        ("darwin", {"XDG_CACHE_HOME": "/scratch/ann"}, "/home/ann/Library/Caches"),
-        ("win32", {"LOCALAPPDATA": "/Users/Ann/AppData/Local"}, "/Users/Ann/AppData/Local"),
-        ("win32", {}, "/home/ann/AppData/Local"),
-    ],
-)
-def test_the_folder_is_the_one_that_the_platform_has_for_what_can_be_made_again(
-    platform, environment, folder
-):
-    assert user_cache(environment, platform, Path("/home/ann")) == Path(folder)
 
 
 def test_no_code_is_kept_beside_the_package(tmp_path, monkeypatch):
