@@ -36,7 +36,7 @@ $(OLDEST)/.installed: pyproject.toml tests/oldest.py
 	@touch $@
 
 test-oldest: $(OLDEST)/.installed
-	$(TESTING) NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
+	$(TESTING) $(OLDEST)/bin/pytest -n 2 -p no:cacheprovider tests/unit tests/system/test_release.py
 
 # `R CMD check` of the package for R, with R and the packages that r/tallyveilr/DESCRIPTION imports; a warning is an error.
 check-r:

@@ -106,7 +106,7 @@ def failures(project: Path, tests: tuple[str, ...], seconds: int = SECONDS) -> t
 
 
 def scratch_copy(folder: Path) -> Path:
-    """A copy of the project, with its compiled kernels, whose dates are kept so that they stay valid."""
+    """A copy of the project. It loads the kernels that this project has compiled, since their sources are the same."""
     ignored = shutil.ignore_patterns(*LEFT_OUT)
     return Path(shutil.copytree(PROJECT, folder / "project", symlinks=True, ignore=ignored))
 

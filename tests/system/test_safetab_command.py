@@ -129,17 +129,17 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
     require_readable(out / "report.html")
     assert summary["privacy"] == list(json.loads((out / "manifest.json").read_text())["privacy"].values())
     assert "already holds" in command("run", params, data, "--out", out)[1]
-    code, said, _ = command("validate", params, data, "--out", out)
+    code, said, _ = command("validate", params, data, "--finished", out)
     assert code == 0
     assert "pass all" in said
     assert kinds(out) == ["declaration", "spend"]
 
-    code, _, said = command("evaluate", params, data, "--out", out)
+    code, _, said = command("evaluate", params, data, "--finished", out)
     assert code == ConfigError.exit_code
     assert "not-private" in said
     assert kinds(out) == ["declaration", "spend"]
     yes = "--i-understand-this-is-not-private"
-    code, said, _ = command("evaluate", params, data, "--out", out, yes, "--runs", 2)
+    code, said, _ = command("evaluate", params, data, "--finished", out, yes, "--runs", 2)
     assert code == 0
     assert "NOT PRIVATE" in said
     assert "epsilon at 1e-11" in said
@@ -164,7 +164,7 @@ def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path, toy):
     assert command("run", params, data, "--out", out, "-q", "--insecure-test-key", KEY)[0] == 0
     assert kinds(out) == ["declaration", "declassify", "spend"]
     flags = ("--i-understand-this-is-not-private", "--runs", 5, "-q")
-    assert command("evaluate", params, data, "--out", out, *flags)[0] == 0
+    assert command("evaluate", params, data, "--finished", out, *flags)[0] == 0
     truth = toy.slow_tabulation(toy.person_rows(900), toy.US).t1
     counted = {row[:3]: row[3] for row in pl.read_parquet(out / "evaluation" / "truth-t1-us.parquet").rows()}
     assert counted == {group: count for group, count in truth.items() if count}
@@ -184,12 +184,12 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
     params, data = inputs
     yes = "--i-understand-this-is-not-private"
     (tmp_path / "empty").mkdir()
-    code, _, said = command("evaluate", params, data, "--out", tmp_path / "empty", yes)
+    code, _, said = command("evaluate", params, data, "--finished", tmp_path / "empty", yes)
     assert code == StoreError.exit_code
     assert "no-release" in said
     assert command("run", params, data, "--out", tmp_path / "out", "-q")[0] == 0
     other = toy.write_params(tmp_path / "q", run_pr=False, zero_suppression_chance=0.5)
-    code, _, said = command("evaluate", other, data, "--out", tmp_path / "out", yes)
+    code, _, said = command("evaluate", other, data, "--finished", tmp_path / "out", yes)
     assert code == StoreError.exit_code
     assert "other parameters" in said
     assert kinds(tmp_path / "out") == ["declaration", "spend"]
@@ -433,7 +433,7 @@ def test_a_tampered_table_is_found(command, inputs, tmp_path):
     assert command("run", *inputs, "--out", out, "-q")[0] == 0
     path = out / "t1" / "us.csv"
     path.write_text(path.read_text().replace("|USA|", "|EARTH|", 1))
-    code, _, said = command("validate", *inputs, "--out", out)
+    code, _, said = command("validate", *inputs, "--finished", out)
     assert code == 7
     assert "safetab-output" in said
 

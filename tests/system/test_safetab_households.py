@@ -258,7 +258,7 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypa
         main()
     assert (out / "report.html").read_text() == page
 
-    words = ("evaluate", params, data, "--out", out)
+    words = ("evaluate", params, data, "--finished", out)
     code, _, said = command(monkeypatch, capsys, *words)
     assert code == 2
     assert "not-private" in said

@@ -71,8 +71,8 @@ def test_commands_on_a_safetab_release(command, tmp_path, spoil):
     (out / "manifest.json").write_text(json.dumps({"kind": "safetab"}))
     spoil(out)
     refused(command, "report", out)
-    refused(command, "safetab", "validate", "p", "d", "--out", out)
-    refused(command, "safetab", "evaluate", "p", "d", "--out", out, NOT_PRIVATE)
+    refused(command, "safetab", "validate", "p", "d", "--finished", out)
+    refused(command, "safetab", "evaluate", "p", "d", "--finished", out, NOT_PRIVATE)
     refused(command, "safetab", "consistent", "p", out, "--out", tmp_path / "consistent")
     assert not (tmp_path / "consistent").exists()
 

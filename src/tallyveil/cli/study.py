@@ -45,11 +45,11 @@ def study(
         typer.Option(
             "--beyond",
             metavar="NAME",
-            help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, "
-            "redistricting, dhc-persons, dhc-units, products, queries, replacement, topdown. For safetab: margins, "
-            "stability. For integer-subspace: illinois, iterations, scale-reduction, unbiasedness, projection, "
-            "topdown-bias. For geographic-spines: variances, fan-out, theorem-2, remark-1, remark-2, alternative, "
-            "alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be repeated.",
+            help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, knots, "
+            "every-delta, redistricting, dhc-persons, dhc-units, products, queries, replacement, topdown. For safetab: "
+            "margins, stability. For integer-subspace: illinois, iterations, scale-reduction, unbiasedness, "
+            "projection, topdown-bias. For geographic-spines: variances, fan-out, theorem-2, remark-1, remark-2, "
+            "alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,

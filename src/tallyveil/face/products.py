@@ -68,8 +68,8 @@ def _table_page(out: Path) -> Path:
 
 
 EVALUATE: Final = "tallyveil evaluate RUN --truth RECORDS"
-EVALUATE_SAFETAB: Final = "tallyveil safetab evaluate PARAMS DATA --out RUN"
-EVALUATE_GROUPS: Final = "tallyveil safetab evaluate FILE.TOML DATA --out RUN"
+EVALUATE_SAFETAB: Final = "tallyveil safetab evaluate PARAMS DATA --finished RUN"
+EVALUATE_GROUPS: Final = "tallyveil safetab evaluate FILE.TOML DATA --finished RUN"
 PARAMETERS: Final = "config.json"
 """File by which a folder of SafeTab parameters is known."""
 

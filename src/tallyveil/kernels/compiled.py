@@ -18,15 +18,14 @@ During type inference, numba gives a variable that begins with a literal number 
 is called with the variable is then also compiled for this type, in vain. `int(np.int64(0))` in the place of `0` avoids
 this, because it is no literal.
 
-numba takes compiled code from disk as long as the file of the function is the same. It does not look at the files of
-the functions and types that the function uses. An upgrade in place replaces these files, too. So the decorators here
-bind compiled code to the sources of all modules of this package that the function's module imports, directly or through
-others. If one of these sources has changed, the function is compiled anew. `kernels.code_files` keeps
-code on disk, and `kernels.late_linking` takes only as much of it as a command needs.
+numba by itself takes compiled code from disk as long as the file of the function is the same. It does not look at the
+files of the functions and types that the function uses. An upgrade in place replaces these files, too. So the
+decorators here bind compiled code to the sources of all modules of this package that the function's module imports,
+directly or through others. If one of these sources has changed, the function is compiled anew. `kernels.code_files`
+keeps code on disk, and `kernels.late_linking` takes only as much of it as a command needs.
 """
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -41,7 +40,7 @@ from numba.core.typing.templates import Signature
 
 from tallyveil.errors import StoreError
 from tallyveil.kernels.code_files import CodeFiles
-from tallyveil.kernels.late_linking import LateLinking
+from tallyveil.kernels.late_linking import KeptCode
 from tallyveil.kernels.part_code import PartCompiler
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
@@ -55,20 +54,19 @@ PART: dict[str, Any] = {
 """Options of numba for a function that only kernels call."""
 
 
-def njit(**options: Any) -> Callable[[Kernel], Kernel]:
+def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
     """`numba.njit` whose compiled code on disk is bound to all sources that it can come from.
 
-    Raises:
-        StoreError: There is no folder in which compiled code can be kept.
+    Args:
+        cache: Whether compiled code is kept on disk.
+        options: Other options of numba.
     """
 
     def compiled(function: Kernel) -> Kernel:
-        try:
-            made = numba.njit(**options)(function)
-        except RuntimeError as error:  # numba compiles at the first call; here it only looks for a folder
-            raise _nowhere_to_keep(function.__module__) from error
+        made = numba.njit(**options)(function)
         if isinstance(made, Dispatcher):  # else the environment has turned compilation off
-            _bind(made, sources_digest(function.__module__))
+            if cache:
+                cast(Any, made)._cache = KeptCode(function, sources_digest(function.__module__))
             _remember(made)
         return cast(Kernel, made)
 
@@ -133,8 +131,8 @@ def require_kept() -> None:
         if _is_kept(kernel) and _files(kernel).codes() < len(cast(Any, kernel).overloads):
             raise StoreError(
                 f"the kernels were compiled, but the folder {cast(Any, kernel)._cache.cache_path} did not keep all of "
-                "their code, so that later commands compile it again. Free space on its disk, or set NUMBA_CACHE_DIR "
-                "to a folder on another disk for every command.",
+                "their code, so that later commands compile it again. Make it a folder that can be written to, on a "
+                "disk with space, or set NUMBA_CACHE_DIR to such a folder for every command.",
                 code="kernels-not-kept",
             )
 
@@ -142,17 +140,6 @@ def require_kept() -> None:
 def _is_kept(value: object) -> bool:
     """Whether a value is a kernel whose compiled code belongs on disk."""
     return isinstance(value, Dispatcher) and isinstance(_files(value), CodeFiles)
-
-
-def _nowhere_to_keep(module: str) -> StoreError:
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    return StoreError(
-        f"compiled code of {module} can be kept nowhere: "
-        + ("" if given is None else f"NUMBA_CACHE_DIR is {given}, which cannot be written to, and ")
-        + "neither the folder of the installed package nor the user's cache folder can be written to. Set "
-        "NUMBA_CACHE_DIR to a folder that can be written to. Every command needs it.",
-        code="kernels-not-kept",
-    )
 
 
 @cache
@@ -204,9 +191,3 @@ def _remember(made: Any) -> None:
         return found[id(signature)][1]
 
     made.get_compile_result = remembered
-
-
-def _bind(made: Any, sources: str) -> None:
-    """Keep the code in `CodeFiles`, and make numba ignore code of other sources as it ignores that of another numba."""
-    made._cache._cache_file = CodeFiles(made._cache._cache_file, sources)
-    made._cache._impl = LateLinking(made._cache._impl)

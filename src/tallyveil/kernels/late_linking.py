@@ -6,21 +6,28 @@ whose kernels are all on disk compiles nothing and never links. So LLVM's code i
 linked. What numba asks of it otherwise, the names of its functions and variables, is kept beside it.
 """
 
+import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from numba.core import caching, codegen
 
+from tallyveil.kernels.code_files import CodeFiles, CodeFolder
+
 _LLVM: Any = codegen.ll  # type: ignore[attr-defined]
 _NumbaForm: Any = caching.CompileResultCacheImpl
+_NumbaCode: Any = caching.FunctionCache
 
 
 class LateLinking(_NumbaForm):  # type: ignore[misc]
     """The form in which numba keeps compiled code, with LLVM's code apart."""
 
-    def __init__(self, form: Any) -> None:
-        """Take the place of numba's form of a kernel."""
-        self.__dict__.update(vars(form))
+    def __init__(self, function: Callable[..., Any], folder: CodeFolder) -> None:
+        """Take the place of numba's form of a kernel, which would look for a folder beside the package."""
+        self._lineno = function.__code__.co_firstlineno
+        self._locator = folder
+        self._filename_base = self.get_filename_base(function.__qualname__, getattr(sys, "abiflags", ""))
 
     def reduce(self, compiled: Any) -> Any:
         """What is kept of compiled code: names, LLVM's code, and all else as numba has it, with no code of LLVM."""
@@ -38,3 +45,19 @@ class LateLinking(_NumbaForm):  # type: ignore[misc]
         compiled = super().rebuild(target, rest)
         compiled.library._get_module_for_linking = cache(lambda: _LLVM.parse_bitcode(linkable))
         return compiled
+
+
+class KeptCode(_NumbaCode):  # type: ignore[misc]
+    """What a kernel's compiled code is taken from and kept in."""
+
+    def __init__(self, function: Callable[..., Any], sources: str) -> None:
+        """Say where the code of a kernel is kept.
+
+        Args:
+            function: The kernel.
+            sources: Digest of the sources that the code comes from. Code of other sources is never taken.
+        """
+        folder = CodeFolder(function, sources)
+        self._impl_class = lambda function: LateLinking(function, folder)
+        super().__init__(function)
+        self._cache_file = CodeFiles(folder, self._impl.filename_base)

@@ -20,7 +20,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -268,6 +268,31 @@ def longest_names(folder: Path) -> tuple[int, int]:
     if WINDOWS:
         return WINDOWS_PATH_LIMIT, 255
     return os.pathconf(folder, "PC_PATH_MAX"), os.pathconf(folder, "PC_NAME_MAX")
+
+
+def user_cache() -> Path:
+    """The folder in which the programs of this user keep what they can make again."""
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user whom the machine does not know, as in some containers
+        home = Path(os.devnull)  # no folder can be below it, so nothing is kept
+    return cache_folder(os.environ, sys.platform, home)
+
+
+def cache_folder(environment: Mapping[str, str], platform: str, home: Path) -> Path:
+    """The cache folder of a user.
+
+    Args:
+        environment: Environment variables.
+        platform: As `sys.platform`.
+        home: The user's home folder.
+    """
+    if platform == "win32":
+        return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    if platform == "darwin":
+        return home / "Library" / "Caches"
+    named = Path(environment.get("XDG_CACHE_HOME", ""))
+    return named if named.is_absolute() else home / ".cache"  # as the XDG standard has it
 
 
 def usable_cores() -> int:

@@ -1,11 +1,14 @@
-"""`tallyveil warm-up` makes a small release and leaves nothing but compiled code."""
+"""`tallyveil warm-up` makes a small release and leaves nothing but compiled code, which it also removes."""
 
+import json
 import tempfile
 
+import numba
 from typer.testing import CliRunner
 
 from tallyveil.cli import warm_up
 from tallyveil.cli.main import app
+from tallyveil.kernels.code_files import kept_bytes, kernels_folder
 
 
 def test_a_release_is_made_in_a_folder_that_is_removed(tmp_path, monkeypatch):
@@ -23,3 +26,19 @@ def test_a_release_is_made_in_a_folder_that_is_removed(tmp_path, monkeypatch):
     assert made == [(tmp_path, warm_up.BLOCKS, True)]
     assert not list(tmp_path.iterdir())
     assert CliRunner().invoke(app, ["warm-up", "--quiet"]).output == ""
+    found = json.loads(CliRunner().invoke(app, ["warm-up", "--json"]).output)
+    assert found == {"folder": str(kernels_folder()), "removed": False, "bytes": kept_bytes()}
+
+
+def test_compiled_code_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    folder = tmp_path / "tallyveil" / "kernels"
+    for flag, said in (
+        ("--json", {"folder": str(folder), "removed": True, "bytes": 1_500_000}),
+        ("--remove", f"Removed 1.5 MB of compiled kernels in {folder}."),
+    ):
+        (folder / "a module").mkdir(parents=True)
+        (folder / "a module" / "kernel.1.nbc").write_bytes(bytes(1_500_000))
+        output = CliRunner().invoke(app, ["warm-up", "--remove", flag]).output
+        assert (json.loads(output) if flag == "--json" else " ".join(output.split())) == said
+        assert not list(tmp_path.iterdir())

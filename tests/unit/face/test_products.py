@@ -87,7 +87,7 @@ def test_a_release_is_evaluated_by_the_command_of_its_kind(make, kind, asked):
 
 def test_evaluate_names_the_command_and_reads_nothing(make, command):
     said = command("evaluate", make(ReleaseKind.SAFETAB), "--truth", "nowhere", NOT_PRIVATE, code=8)
-    assert "tallyveil safetab evaluate PARAMS DATA --out RUN" in said.replace("\n", " ")
+    assert "tallyveil safetab evaluate PARAMS DATA --finished RUN" in said.replace("\n", " ")
 
 
 def test_a_kind_that_is_not_known_is_met_with_the_kinds(make, command):

@@ -50,6 +50,7 @@ def run(tmp_path: Path, monkeypatch):
     folder.mkdir()
     (folder / "__init__.py").write_text("")
     (folder / "kernel.py").write_text(KERNEL)
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "codes"))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 

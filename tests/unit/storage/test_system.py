@@ -190,3 +190,20 @@ class TestWindows:
     def test_memory_and_cores(self):
         assert system.peak_memory_mib() == 300
         assert system.usable_cores() == os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "folder"),
+    [
+        ("linux", {}, "/home/ann/.cache"),
+        ("linux", {"XDG_CACHE_HOME": "/scratch/ann"}, "/scratch/ann"),
+        ("linux", {"XDG_CACHE_HOME": "scratch"}, "/home/ann/.cache"),
+        ("darwin", {"XDG_CACHE_HOME": "/scratch/ann"}, "/home/ann/Library/Caches"),
+        ("win32", {"LOCALAPPDATA": "/Users/Ann/AppData/Local"}, "/Users/Ann/AppData/Local"),
+        ("win32", {}, "/home/ann/AppData/Local"),
+    ],
+)
+def test_the_folder_is_the_one_that_the_platform_has_for_what_can_be_made_again(
+    platform, environment, folder
+):
+    assert system.cache_folder(environment, platform, Path("/home/ann")) == Path(folder)

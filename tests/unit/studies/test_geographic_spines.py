@@ -138,6 +138,9 @@ def test_unequal_query_strategies_void_the_theorem(found):
         kept, child, parent = table.filter(pl.col("law") == law).iter_rows(named=True)
         assert child["total"] > kept["total"]
         assert parent["cell"] == np.inf
+        assert kept["epsilon_at_1e-10"] == child["epsilon_at_1e-10"] == parent["epsilon_at_1e-10"]
+    assert set(table.filter(law="Laplace")["epsilon_at_1e-10"]) == {2.0}
+    assert set(found["remark-1"].tables["remark-1"]["epsilon_at_1e-10"]) == {2.0}
 
 
 def test_remark_2(found):

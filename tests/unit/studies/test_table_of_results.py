@@ -12,9 +12,13 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def table():
+def section():
     text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-    section = text.split("## Where each result of the papers is")[1].split("\n## ")[0]
+    return text.split("## Where each result of the papers is")[1].split("\n## ")[0]
+
+
+@pytest.fixture(scope="module")
+def table(section):
     return [line for line in section.splitlines() if line.startswith("|")][2:]
 
 
@@ -38,6 +42,14 @@ def test_every_place_exists(table):
     for line in table:
         for place in re.findall(r"(?:[\w-]+/)+(?:[\w-]+\.\w+)?", line.split("|")[3]):
             assert any((root / place).exists() for root in (ROOT, ROOT / "src" / "tallyveil")), place
+
+
+def test_every_verdict_is_one_that_the_page_defines(section, table):
+    defined = [word.lower() for word in re.findall(r"^- \*(.+?)\*: ", section, re.MULTILINE)]
+    assert len(defined) == 7
+    verdicts = [line.split("|")[4].strip().lower() for line in table]
+    assert [one for one in verdicts if not one.startswith(tuple(defined))] == []
+    assert [word for word in defined if not any(one.startswith(word) for one in verdicts)] == []
 
 
 def test_every_paper_and_verdict_is_there(table):

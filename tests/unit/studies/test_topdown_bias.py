@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting import Neighbours
+from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
 from tallyveil.cli.study import _make_release
 from tallyveil.config.load import load_plan
 from tallyveil.studies.draw import write_plot
@@ -23,10 +24,12 @@ from tallyveil.studies.integer_subspace.topdown_bias import (
     release_file,
     topdown_bias,
 )
+from tallyveil.studies.integer_subspace.topdown_bias import strategy as stated
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.guarantee import laplace_guarantee
 from tallyveil.subspace.lattice import lattice_of
 
+PARAMETERS = ("pure_epsilon", *(epsilon_name(delta) for delta in DELTAS), BETA, MU)
 RACES = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
 SMALL_COUNTIES, LARGE_COUNTIES = 100, 100
 KEYS = 2
@@ -76,6 +79,7 @@ def test_the_population_query_costs_what_the_lattice_noise_costs(public, tmp_pat
     for population in populations(StudyInputs(public)):
         (tmp_path / "release.toml").write_text(release_file(population.digits, '[["*"]]'))
         strategy = load_plan(tmp_path / "release.toml").strategy
+        assert strategy.event() == stated(population.digits).event()
         assert strategy.neighbours is Neighbours.BOUNDED
         assert strategy.share(population.geolevel, "total") == Fraction("0.192")
         assert strategy.total == 4 * Fraction("0.16") * len(population.digits)
@@ -167,6 +171,20 @@ def test_lattice_noise_pays_for_being_unbiased_with_negative_counts(found):
     assert added[0] == pytest.approx(5, abs=1)
     assert added[1_500] == 0
     assert any(LATTICE in note and "voting districts are negative" in note for note in found[0].notes)
+
+
+def test_every_file_says_what_its_noise_costs(found):
+    for name, table in found[0].tables.items():
+        assert table.select(*PARAMETERS).null_count().sum_horizontal().item() == 0, name
+        costs = dict(table.select("method", "pure_epsilon").iter_rows())
+        assert costs[LATTICE] == 0.192
+        assert costs[ONE_PASS] == costs[TOTALS_FIRST] > 3 * costs[LATTICE]
+    by_geolevel = dict(
+        found[0].tables["topdown-bias"].filter(method=ONE_PASS).select("geolevel", "pure_epsilon").iter_rows()
+    )
+    assert by_geolevel == {"County": 1.28, "District": 1.92}  # two geolevels and three, of 0.64 each
+    epsilons = found[0].tables["topdown-bias"].filter(geolevel="County", method=ONE_PASS)["epsilon_at_1e-10"]
+    assert 0.5 < epsilons[0] <= 1.28
 
 
 def test_the_drawing_shows_errors_of_both_signs(found, tmp_path):

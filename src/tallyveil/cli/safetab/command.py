@@ -64,6 +64,7 @@ NoNoise = Annotated[
 ]
 T1 = "Folder of the SafeTab run that made T1."
 USUAL_DELTA = "1e-10"
+FINISHED = "Folder of the finished run."
 
 
 @safetab.command()
@@ -107,24 +108,24 @@ def plan(
 def validate(
     params: ParamsOrFile,
     data: DataOrRecords,
-    out: Annotated[
+    finished: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Folder of a run whose tables are checked as well."),
+        typer.Option("--finished", metavar="RUN", help=f"{FINISHED} Its tables are checked as well."),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Check all inputs, in three phases. Nothing is written or spent."""
     if params.suffix == FILE_SUFFIX:
-        validate_of_groups(params, data, out, quiet=quiet, as_json=as_json)
+        validate_of_groups(params, data, finished, quiet=quiet, as_json=as_json)
         return
     from tallyveil.execution.safetab.run import read_safetab_inputs
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.release.manifest_files import read_manifest
     from tallyveil.safetab.outputs import check_outputs, require_passed
 
-    if out is not None:
-        read_manifest(out, ReleaseKind.SAFETAB)
+    if finished is not None:
+        read_manifest(finished, ReleaseKind.SAFETAB)
     inputs = read_safetab_inputs(params, data)
     said = {
         "valid": True,
@@ -133,12 +134,12 @@ def validate(
         "iterations": len(inputs.plan.files.iterations),
         "blocks": {run: len(regions.blocks) for run, regions in inputs.regions.items()},
     }
-    if out is not None:
-        checks = check_outputs(out, inputs.plan)
+    if finished is not None:
+        checks = check_outputs(finished, inputs.plan)
         require_passed(checks)
         said["output_checks_passed"] = len(checks)
     give_validation(
-        said, out, "Parameters, geography and person records are valid.", quiet=quiet, as_json=as_json
+        said, finished, "Parameters, geography and person records are valid.", quiet=quiet, as_json=as_json
     )
 
 
@@ -202,7 +203,12 @@ def evaluate(
     params: ParamsOrFile,
     data: DataOrRecords,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the finished run.")],
+    finished: Annotated[
+        Path,
+        typer.Option(
+            "--finished", metavar="RUN", help=f"{FINISHED} Errors are written to its folder evaluation."
+        ),
+    ],
     not_private: NotPrivate = False,
     runs: Annotated[
         int,
@@ -221,8 +227,8 @@ def evaluate(
 ) -> None:
     """Compare tables with the true counts, by the size of the group. The results are NOT PRIVATE.
 
-    The command writes true tables, errors and a report to OUT/evaluation, all marked as not private, and it adds
-    entries to the ledger of OUT.
+    The command writes true tables, errors and a report to RUN/evaluation, all marked as not private, and it adds
+    entries to the ledger of RUN.
     """
     from tallyveil.errors import ConfigError
 
@@ -234,7 +240,7 @@ def evaluate(
         )
     if params.suffix == FILE_SUFFIX:
         refuse_census_options({"--t1": published is not None})
-        evaluate_of_groups(params, data, out, repeats=runs - 1, quiet=quiet, as_json=as_json)
+        evaluate_of_groups(params, data, finished, repeats=runs - 1, quiet=quiet, as_json=as_json)
         return
     from tallyveil.execution.safetab.evaluate import evaluate_safetab
     from tallyveil.execution.safetab.evaluate_households import evaluate_households
@@ -242,15 +248,15 @@ def evaluate(
     from tallyveil.release.kinds import ReleaseKind
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
-    kind = require_evaluation(out, EVALUATE_SAFETAB)
-    write_page(out)  # a run whose page cannot be made is refused before its ledger gets an entry
+    kind = require_evaluation(finished, EVALUATE_SAFETAB)
+    write_page(finished)  # a run whose page cannot be made is refused before its ledger gets an entry
     if kind is ReleaseKind.HOUSEHOLDS:
-        errors = evaluate_households(params, data, out, published=published, repeats=runs - 1)
-        path = write_households_evaluation(out, errors)
+        errors = evaluate_households(params, data, finished, published=published, repeats=runs - 1)
+        path = write_households_evaluation(finished, errors)
     else:
-        errors = evaluate_safetab(params, data, out, repeats=runs - 1)
-        path = write_safetab_evaluation(out, errors)
-    write_page(out)  # it has another mark now
+        errors = evaluate_safetab(params, data, finished, repeats=runs - 1)
+        path = write_safetab_evaluation(finished, errors)
+    write_page(finished)  # it has another mark now
     from tallyveil.cli.show.safetab import show_errors, show_household_errors
 
     show = show_errors if "errors-t1" in errors else show_household_errors

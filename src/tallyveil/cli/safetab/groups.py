@@ -23,7 +23,9 @@ def plan_of_groups(path: Path, out: Path | None, *, quiet: bool, as_json: bool) 
     give_plan(group_record(_plan(path)), out, show_group_plan, quiet=quiet, as_json=as_json)
 
 
-def validate_of_groups(path: Path, records: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:
+def validate_of_groups(
+    path: Path, records: Path, finished: Path | None, *, quiet: bool, as_json: bool
+) -> None:
     """Check a file of population groups and its records, and the tables of a run if there is one."""
     from tallyveil.confidential.group_records import read_group_records
     from tallyveil.execution.safetab.evaluate_groups import require_groups_release
@@ -31,16 +33,16 @@ def validate_of_groups(path: Path, records: Path, out: Path | None, *, quiet: bo
     from tallyveil.safetab.outputs import require_passed
 
     plan = _plan(path)
-    if out is not None:
-        require_groups_release(plan, out)
+    if finished is not None:
+        require_groups_release(plan, finished)
     read_group_records(records, plan)
     said: dict[str, Any] = {"valid": True, "levels": {one.name: one.groups.n_groups for one in plan.levels}}
-    if out is not None:
-        checks = check_group_tables(out, plan)
+    if finished is not None:
+        checks = check_group_tables(finished, plan)
         require_passed(checks)
         said["output_checks_passed"] = len(checks)
     text = "The file and the records are valid. Nothing was written or spent."
-    give_validation(said, out, text, quiet=quiet, as_json=as_json)
+    give_validation(said, finished, text, quiet=quiet, as_json=as_json)
 
 
 def run_of_groups(
@@ -68,7 +70,7 @@ def run_of_groups(
 
 
 def evaluate_of_groups(
-    path: Path, records: Path, out: Path, *, repeats: int, quiet: bool, as_json: bool
+    path: Path, records: Path, finished: Path, *, repeats: int, quiet: bool, as_json: bool
 ) -> None:
     """Compare the tables of a run with the true counts. The caller has asked whether this is understood."""
     from tallyveil.cli.show.safetab_groups import show_group_errors
@@ -76,11 +78,11 @@ def evaluate_of_groups(
     from tallyveil.face.products import EVALUATE_GROUPS, require_evaluation, write_page
     from tallyveil.report import write_groups_evaluation
 
-    require_evaluation(out, EVALUATE_GROUPS)
-    write_page(out)  # a run whose page cannot be made is refused before its ledger gets an entry
-    errors = evaluate_groups(_plan(path), records, out, repeats=repeats)
-    page = write_groups_evaluation(out, errors)
-    write_page(out)  # it has another mark now
+    require_evaluation(finished, EVALUATE_GROUPS)
+    write_page(finished)  # a run whose page cannot be made is refused before its ledger gets an entry
+    errors = evaluate_groups(_plan(path), records, finished, repeats=repeats)
+    page = write_groups_evaluation(finished, errors)
+    write_page(finished)  # it has another mark now
     give_errors(errors, page, show_group_errors, quiet=quiet, as_json=as_json)
 
 

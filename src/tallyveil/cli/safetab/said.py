@@ -42,12 +42,14 @@ def give_plan(
         show(record)
 
 
-def give_validation(said: dict[str, Any], out: Path | None, text: str, *, quiet: bool, as_json: bool) -> None:
+def give_validation(
+    said: dict[str, Any], finished: Path | None, text: str, *, quiet: bool, as_json: bool
+) -> None:
     """Print that inputs are valid, and how many checks the tables of a run have passed.
 
     Args:
         said: What JSON says; `output_checks_passed` is the number of checks.
-        out: Folder of the run, or None.
+        finished: Folder of a finished run, or None.
         text: What is said to readers.
         quiet: Whether nothing but JSON is printed.
         as_json: Whether JSON is printed instead.
@@ -56,8 +58,8 @@ def give_validation(said: dict[str, Any], out: Path | None, text: str, *, quiet:
         say(json.dumps(said))
     elif not quiet:
         say(text)
-        if out is not None:
-            say(f"The tables in {out} pass all {said['output_checks_passed']} checks.")
+        if finished is not None:
+            say(f"The tables in {finished} pass all {said['output_checks_passed']} checks.")
 
 
 def give_errors(

@@ -7,6 +7,8 @@ from tallyveil.studies.fdp_census import (
     appendix,
     education,
     epsilons,
+    every_delta,
+    knots,
     noisy_counts,
     products,
     profiles,
@@ -38,6 +40,8 @@ EXHIBITS: Final = (
         "figure-15", "Figure 15: how much smaller epsilon is, in percent", epsilons.relative_improvements
     ),
     Exhibit("closed-forms", "Appendix A: the paper's closed forms and error budget", appendix.closed_forms),
+    Exhibit("knots", "Appendix A: equations A.5 and A.6, and Theorem A.8's constants", knots.knots),
+    Exhibit("every-delta", "Section 3.1: a smaller epsilon at every delta", every_delta.every_delta),
     Exhibit("redistricting", "Redistricting data 2021 as released, exactly", released.redistricting),
     Exhibit("dhc-persons", "DHC persons 2023 as released, exactly", released.dhc_persons),
     Exhibit("dhc-units", "DHC housing units 2023 as released, exactly", released.dhc_units),

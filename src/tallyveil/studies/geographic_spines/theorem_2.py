@@ -19,6 +19,7 @@ from tallyveil.studies.geographic_spines.trees import (
     shares_by_level,
     spine_of_paths,
     variances,
+    whole_budget_parameters,
 )
 from tallyveil.studies.printed import beside_ours
 
@@ -65,7 +66,8 @@ def remark_1(_: StudyInputs) -> Findings:
         for name, shares in (("kept", kept), ("bypassed", given_to_children(spine, kept, 0, [0]))):
             found = variances(spine, shares, LAPLACE)[0][0]
             ours[f"{_children(children)}, parent {name}"] = float(found)
-    frame = pl.DataFrame({"case": list(ours), "variance": list(ours.values())})
+    cost = whole_budget_parameters(LAPLACE, shares=2)
+    frame = pl.DataFrame([{"case": case, "variance": variance, **cost} for case, variance in ours.items()])
     return Findings(
         {"remark-1": frame},
         beside_ours(_PAPER, "remark-1", ours, "variance of the parent"),
@@ -135,15 +137,16 @@ def _converse_row(blocks: tuple[int, ...]) -> dict[str, object]:
 def _strategy_rows() -> list[dict[str, object]]:
     """An area that is measured twice, as a parent and as its only child, by different queries."""
     total, cells = np.ones((1, _CELLS)), np.eye(_CELLS)
-    rows = []
-    for law, power in (("Laplace", 2), ("Gaussian", 1)):
+    rows: list[dict[str, object]] = []
+    for law, power, mechanism in (("Laplace", 2, LAPLACE), ("Gaussian", 1, GAUSSIAN)):
         for name, above, below in (
             ("shares of 1 and 1", 1.0, 1.0),
             ("bypassed, measured by the child's queries", 0.0, 2.0),
             ("bypassed, measured by the parent's queries", 2.0, 0.0),
         ):
             information = above**power * total.T @ total + below**power * cells.T @ cells
-            rows.append({"law": law, "case": name, **_total_and_cell(information)})
+            cost = whole_budget_parameters(mechanism, shares=2)
+            rows.append({"law": law, "case": name, **_total_and_cell(information), **cost})
     return rows
 
 

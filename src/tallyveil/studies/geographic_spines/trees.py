@@ -25,13 +25,15 @@ ROUNDING = 1e-11
 """A relative growth of at most this size is rounding of floating-point numbers."""
 
 
-def whole_budget_parameters(mechanism: Mechanism) -> dict[str, float | None]:
-    """Privacy parameters of noise whose shares sum to one on every path, for one record added or removed.
+def whole_budget_parameters(mechanism: Mechanism, shares: int = 1) -> dict[str, float | None]:
+    """Privacy parameters of noise for one record added or removed, whatever geounits are bypassed.
 
-    The Laplace law then costs epsilon 1 and the Gaussian law rho 1/2, whatever geounits are bypassed.
+    Args:
+        mechanism: A share of 1 costs epsilon 1 with the Laplace law, and rho 1/2 with the Gaussian law.
+        shares: What the shares sum to on every path.
     """
     gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
-    return (zcdp_parameters(Fraction(1, 2)) if gaussian else pure_parameters(1.0)).to_mapping()
+    return (zcdp_parameters(Fraction(shares, 2)) if gaussian else pure_parameters(float(shares))).to_mapping()
 
 
 def spine_of_paths(paths: Iterable[Sequence[int]]) -> Spine:

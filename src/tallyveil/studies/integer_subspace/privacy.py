@@ -40,16 +40,19 @@ def with_parameters(
         total_variation: Bound on the distance of the noise drawn from its law.
         restricted: Whether the law is restricted to tables without negative counts, which doubles epsilon.
     """
-    distance = _nearest_distance(lattice, law)
-    event = IntegerSubspaceLaplace(
-        law.epsilon, law.norm.value, distance, lattice.system.names, restricted=restricted
-    )
+    distance, event = _nearest(law, lattice, restricted)
     columns = {
         "epsilon_per_unit": float(event.loss / distance),
         "protected_distance": float(distance),
         **_parameters(event, total_variation).to_mapping(),
     }
     return frame.with_columns(pl.lit(value, dtype=pl.Float64).alias(name) for name, value in columns.items())
+
+
+def nearest_parameters(law: GeneralisedLaplace, lattice: Lattice) -> tuple[Fraction, dict[str, float | None]]:
+    """What noise of a law costs between the nearest two tables: epsilon at delta 0, and the privacy parameters."""
+    _, event = _nearest(law, lattice, restricted=False)
+    return event.loss, _parameters(event, Fraction(0)).to_mapping()
 
 
 def example_with_parameters(frame: pl.DataFrame, name: str, norm: Norm) -> pl.DataFrame:
@@ -60,6 +63,17 @@ def example_with_parameters(frame: pl.DataFrame, name: str, norm: Norm) -> pl.Da
         example.law(norm),
         lattice_of(example.system),
         sampler_of(name, norm).total_variation or Fraction(0),
+    )
+
+
+def _nearest(
+    law: GeneralisedLaplace, lattice: Lattice, restricted: bool
+) -> tuple[Fraction, IntegerSubspaceLaplace]:
+    """The distance of the nearest two tables, and the event of noise between them."""
+    distance = _nearest_distance(lattice, law)
+    names = lattice.system.names
+    return distance, IntegerSubspaceLaplace(
+        law.epsilon, law.norm.value, distance, names, restricted=restricted
     )
 
 

@@ -9,7 +9,7 @@ lattice noise of the same cost has epsilon 0.096 for each unit of l1 distance.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -17,12 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tallyveil.accounting import Neighbours, compose
+from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.arrays import Integers
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.noise import NoiseSource
 from tallyveil.storage.read import collect, scan_text
 from tallyveil.studies.drawing import BoxPanel, BoxPlot, BoxSeries, DotPanel, DotPlot, Dots, Role
 from tallyveil.studies.exhibit import Findings, StudyInputs
 from tallyveil.studies.integer_subspace.examples import ILLINOIS, KEY, boxed
+from tallyveil.studies.integer_subspace.privacy import nearest_parameters
 from tallyveil.studies.releases import published_counts, release_text
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
@@ -43,6 +47,17 @@ PASSES: Final = {ONE_PASS: '[["*"]]', TOTALS_FIRST: '[["total"], ["*"]]'}
 ROLES: Final = {ONE_PASS: Role.PUBLISHED, TOTALS_FIRST: Role.REDUCED, LATTICE: Role.OURS}
 
 GEOLEVEL_EPSILON: Final = 4 * Fraction("0.16")
+SHARES: Final = {
+    "total": Fraction(3, 10),
+    "voting_age": Fraction(1, 10),
+    "race_ethnicity": Fraction(2, 10),
+    "detailed": Fraction(4, 10),
+}
+"""Share of each query in the epsilon of a geolevel. The paper names the first; the others are chosen here."""
+STATE_SHARES: Final = {
+    query: share / (1 - SHARES["total"]) for query, share in SHARES.items() if query != "total"
+}
+"""The same at the State, whose total is exact."""
 MOVED: Final = 2
 """The l1 distance of two tables of totals if one person is moved to another geounit."""
 LATTICE_LAW: Final = GeneralisedLaplace(Norm.L1, ILLINOIS_EPSILON / MOVED)
@@ -103,11 +118,15 @@ def topdown_bias(inputs: StudyInputs, keys: int = KEYS) -> Findings:
     by_size = pl.concat([_by_size(counties, of_counties), _by_size(districts, of_districts)])
     slopes = _slopes(counties, of_counties)
     places = counties.states()[ILLINOIS]
+    costs = pl.concat([_costs(counties), _costs(districts)])
+    of_a_county = costs.filter(geolevel=counties.geolevel).drop("geolevel")
     return Findings(
         tables={
-            "topdown-bias": by_size,
-            "topdown-bias-slopes": slopes,
-            "topdown-bias-illinois": _by_county(counties, of_counties, places),
+            "topdown-bias": by_size.join(costs, on=["geolevel", "method"], how="left"),
+            "topdown-bias-slopes": slopes.join(of_a_county, on="method", how="left"),
+            "topdown-bias-illinois": _by_county(counties, of_counties, places).join(
+                of_a_county, on="method", how="left"
+            ),
         },
         drawings={
             "topdown-bias": _size_plot(by_size, "County", "Counties by population"),
@@ -119,6 +138,8 @@ def topdown_bias(inputs: StudyInputs, keys: int = KEYS) -> Findings:
             f"{districts.totals.height:,} voting districts of Kansas; {keys} releases of each with each method, and "
             f"{LATTICE_DRAWS} draws of lattice noise. The counts are public, the keys are known, and no release is "
             "kept: these are test keys, and nothing here is protected by them.",
+            "The privacy parameters are those that the noise of a whole release would have with a secret key, for a "
+            "person who is moved to another geounit of the State. Lattice noise is on the totals alone.",
             *_sentences(
                 slopes, {"counties": (counties, of_counties), "voting districts": (districts, of_districts)}
             ),
@@ -169,35 +190,31 @@ def _population(table: pl.DataFrame, digits: dict[str, int]) -> Population:
 def release_file(digits: Mapping[str, int], passes: str) -> str:
     """The release file of TopDown: each geolevel has epsilon 4 x 0.16, and its population query 0.3 of that.
 
-    The paper names these. The rest is divided among the other queries as chosen here.
-
     Args:
         digits: The geolevels and the digits of their geocodes.
         passes: Passes of the estimation, as in a release file.
     """
-    epsilon = GEOLEVEL_EPSILON * len(digits)
-    shares = "\n".join(f'{level} = "1/{len(digits)}"' for level in digits)
+    made = strategy(digits)
+    shares, queries, of_the_state = (
+        "\n".join(f'{name} = "{share}"' for name, share in part)
+        for part in (made.geolevel_shares, SHARES.items(), STATE_SHARES.items())
+    )
     tables = f"""
 [privacy]
-neighbours = "bounded"
-mechanism = "discrete_laplace"
-epsilon = "{epsilon}"
+neighbours = "{made.neighbours.value}"
+mechanism = "{made.mechanism.value}"
+epsilon = "{made.total}"
 [[invariants]]
 query = "total"
 geolevels = ["State"]
 [strategy]
-epsilon = "{epsilon}"
+epsilon = "{made.total}"
 [strategy.geolevels]
 {shares}
 [strategy.queries."*"]
-total = "3/10"
-voting_age = "1/10"
-race_ethnicity = "2/10"
-detailed = "4/10"
+{queries}
 [strategy.queries.State]
-voting_age = "1/7"
-race_ethnicity = "2/7"
-detailed = "4/7"
+{of_the_state}
 [estimation]
 values = "own"
 [estimation.passes]
@@ -205,6 +222,35 @@ values = "own"
 State = [["*"]]
 """
     return release_text("errors by size", digits, tables)
+
+
+def strategy(geolevels: Iterable[str]) -> Strategy:
+    """What a release measures, and what each query costs."""
+    names = list(geolevels)
+    return Strategy(
+        Mechanism.DISCRETE_LAPLACE,
+        Neighbours.BOUNDED,
+        GEOLEVEL_EPSILON * len(names),
+        tuple((name, Fraction(1, len(names))) for name in names),
+        tuple((name, tuple((STATE_SHARES if name == "State" else SHARES).items())) for name in names),
+    )
+
+
+def _costs(population: Population) -> pl.DataFrame:
+    """By method, epsilon at delta 0 and the privacy parameters of what it draws."""
+    release = strategy(population.digits)
+    exact = exact_parameters(compose(release.event(), neighbours=release.neighbours)).to_mapping()
+    places = len(population.states()[min(population.states())])
+    sums = ConstraintSystem.from_sets([range(places)], places, ["State"])
+    loss, of_lattice = nearest_parameters(LATTICE_LAW, lattice_of(sums))
+    costs = {**dict.fromkeys(PASSES, (release.total, exact)), LATTICE: (loss, of_lattice)}
+    return pl.DataFrame(
+        [
+            {"geolevel": population.geolevel, "method": method, "pure_epsilon": float(total), **parameters}
+            for method, (total, parameters) in costs.items()
+        ],
+        infer_schema_length=None,
+    )
 
 
 def _errors(inputs: StudyInputs, population: Population, keys: int) -> Errors:

@@ -42,9 +42,11 @@ def test_a_run_prints_what_it_made_and_is_known_again(command, records, tmp_path
     assert "45 groups" in shown
     assert "Groups by detail" in (tmp_path / "out" / "report.html").read_text()
     require_readable(tmp_path / "out" / "report.html")
-    said = json.loads(command("safetab", "validate", STAYS, records, "--out", tmp_path / "out", "--json"))
+    said = json.loads(
+        command("safetab", "validate", STAYS, records, "--finished", tmp_path / "out", "--json")
+    )
     assert (said["levels"]["codes"], said["output_checks_passed"]) == (45, 10)
-    words = ("safetab", "evaluate", STAYS, records, "--out", tmp_path / "out")
+    words = ("safetab", "evaluate", STAYS, records, "--finished", tmp_path / "out")
     assert "not-private" in command(*words, code=2)
     shown = command(*words, "--i-understand-this-is-not-private")
     assert "NOT PRIVATE" in shown
@@ -109,7 +111,7 @@ def test_a_table_in_the_place_of_another_is_refused_before_anything_is_declassif
     command("safetab", "run", STAYS, records, "--out", out, "--insecure-test-key", "k", "--quiet")
     (out / "cells" / "codes.parquet").write_bytes((out / "totals" / "codes.parquet").read_bytes())
     ledger = (out / "ledger.jsonl").read_bytes()
-    words = ("safetab", "evaluate", STAYS, records, "--out", out, "--i-understand-this-is-not-private")
+    words = ("safetab", "evaluate", STAYS, records, "--finished", out, "--i-understand-this-is-not-private")
     for said in (command(*words, code=8), command(*("safetab", "validate"), *words[2:6], code=8)):
         assert "release-damaged" in said
         assert "cells/codes.parquet" in said.replace("\n", "")
