@@ -12,7 +12,6 @@ from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.plans import guarantee
 from tallyveil.plans.programme import planned_total
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "redistricting"
@@ -130,13 +129,6 @@ def sums(frame: pl.DataFrame, digits: int) -> dict[str, int]:
     return {code: count for code, count in by_area.iter_rows() if count}
 
 
-@pytest.fixture
-def bounded_epsilon(monkeypatch):
-    """The exact epsilon of a bypassed spine with the shares of 2020 takes ten seconds, and other tests compute such."""
-    monkeypatch.setattr(guarantee, "MOST_KINDS", 1)
-
-
-@pytest.mark.usefixtures("bounded_epsilon")
 @pytest.mark.parametrize("name", [name for name in PERSONS if name != "one_state"])
 def test_a_file_of_persons_runs_and_keeps_what_it_promises(name, country, tmp_path):
     data, outcome = run_example(name, country, tmp_path)
@@ -161,7 +153,6 @@ def test_a_file_of_persons_runs_and_keeps_what_it_promises(name, country, tmp_pa
         assert outcome.manifest.body["solver"]["State"]["rounding"] == {"network_flow": 1}
 
 
-@pytest.mark.usefixtures("bounded_epsilon")
 @pytest.mark.parametrize("name", UNITS)
 def test_a_file_of_units_runs_and_keeps_what_it_promises(name, country, tmp_path):
     data, outcome = run_example(name, country, tmp_path)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from tallyveil.accounting.costs import delta_with_total_variation
 from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.proved import upper_bound
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 from tallyveil.subspace.lattice import Lattice
@@ -184,7 +184,7 @@ def gaussian_delta(
         SolverError: the total variation adds more than allowed.
     Source: Canonne, Kamath, Steinke 2020, Proposition 12; docs/proofs/integer-subspace.md, sections 2 and 4.
     """
-    epsilon = zcdp_to_epsilon(gaussian_rho(law, squared_distance), delta)
+    epsilon, _ = upper_bound(IntegerSubspaceGaussian(law.variance, squared_distance), delta)
     added = delta_with_total_variation(Fraction(epsilon), Fraction(0), total_variation)
     if allowed_delta is not None and added > allowed_delta:
         raise SolverError(

@@ -62,8 +62,14 @@ from tallyveil.accounting.subspace_events import (
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
-MOST_ALTERNATIVES = 400
-"""Number of laws above which an event is refused."""
+MOST_ALTERNATIVES = 1_000
+"""Number of laws above which an event is refused. Each takes about 30 ms to compose, so these take half a minute.
+
+A spine of six geolevels with bypassing has at most 32 kinds of paths, which is 528 pairs of kinds."""
+
+
+class TooManyLaws(BudgetError):
+    """An event may take more ways than are composed one by one."""
 
 
 def loss_law_of(event: PrivacyEvent) -> Law:
@@ -98,7 +104,7 @@ def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[Law, .
     Raises:
         BudgetError: the event is non-private; a choice that depends on what was released, within a larger
             event, among branches of which none dominates; parallel parts that cannot be halved; or more than
-            four hundred alternatives.
+            a thousand alternatives.
     """
     laws = _laws(event, neighbours.answers_moved, outermost=True)
     return tuple(dict.fromkeys(law for one in laws for law in (one, merged_law(mirrored(one)))))
@@ -363,8 +369,8 @@ def _several(n: int) -> BudgetError:
     )
 
 
-def _too_many() -> BudgetError:
-    return BudgetError(
-        f"the event has more than {MOST_ALTERNATIVES} worst cases to compare. Give the parts the same noise where "
+def _too_many() -> TooManyLaws:
+    return TooManyLaws(
+        f"the event has more than {MOST_ALTERNATIVES:,} worst cases to compare. Give the parts the same noise where "
         "that is possible, or leave out branches that are never the worst."
     )

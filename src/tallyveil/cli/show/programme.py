@@ -118,7 +118,8 @@ def show_programme(
         console.print(f"guarantee   {part['statement']}", soft_wrap=True)
         if "not_exact" in part:
             console.print(
-                f"            This epsilon follows from rho alone: {part['not_exact']}.", soft_wrap=True
+                f"            This epsilon is an upper bound, and a smaller one may hold: {part['not_exact']}.",
+                soft_wrap=True,
             )
     if needed:
         _show_needed(_added(needed))

@@ -79,6 +79,6 @@ def cost_lines(content: JsonObject) -> list[str]:
         )
     if "not_exact" in together:
         said[-1] += (
-            f" This epsilon follows from rho alone. The exact one is not stated: {together['not_exact']}."
+            f" This epsilon is an upper bound, and a smaller one may hold: {together['not_exact']}."
         )
     return said
