@@ -17,6 +17,12 @@ MOST_DIGITS = 2000
 MOST_SHOWN = 200
 """Characters of a value that a message shows."""
 
+_READABLE = 40
+"""Characters of a fraction that are shown as they are. Longer ones are shown as powers of ten where that is exact."""
+
+_FEW_DIGITS = 17
+"""Digits of a number that is shown with a power of ten; as many as the shortest text of any float has."""
+
 _DIGITS = rf"[0-9]{{1,{MOST_DIGITS}}}"
 _RATIO = re.compile(rf"[+-]?{_DIGITS}/{_DIGITS}")
 _DECIMAL = re.compile(rf"[+-]?({_DIGITS}(\.[0-9]{{0,{MOST_DIGITS}}})?|\.{_DIGITS})([eE][+-]?[0-9]{{1,3}})?")
@@ -53,13 +59,28 @@ def as_given(value: object) -> str:
     the same way. Anything else is shown as Python writes it, so that the text '5' differs from the number.
     """
     if isinstance(value, Fraction):
-        text = str(value)
+        text = exactly(value)
     elif is_dataclass(value) and not isinstance(value, type):
         parts = (f"{field.name}={as_given(getattr(value, field.name))}" for field in fields(value))
         text = f"{type(value).__name__}({', '.join(parts)})"
     else:
         text = repr(value)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def exactly(value: Fraction) -> str:
+    """An exact number as it is written, such as `7/3`; a long one as `-2.5e400` if a few digits suffice."""
+    text = str(value)
+    if len(text) <= _READABLE:
+        return text
+    power = len(str(abs(value.numerator))) - len(str(value.denominator))
+    scaled = value / Fraction(10) ** (power - _FEW_DIGITS)
+    if scaled.denominator != 1:
+        return text
+    figures = str(abs(scaled.numerator))
+    power += len(figures) - 1 - _FEW_DIGITS
+    rest = figures[1:].rstrip("0")
+    return f"{'-' if value < 0 else ''}{figures[0]}{'.' + rest if rest else ''}e{power}"
 
 
 def in_short(value: Fraction) -> str:

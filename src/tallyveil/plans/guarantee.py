@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.decimals import MOST_DIGITS, at_most
+from tallyveil.accounting.decimals import MOST_DIGITS, at_most, delta_text
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
@@ -164,7 +164,7 @@ def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str
 def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
     """The guarantee in one sentence: the least proved epsilon, then the one that follows from the budget alone."""
     strategy = terms.strategy
-    neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(terms.delta)
+    neighbours, delta = f"{strategy.neighbours.value} neighbours", delta_text(terms.delta)
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return (
             f"pure differential privacy, epsilon = {exact_text(terms.spent)}, {neighbours}; "

@@ -26,7 +26,7 @@ def kinds(n: int) -> ParallelEvent:
     return ParallelEvent(
         tuple(
             SequentialEvent(
-                (DiscreteGaussian(Fraction(12, k), 1, 2), DiscreteGaussian(Fraction(12, 200 - k), 1, 2))
+                (DiscreteGaussian(Fraction(120, k), 1, 2), DiscreteGaussian(Fraction(120, 200 - k), 1, 2))
             )
             for k in range(1, n + 1)
         )
