@@ -183,8 +183,7 @@ def test_every_headline_is_what_account_total_proves(name, published, command):
     """On this spine paths are of more than four kinds, and epsilon differs from that by rho by four per cent."""
     out, programme = published
     epsilon = proved(command, out / name)
-    made = tallyveil.open(out / name)
-    stated = made.guarantee.content
+    stated = tallyveil.open(out / name).privacy
     assert stated["exact"]["epsilon"] == epsilon
     assert stated["epsilon"] == epsilon["upper"] < 0.97 * stated["classical_epsilon"]
     assert epsilon["upper"] - epsilon["lower"] < 1e-8

@@ -19,7 +19,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.costs import epsilon_of, has_gaussian, require_neighbours, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
-from tallyveil.accounting.losses.loss_laws import TooManyLaws, has_loss_law
+from tallyveil.accounting.losses.loss_laws import TooManyLawsError, has_loss_law
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.renyi import renyi_epsilon
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
 
 NO_LAW: Final = (
-    "noise on a lattice has no single exact loss law if it is Gaussian, or if a chain comes only close to its law"
+    "noise on a lattice has no single exact loss law if it is Gaussian, or if a sampler only comes close to its law"
 )
 
 _SAME: Final = 1e-6
@@ -97,13 +97,15 @@ def _proved(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Frac
         if lawful == steps:
             return exact
         why = NO_LAW
-    except TooManyLaws as error:
+    except TooManyLawsError as error:
         exact, why = ProvedEpsilon(Bounds(0.0, 0.0), ()), str(error)
     event = SequentialEvent(steps)
     require_neighbours(event, neighbours)
     upper, method = upper_bound(event, delta)
     # The composed epsilon is below the bound on the whole, up to the widths of both.
-    return ProvedEpsilon(Bounds(min(exact.bounds.lower, upper), upper), (*exact.engines, method), not_exact=why)
+    return ProvedEpsilon(
+        Bounds(min(exact.bounds.lower, upper), upper), (*exact.engines, method), not_exact=why
+    )
 
 
 def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:

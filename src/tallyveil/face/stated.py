@@ -75,7 +75,10 @@ class StatedGuarantee:
             else [("epsilon at delta = 0", f"at most {at_most(self.pure_epsilon)}")]
         )
         lines = [
-            (f"epsilon at delta = {delta_text(self.delta)}", f"at most {at_most(self.epsilon.upper, places=6)}"),
+            (
+                f"epsilon at delta = {delta_text(self.delta)}",
+                f"at most {at_most(self.epsilon.upper, places=6)}",
+            ),
             *pure,
             (self.budget_unit, f"{self.content['spent']} of {self.content['declared']} declared"),
             ("neighbours", self.neighbours),

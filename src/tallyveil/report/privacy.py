@@ -210,7 +210,11 @@ def _how_exact(stated: dict[str, Any], *, drawn: bool) -> str:
             "It comes from the composed laws of the privacy losses. No smaller ε holds at this δ, except in the last "
             "digit."
         )
-    by = "the Rényi divergences of everything that was done" if "renyi" in stated["engines"] else "the whole budget"
+    by = (
+        "the Rényi divergences of everything that was done"
+        if "renyi" in stated["engines"]
+        else "the whole budget"
+    )
     why = (
         "because Gaussian noise on the lattice of the invariants has no single law of its privacy loss"
         if drawn

@@ -267,7 +267,12 @@ def guarantee_record(
             f"tables at squared l2 distance {distance} or less that agree on the invariants; nothing is promised about "
             f"what the invariants reveal. {who}"
         )
-        return record | {"rho": str(rho), "epsilon": epsilon, "delta": fraction_bounds(whole).upper, "statement": _said(said, plan)}
+        return record | {
+            "rho": str(rho),
+            "epsilon": epsilon,
+            "delta": fraction_bounds(whole).upper,
+            "statement": _said(said, plan),
+        }
     guarantee = laplace_guarantee(plan.law, plan.lattice, plan.total_variation, restricted=plan.restricted)
     if plan.chain is not None:
         settings = plan.chain.settings

@@ -34,7 +34,9 @@ def show_optimal(found: "OptimalShares", units: str) -> None:
     console.print(headed("Better shares", f" (smallest {GOALS[found.aims.goal.value]})"))
     console.print(f"variances   of {MODELS[found.aims.model.value]}", soft_wrap=True)
     console.print(f"gap         no shares can be better by more than {at_most(100 * found.gap, places=2)} %")
-    console.print(f"epsilon     at most {at_most(found.epsilon)} at delta = {delta_text(found.delta)}", end="")
+    console.print(
+        f"epsilon     at most {at_most(found.epsilon)} at delta = {delta_text(found.delta)}", end=""
+    )
     console.print(f"; with the present shares {at_most(found.epsilon_before)}")
     console.print(
         f"rho         {at_most(found.strategy.total, places=6)}; with the present shares "

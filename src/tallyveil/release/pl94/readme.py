@@ -78,7 +78,5 @@ def cost_lines(content: JsonObject) -> list[str]:
             f"{together['neighbours']} neighbours; rho = {rho}."
         )
     if "not_exact" in together:
-        said[-1] += (
-            f" This epsilon is an upper bound, and a smaller one may hold: {together['not_exact']}."
-        )
+        said[-1] += f" This epsilon is an upper bound, and a smaller one may hold: {together['not_exact']}."
     return said

@@ -50,7 +50,7 @@ def test_many_kinds_of_paths_are_composed():
 
 
 def test_more_laws_than_are_composed_are_named():
-    found = joint_cost(joint(kinds(50), DiscreteGaussian(50, 1, 2)), DELTA)
+    found = joint_cost(joint(kinds(75), DiscreteGaussian(50, 1, 2)), DELTA)
     assert "exact_epsilon" not in found
     assert least_epsilon(found) == found["epsilon"]
     assert "worst cases to compare" in found["not_exact"]
