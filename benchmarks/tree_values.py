@@ -305,8 +305,10 @@ def main() -> None:
             return
         release = release_of(world, folder / "data", options.entities, options.spine)
         found, seconds = compare(Study(world, options.entities), release, options.keys, folder)
+        made = read_hierarchies(release.plan)
+        allocation = allocation_of(release.plan.strategy, made.spine, made.shares)
+        exact = guarantee_of(release.plan.terms, allocation)["exact"]["epsilon"]["upper"]
     rows = summary(found)
-    exact = guarantee_of(release.plan.terms)["exact"]["epsilon"]["upper"]
     delta = float(release.plan.delta)
     print(f"{options.spine} spine, {options.keys} keys, exact epsilon {exact:.4f} at delta {delta:g}")
     show(rows)

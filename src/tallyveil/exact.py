@@ -23,6 +23,12 @@ MOST_SHOWN = 200
 """Characters of a value that a message shows."""
 _HERE = f"{__name__.partition('.')[0]}."
 
+_READABLE = 40
+"""Characters of a fraction that are shown as they are. Longer ones are shown as powers of ten where that is exact."""
+
+_FEW_DIGITS = 17
+"""Digits of a number that is shown with a power of ten; as many as the shortest text of any float has."""
+
 _DIGITS = rf"[0-9]{{1,{MOST_DIGITS}}}"
 _RATIO = re.compile(rf"[+-]?{_DIGITS}/{_DIGITS}")
 _DECIMAL = re.compile(rf"[+-]?({_DIGITS}(\.[0-9]{{0,{MOST_DIGITS}}})?|\.{_DIGITS})([eE][+-]?[0-9]{{1,3}})?")
@@ -65,7 +71,7 @@ def as_given(value: object) -> str:
     records, so only its type is named.
     """
     if isinstance(value, Fraction):
-        text = str(value)
+        text = exactly(value)
     elif isinstance(value, str):
         text = repr(value) if is_one_line(value) else "a text of several lines"
     elif value is None or isinstance(value, Number):
@@ -92,6 +98,21 @@ def _number(value: object) -> str:
         return repr(value)
     except ValueError:  # Python refuses to print an integer with several thousand digits
         return "a number of thousands of digits"
+
+
+def exactly(value: Fraction) -> str:
+    """An exact number as it is written, such as `7/3`; a long one as `-2.5e400` if a few digits suffice."""
+    text = str(value)
+    if len(text) <= _READABLE:
+        return text
+    power = len(str(abs(value.numerator))) - len(str(value.denominator))
+    scaled = value / Fraction(10) ** (power - _FEW_DIGITS)
+    if scaled.denominator != 1:
+        return text
+    figures = str(abs(scaled.numerator))
+    power += len(figures) - 1 - _FEW_DIGITS
+    rest = figures[1:].rstrip("0")
+    return f"{'-' if value < 0 else ''}{figures[0]}{'.' + rest if rest else ''}e{power}"
 
 
 def in_short(value: Fraction) -> str:

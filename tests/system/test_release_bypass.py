@@ -476,21 +476,3 @@ def test_accounting_for_the_release_file_knows_the_paths(release, outcome):
     assert result.exit_code == 0, result.output
     exact = outcome.manifest.privacy["exact"]["epsilon"]
     assert json.loads(result.output)["epsilon"] == exact
-
-
-def test_many_kinds_of_paths_are_bounded_by_what_they_cost(release, outcome, monkeypatch):
-    import tallyveil.plans.guarantee as module
-
-    plan = load_plan(release)
-    made = read_hierarchies(plan)
-    allocation = allocation_of(plan.strategy, made.spine, made.shares)
-    exact = outcome.manifest.privacy["exact"]
-    monkeypatch.setattr(module, "MOST_KINDS", 2)
-    found = module.guarantee_of(plan.terms, allocation)
-    bounds = found["exact"]["epsilon"]
-    assert bounds["lower"] <= exact["epsilon"]["upper"]
-    assert exact["epsilon"]["lower"] <= bounds["upper"] == found["epsilon"]
-    assert found["exact"]["engines"][-1] == "zcdp"
-    for one, two in zip(exact["geolevels"], found["exact"]["geolevels"], strict=True):
-        assert two["epsilon"]["lower"] <= one["epsilon"]["upper"]
-        assert one["epsilon"]["lower"] <= two["epsilon"]["upper"] <= two["classical_epsilon"]

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import DiscreteGaussian
-from tallyveil.exact import MOST_DIGITS, MOST_SHOWN, as_given, fraction_of, in_short, whole_number_of
+from tallyveil.exact import MOST_DIGITS, MOST_SHOWN, as_given, exactly, fraction_of, in_short, whole_number_of
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,21 @@ def test_numbers_that_no_float_holds_are_shown_in_short(value, wanted):
 
 def test_messages_cut_off_a_long_value():
     assert as_given("9" * 5000) == "'" + "9" * (MOST_SHOWN - 1) + "..."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("7/3", "7/3"),
+        ("1e400", "1e400"),
+        ("-2.5e400", "-2.5e400"),
+        ("1e-400", "1e-400"),
+        ("12345678901234567e60", "1.2345678901234567e76"),
+    ],
+)
+def test_a_message_is_not_filled_with_zeros(value, text):
+    assert exactly(Fraction(value)) == as_given(Fraction(value)) == text
+
+
+def test_a_long_number_of_many_digits_is_written_in_full():
+    assert exactly(Fraction(10) ** 40 + 1) == "1" + "0" * 39 + "1"

@@ -146,7 +146,7 @@ def _guess(factors: Law, log_delta: float) -> float:
     rho = sum(cost_hint(loss) for loss in further(factors))
     for factor in of_integers(factors):
         if isinstance(factor, GaussianLoss):
-            rho += factor.multiplicity * float(factor.offset)
+            rho += factor.multiplicity * factor.offset_float
         else:
             rate = factor.sensitivity / float(factor.scale)
             rho += factor.multiplicity * rate * min(rate, 1.0) / 2

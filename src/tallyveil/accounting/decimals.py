@@ -38,7 +38,8 @@ def at_most(value: Fraction | float, digits: int = DIGITS, *, places: int | None
     Args:
         value: The bound.
         digits: Significant digits; trailing zeros are left out.
-        places: Digits after the point instead, zeros included: for columns of numbers.
+        places: Digits after the point instead, zeros included: for columns of numbers. A number of more than 16
+            digits before the point is written with `digits` significant digits and an exponent.
     """
     return _text(value, digits, places, up=True)
 
@@ -73,11 +74,22 @@ def short_decimal(value: Fraction) -> str:
     return text if Fraction(text) == value else str(value)
 
 
+def delta_text(delta: Fraction) -> str:
+    """The delta of a claim: exactly if twelve digits suffice, otherwise rounded up, but never to 1.
+
+    A claim at delta = 1 says nothing. So a delta next to 1 is written as its distance from 1, which is rounded down.
+    """
+    text = at_most(delta, 12)
+    if Fraction(text) != delta:
+        text = at_most(delta)
+    return f"1 - {at_least(1 - delta)}" if Fraction(text) == 1 > delta else text
+
+
 def _text(value: Fraction | float, digits: int, places: int | None, *, up: bool) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "no number" if math.isnan(value) else "infinity" if value > 0 else "minus infinity"
     exact = Fraction(value)
-    if places is not None:
+    if places is not None and abs(exact) < 10**_LARGEST_PLAIN:
         return _written(exact, -places, up=up, plain=True)
     return _written(exact, _leading_power(abs(exact)) - digits + 1 if exact else 0, up=up, plain=False)
 

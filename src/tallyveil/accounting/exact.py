@@ -6,17 +6,16 @@ from typing import TypeAlias
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.errors import BudgetError
-from tallyveil.exact import as_given, exact_value
+from tallyveil.exact import as_given, exact_value, exactly
 
 Exact: TypeAlias = Fraction | int | str
 """What is taken as an exact number. Decimals and the integers of numpy are taken too."""
 
 
 def exact_text(value: Fraction) -> str:
-    """The fraction and, unless it is an integer, its decimal, rounded up: `293764/114921 (2.556226)`."""
-    if value.denominator == 1:
-        return str(value.numerator)
-    return f"{value} ({at_most(value, 7)})"
+    """The fraction and, unless it is an integer, its decimal, rounded up: `293764/114921 (2.556226)`; or `1e400`."""
+    text = exactly(value)
+    return text if value.denominator == 1 or "/" not in text else f"{text} ({at_most(value, 7)})"
 
 
 LARGEST = Fraction(10) ** 100

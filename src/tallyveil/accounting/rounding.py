@@ -42,4 +42,6 @@ def as_float(value: Fraction) -> float:
 
 def log_of(value: Fraction) -> float:
     """Natural logarithm of a positive fraction, to about the precision of a float; the fraction may have any size."""
+    if Fraction(1, 2) < value < 2:  # beside 1 a difference of two logarithms has no digits
+        return math.log1p(as_float(value - 1))
     return math.log(value.numerator) - math.log(value.denominator)

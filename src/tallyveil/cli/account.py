@@ -9,11 +9,11 @@ import typer
 from tallyveil.cli.account_inputs import calibrated, conversion_of, exact_of, guarantee_of
 from tallyveil.cli.frame.arguments import DELTA, EPSILON, NEIGHBOURS, RHO, AsJson, ReleaseFilePath
 from tallyveil.cli.frame.whole_help import WholeHelp
-from tallyveil.cli.show.account import about, exact_epsilon, print_answer, upper_bound
+from tallyveil.cli.show.account import about, exact_epsilon, print_answer, published
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee
-    from tallyveil.errors import BudgetError
+    from tallyveil.accounting.ledger.joint import JointLedgers
 
 LARGEST_EPSILON = 10**6
 """Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
@@ -295,13 +295,7 @@ def total(
     looked at; the guarantee does not cover this, and the answer names it. If a release has Gaussian noise on a lattice,
     the total is an upper bound and is marked as such.
     """
-    from tallyveil.accounting.ledger.joint import (
-        published_guarantee,
-        read_joint,
-        require_protection,
-        runs_in,
-    )
-    from tallyveil.accounting.losses.loss_laws import has_loss_law
+    from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
     from tallyveil.release.estimated import copied_lines
     from tallyveil.release.finished import refuse_unfinished
     from tallyveil.release.manifest_files import read_manifest
@@ -319,19 +313,13 @@ def total(
     copied = {folder: copied_lines(read_manifest(folder)) for folder in folders}
     if any(copied.values()):
         joint = read_joint(ledgers, copied)
-    guarantee = published_guarantee(joint) if has_loss_law(joint.paid) else None
-    if guarantee is None and plot is not None:
-        raise _no_curve()
     answer: dict[str, Any] = {"runs": [str(run) for run in ledgers]}
-    if guarantee is None:
-        answer |= upper_bound(joint, delta, exact_of(delta))
-    else:
-        answer |= exact_epsilon(guarantee, delta, exact_of(delta)) | about(guarantee)
+    answer |= published(joint, delta, exact_of(delta))
     if joint.non_private:
         answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
+    if plot is not None:
+        _plot_profile(_exact_guarantee(joint), plot)
     print_answer(answer, as_json)
-    if guarantee is not None:
-        _plot_profile(guarantee, plot)
 
 
 def _largest(text: str) -> Fraction:
@@ -346,10 +334,15 @@ def _largest(text: str) -> Fraction:
     return value
 
 
-def _no_curve() -> "BudgetError":
+def _exact_guarantee(joint: "JointLedgers") -> "Guarantee":
+    """The guarantee whose curve can be drawn; raises BudgetError if there is none."""
+    from tallyveil.accounting.ledger.joint import published_guarantee
+    from tallyveil.accounting.losses.loss_laws import has_loss_law
     from tallyveil.errors import BudgetError
 
-    return BudgetError(
+    if has_loss_law(joint.paid):
+        return published_guarantee(joint)
+    raise BudgetError(
         "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out: the total then "
         "gives rho and an upper bound on epsilon.",
         code="subspace-no-law",

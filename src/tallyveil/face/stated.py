@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.decimals import at_most, delta_text
 from tallyveil.printable import described
 
 
@@ -75,7 +75,10 @@ class StatedGuarantee:
             else [("epsilon at delta = 0", f"at most {at_most(self.pure_epsilon)}")]
         )
         lines = [
-            (f"epsilon at delta = {at_most(self.delta)}", f"at most {at_most(self.epsilon.upper, places=6)}"),
+            (
+                f"epsilon at delta = {delta_text(self.delta)}",
+                f"at most {at_most(self.epsilon.upper, places=6)}",
+            ),
             *pure,
             (self.budget_unit, f"{self.content['spent']} of {self.content['declared']} declared"),
             ("neighbours", self.neighbours),

@@ -1,15 +1,15 @@
 """The privacy guarantee of a plan, in numbers and in one sentence, computed before any data is opened."""
 
-from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Final
 
+from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.decimals import MOST_DIGITS, at_most
+from tallyveil.accounting.decimals import MOST_DIGITS, at_most, delta_text
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, parts_of
+from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.accounting.zcdp_curve import ZcdpConversion
 from tallyveil.budget.allocation import Allocation
@@ -18,13 +18,8 @@ from tallyveil.errors import BudgetError
 from tallyveil.geography.shares import path_total
 from tallyveil.plans.terms import PrivacyTerms
 
-MOST_KINDS = 4
-"""Largest number of kinds of paths whose pairs are composed exactly. Beyond it, the total cost bounds epsilon."""
-
-if TYPE_CHECKING:
-    from tallyveil.accounting.bounds import Bounds
-
-Composed: TypeAlias = "tuple[Bounds, tuple[str, ...]]"
+_FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"
+"""Before the geography is opened, nobody knows which geounits are bypassed, so only the whole budget bounds epsilon."""
 
 NEIGHBOURS_IN_WORDS = {
     "bounded": "one {unit}'s record changes its value",
@@ -45,7 +40,7 @@ def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> d
     Args:
         terms: Of the plan.
         allocation: The share of the budget that each geounit of the spine gets; None before the geography is opened.
-            The effect of bypassing is then unknown, so only an upper bound on the exact epsilon is given.
+            The effect of bypassing is then unknown, so only the budget bounds epsilon, and the statement says so.
 
     Returns:
         Exact budget and cost as text; the reporting delta; `epsilon`, the least upper bound that is proved at that
@@ -76,7 +71,8 @@ def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> d
         "post_processing": POST_PROCESSING,
         **({"subspace": [item.to_mapping() for item in terms.subspace]} if terms.subspace else {}),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in terms.invariants],
-        "statement": _statement(terms, exact["epsilon"]["upper"], classical),
+        "statement": _statement(terms, exact["epsilon"]["upper"], classical)
+        + (_FOLLOWS if allocation is None and terms.may_bypass else ""),
     }
 
 
@@ -112,93 +108,39 @@ def check_paths(allocation: Allocation) -> str:
 
 
 def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]:
-    """Exact epsilon at the reporting delta, for the whole release and for each geolevel alone, with the zCDP bound."""
-    strategy, levels, composed = terms.strategy, [], _composed_by(terms)
+    """The epsilon that is proved at the reporting delta, for the whole release and for each geolevel alone."""
+    strategy, levels = terms.strategy, []
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
         if allocation is not None:
             event = allocation.geolevel_event(geolevel)
         budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
-        # The shares are sorted, so the last one costs most.
-        part = event if not _is_of_many_kinds(event) else parts_of(event)[-1]
-        found, _ = _epsilon(terms, composed(part), budget, known_whole=part == event)
         levels.append(
             {
                 "geolevel": geolevel,
                 "spent": str(budget),
                 "classical_epsilon": _classical(strategy, budget, terms.delta),
                 **_textbook(strategy, budget, terms.delta),
-                "epsilon": found.to_mapping(),
+                "epsilon": proved_epsilon(event, strategy.neighbours, terms.delta).bounds.to_mapping(),
             }
         )
-    epsilon, engines = _overall(terms, allocation, composed)
+    whole = _overall(terms, allocation)
     return {
         "delta": str(terms.delta),
-        "epsilon": epsilon.to_mapping(),
-        "engines": engines,
+        "epsilon": whole.bounds.to_mapping(),
+        "engines": list(whole.engines),
         "geolevels": levels,
     }
 
 
-def _composed_by(terms: PrivacyTerms) -> "Callable[[PrivacyEvent], Composed]":
-    """Epsilon and the engines of an event; geolevels with the same noise are computed once."""
-    from tallyveil.accounting import compose
-
-    @cache
-    def composed(event: PrivacyEvent) -> "Composed":
-        guarantee = compose(event, neighbours=terms.strategy.neighbours)
-        return guarantee.epsilon(terms.delta), guarantee.engines
-
-    return composed
-
-
-def _overall(
-    terms: PrivacyTerms, allocation: Allocation | None, composed: "Callable[[PrivacyEvent], Composed]"
-) -> "tuple[Bounds, list[str]]":
-    """Epsilon of the whole release.
-
-    Gaussian noise on a lattice has no single loss law. For a release with such noise, the lower bound is the exact
-    epsilon of its other measurements, and the upper bound follows from rho. The same holds for a release with many
-    kinds of paths after bypassing, which have too many pairs to compose. Before the geography is opened, only an upper
-    bound is given.
-    """
-    from tallyveil.accounting.bounds import Bounds
-
+def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> ProvedEpsilon:
+    """Epsilon of the whole release; from the budget alone while nobody knows which geounits are bypassed."""
     strategy = terms.strategy
     if allocation is None and terms.may_bypass:
-        return Bounds(0.0, _classical(strategy, terms.spent, terms.delta)), [_classical_name(strategy)]
-    measuring: PrivacyEvent = strategy.event() if allocation is None else allocation.event()
-    # With many kinds of paths, the lower bound uses a record that stays on paths of the first kind.
-    part = parts_of(measuring)[0] if _is_of_many_kinds(measuring) else measuring
-    if terms.subspace and strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-        return _epsilon(terms, composed(part), terms.spent, known_whole=False)
-    whole = terms.event(part)
-    return _epsilon(terms, composed(whole), terms.spent, known_whole=whole == terms.event(measuring))
-
-
-def _is_of_many_kinds(event: PrivacyEvent) -> bool:
-    return isinstance(event, ParallelEvent) and len(event.events) > MOST_KINDS
-
-
-def _epsilon(
-    terms: PrivacyTerms, composed: "Composed", budget: Fraction, *, known_whole: bool
-) -> "tuple[Bounds, list[str]]":
-    """A lower and an upper bound on epsilon, and the method.
-
-    Args:
-        terms: Of the plan.
-        composed: Epsilon of what is composed exactly, and the engines: of the whole release, or a part or case of it.
-        budget: The cost of the whole release.
-        known_whole: Whether the whole was composed. The epsilon of another event is only a lower bound.
-    """
-    from tallyveil.accounting.bounds import Bounds
-
-    found, engines = composed
-    if known_whole:
-        return found, list(engines)
-    # The composed epsilon is below the epsilon that the budget gives, up to the widths of both bounds.
-    classical = _classical(terms.strategy, budget, terms.delta)
-    return Bounds(min(found.lower, classical), classical), [*engines, _classical_name(terms.strategy)]
+        classical = _classical(strategy, terms.spent, terms.delta)
+        return ProvedEpsilon(Bounds(0.0, classical), (_classical_name(strategy),))
+    event = terms.event(None if allocation is None else allocation.event())
+    return proved_epsilon(event, strategy.neighbours, terms.delta)
 
 
 def _classical_name(strategy: Strategy) -> str:
@@ -222,7 +164,7 @@ def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str
 def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
     """The guarantee in one sentence: the least proved epsilon, then the one that follows from the budget alone."""
     strategy = terms.strategy
-    neighbours, delta = f"{strategy.neighbours.value} neighbours", at_most(terms.delta)
+    neighbours, delta = f"{strategy.neighbours.value} neighbours", delta_text(terms.delta)
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return (
             f"pure differential privacy, epsilon = {exact_text(terms.spent)}, {neighbours}; "

@@ -15,7 +15,10 @@ from tallyveil.release.total import Costed, total_guarantee
 from tallyveil.storage.json_files import JsonObject, digest_of
 
 PROGRAMME_PLAN_FORMAT: Final = 1
-_BYPASSES: Final = "release '{}' may bypass geounits, and which ones is known once the geography is opened"
+_BYPASSES: Final = (
+    "release '{}' may bypass geounits, and which ones is known once the geography is opened; the exact epsilon follows "
+    "from it (plan --read-geography, run)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def planned_total(plan: ProgrammePlan, events: Sequence[PrivacyEvent] | None = N
     Args:
         plan: The programme.
         events: What each release does on its spine; None before the geography is opened. Then the effect of bypassing
-            is unknown, so epsilon follows from rho alone where a release may bypass geounits.
+            is unknown, so rho alone bounds epsilon where a release may bypass geounits, and the total says so.
     Raises:
         BudgetError, SolverError: no guarantee can be given.
     """

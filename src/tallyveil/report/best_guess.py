@@ -13,6 +13,7 @@ from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.proved import composition_of
 from tallyveil.accounting.zcdp import zcdp_to_delta
 from tallyveil.report.points import Tile
 from tallyveil.universe.unit import Unit
@@ -31,10 +32,8 @@ NO_SECRET: Final = "This would hold if the key of the noise were secret, which i
 
 def composed_guess(entries: Sequence[LedgerEntry], declaration: Declaration) -> Fraction:
     """Upper bound of the share of right guesses, from the exact composition of everything that a ledger spends."""
-    from tallyveil.accounting.composition import compose
-
     event: PrivacyEvent = SequentialEvent(tuple(entry.event for entry in entries if entry.cost is not None))
-    guarantee = compose(event, neighbours=declaration.neighbours)
+    guarantee = composition_of(event, declaration.neighbours)
     if _SLOWEST in guarantee.engines:
         return guess_of_cost(entries, declaration)
     return (1 + Fraction(min(guarantee.advantage().upper, 1.0))) / 2

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.events import (
@@ -103,8 +103,7 @@ class PrivacyStatement:
         delta: Delta at which epsilon is stated, as text; None for pure differential privacy.
         epsilon: The epsilon that follows from the budget alone, rounded up: by zCDP, or the pure epsilon.
         exact_epsilon: The upper bound of the exact accountant on epsilon, rounded up, and its delta, as text.
-        exact_below: The accountant's lower bound on this epsilon, rounded down, if it differs visibly from the upper
-            bound; otherwise "".
+        how_exact: Whether this bound is the least one, and why not if a smaller epsilon may hold; in sentences.
         geolevels: For each geolevel alone: title, budget, exact epsilon, epsilon by the classical accountant.
         pairs: Other pairs (delta, epsilon) that hold at the same time, as text; empty for pure differential privacy.
         invariants: What is published exactly: query and geolevels, as text.
@@ -123,7 +122,7 @@ class PrivacyStatement:
     delta: str | None
     epsilon: str
     exact_epsilon: tuple[str, str]
-    exact_below: str
+    how_exact: str
     geolevels: tuple[tuple[str, str, str, str], ...]
     pairs: tuple[tuple[str, str], ...]
     invariants: tuple[tuple[str, str], ...]
@@ -152,7 +151,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
             at_most(at_once["epsilon"]["upper"], places=3),
             power_of_ten(Fraction(at_once["delta"])),
         ),
-        exact_below=_known_from_below(**at_once["epsilon"]),
+        how_exact=_how_exact(at_once, drawn="subspace" in files.plan),
         geolevels=tuple(
             (
                 name_title(level["geolevel"]),
@@ -198,9 +197,32 @@ def _epsilon(rho: Fraction, delta: Fraction) -> str:
     return at_most(zcdp_to_epsilon(rho, delta), places=3)
 
 
-def _known_from_below(lower: float, upper: float) -> str:
-    """The lower bound as text, if it is more than one unit of the last digit below the upper bound; otherwise ""."""
-    return at_least(lower, places=3) if upper - lower > _SHOWN else ""
+def _how_exact(stated: dict[str, Any], *, drawn: bool) -> str:
+    """Whether the upper bound is the least one, in sentences.
+
+    Args:
+        stated: The entry `exact` of the manifest's privacy.
+        drawn: Whether counts were drawn on the lattice of the invariants.
+    """
+    lower, upper = stated["epsilon"]["lower"], stated["epsilon"]["upper"]
+    if upper - lower <= _SHOWN:
+        return (
+            "It comes from the composed laws of the privacy losses. No smaller ε holds at this δ, except in the last "
+            "digit."
+        )
+    by = (
+        "the Rényi divergences of everything that was done"
+        if "renyi" in stated["engines"]
+        else "the whole budget"
+    )
+    why = (
+        "because Gaussian noise on the lattice of the invariants has no single law of its privacy loss"
+        if drawn
+        else "because this run did not compose everything that was done"
+    )
+    known = at_least(lower, places=3)
+    composed = f" The part that was composed exactly has ε ≥ {known}." if Fraction(known) else ""
+    return f"It follows from {by}, {why}. A smaller ε may hold.{composed}"
 
 
 def _deltas(declared: Fraction) -> list[Fraction]:

@@ -12,8 +12,8 @@ from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.uncertainty import Uncertainty
 from tallyveil.report.wording import grouped, listed, name_title, percent
 
-_FROM_COST = {"zcdp", "pure", "rounded_fft"}
-"""Engines in a manifest whose epsilon follows from the cost, or takes long to compute."""
+_FROM_COST = {"zcdp", "renyi", "pure", "rounded_fft"}
+"""Engines in a manifest whose epsilon does not come from composed laws, or takes long to compute."""
 
 
 def release_guess(files: ReleaseFiles) -> Fraction:

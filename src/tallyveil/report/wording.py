@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from markupsafe import Markup
 
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.decimals import at_most, delta_text
 
 
 def grouped(value: int) -> str:
@@ -35,7 +35,7 @@ def percent(share: float) -> str:
 
 
 def power_of_ten(value: Fraction) -> Markup:
-    """The delta of a claim: a power of ten, or any other number rounded up to two significant digits.
+    """The delta of a claim: a power of ten, or any other number rounded up to two significant digits, but not to 1.
 
     The power is marked up as a superscript, because not every font has the superscript minus: without it, 10 to the
     power of -10 would look like 10 to the power of 10.
@@ -44,6 +44,8 @@ def power_of_ten(value: Fraction) -> Markup:
     if value == Fraction(10) ** power:
         return _ten_to(power)
     digits, _, exponent = at_most(value, 2).partition("e")
+    if digits == "1" and not exponent:
+        return Markup(delta_text(value))
     return Markup("{} × {}").format(digits, _ten_to(int(exponent))) if exponent else Markup(digits)
 
 

@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
+from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.accounting.renyi import renyi_epsilon
 from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
@@ -100,8 +100,6 @@ def changed_mapping(budget: Fraction, lower: float, upper: float) -> dict[str, A
     return {"budget": str(2 * budget), "epsilon": {"lower": lower, "upper": upper}}
 
 
-# A process often describes a plan more than once, and the exact epsilons take seconds.
-@lru_cache(maxsize=16)
 def privacy_of_event(
     name: str, budget: Fraction, event: PrivacyEvent, mechanism: Mechanism, delta: Fraction
 ) -> RunPrivacy:
@@ -116,10 +114,8 @@ def privacy_of_event(
     Raises:
         BudgetError: the delta is out of range.
     """
-    from tallyveil.accounting.composition import compose
-
-    exact = compose(event, neighbours=NEIGHBOURS).epsilon(delta)
-    changed = compose(changed_event(event), neighbours=NEIGHBOURS).epsilon(delta)
+    exact = proved_epsilon(event, NEIGHBOURS, delta).bounds
+    changed = proved_epsilon(changed_event(event), NEIGHBOURS, delta).bounds
     gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
     rho = rho_of(event) if gaussian else None
     return RunPrivacy(

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from tallyveil.accounting.costs import delta_with_total_variation
 from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.proved import upper_bound
 from tallyveil.accounting.rounding import round_up
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 from tallyveil.subspace.lattice import Lattice
@@ -171,8 +171,10 @@ def gaussian_delta(
     delta: Fraction,
     total_variation: Fraction,
     allowed_delta: Fraction | None = None,
-) -> tuple[float, float]:
-    """(epsilon, delta) of lattice Gaussian noise within a total variation of its law.
+) -> tuple[float, Fraction]:
+    """(epsilon, delta) of lattice Gaussian noise within a total variation of its law; epsilon is rounded up.
+
+    Delta is exact where the sampler has the law, so that it is shown as it was given; otherwise it is rounded up.
 
     Args:
         law: The wanted law.
@@ -184,8 +186,10 @@ def gaussian_delta(
         SolverError: the total variation adds more than allowed.
     Source: Canonne, Kamath, Steinke 2020, Proposition 12; docs/proofs/integer-subspace.md, sections 2 and 4.
     """
-    epsilon = zcdp_to_epsilon(gaussian_rho(law, squared_distance), delta)
-    added = delta_with_total_variation(Fraction(epsilon), Fraction(0), total_variation)
+    epsilon, _ = upper_bound(IntegerSubspaceGaussian(law.variance, squared_distance), delta)
+    added = 0.0
+    if total_variation:
+        added = delta_with_total_variation(Fraction(epsilon), Fraction(0), total_variation)
     if allowed_delta is not None and added > allowed_delta:
         raise SolverError(
             f"Chain: its law is within total variation distance {at_most(total_variation, 3)} of the target law, "
@@ -193,7 +197,7 @@ def gaussian_delta(
             f"{at_least(allowed_delta, 3)}. Run more sweeps or more pairs of chains, or raise the allowed delta.",
             code="subspace-not-converged",
         )
-    return epsilon, delta_with_total_variation(Fraction(epsilon), delta, total_variation)
+    return epsilon, min(Fraction(1), delta + Fraction(added))
 
 
 def compose_guarantees(guarantees: Sequence[SmoothGuarantee]) -> SmoothGuarantee:

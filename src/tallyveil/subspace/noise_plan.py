@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.decimals import at_most, delta_text
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.neighbours import Neighbours
@@ -263,11 +263,16 @@ def guarantee_record(
         epsilon, whole = gaussian_delta(plan.law, int(distance), delta, plan.total_variation)
         rho = distance / (2 * plan.law.variance)
         said = (
-            f"epsilon <= {at_most(epsilon)} at delta = {at_most(whole, 3)}, by rho = {exact_text(rho)} zCDP, between "
+            f"epsilon <= {at_most(epsilon)} at delta = {delta_text(whole)}, by rho = {exact_text(rho)} zCDP, between "
             f"tables at squared l2 distance {distance} or less that agree on the invariants; nothing is promised about "
             f"what the invariants reveal. {who}"
         )
-        return record | {"rho": str(rho), "epsilon": epsilon, "delta": whole, "statement": _said(said, plan)}
+        return record | {
+            "rho": str(rho),
+            "epsilon": epsilon,
+            "delta": fraction_bounds(whole).upper,
+            "statement": _said(said, plan),
+        }
     guarantee = laplace_guarantee(plan.law, plan.lattice, plan.total_variation, restricted=plan.restricted)
     if plan.chain is not None:
         settings = plan.chain.settings

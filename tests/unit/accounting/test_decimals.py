@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.decimals import at_least, at_most, both_ends, short_decimal
+from tallyveil.accounting.decimals import at_least, at_most, both_ends, delta_text, short_decimal
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 FRACTIONS = st.fractions() | st.builds(
@@ -63,7 +63,8 @@ def test_places_are_on_the_safe_side(value: Fraction | float, places: int) -> No
     exact = Fraction(value)
     above, below = Fraction(at_most(value, places=places)), Fraction(at_least(value, places=places))
     assert below <= exact <= above
-    assert above - below <= Fraction(1, 10**places)
+    # A number of more than 16 digits before the point has six digits, and no places.
+    assert above - below <= (Fraction(1, 10**places) if abs(exact) < 10**16 else abs(exact) / 10**5)
 
 
 @given(FLOATS, st.floats(0, 1e300), st.integers(0, 3))
@@ -95,3 +96,23 @@ def test_an_exact_number_is_a_decimal_where_it_has_one() -> None:
     assert short_decimal(Fraction(1, 4)) == "0.25"
     assert short_decimal(Fraction(1, 3)) == "1/3"
     assert short_decimal(Fraction(4603, 1000)) == "4.603"
+
+
+@pytest.mark.parametrize(
+    ("delta", "text"),
+    [
+        ("1e-10", "1e-10"),
+        ("1e-9", "1e-09"),
+        ("0.999999999", "0.999999999"),
+        ("0.99999999999999999999", "1 - 1e-20"),
+        ("1/3", "0.333334"),
+        ("1e-400", "1e-400"),
+    ],
+)
+def test_a_delta_is_shown_as_it_was_given_and_never_as_1(delta, text):
+    assert delta_text(Fraction(delta)) == text
+
+
+def test_places_do_not_fill_a_line_with_zeros():
+    assert at_most(Fraction(10) ** 400, places=3) == "1e+400"
+    assert at_most(Fraction(10) ** 15, places=3) == "1000000000000000.000"

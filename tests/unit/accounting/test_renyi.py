@@ -188,3 +188,11 @@ def test_the_divergence_of_two_independent_releases_is_the_sum_of_theirs(alpha: 
     events = [DiscreteLaplace(Fraction(2)), DiscreteLaplace(Fraction(7, 2), sensitivity=2)]
     assert renyi_divergence(SequentialEvent(tuple(events)), alpha) == pytest.approx(divergence, rel=1e-9)
     assert divergence == pytest.approx(sum(renyi_divergence(event, alpha) for event in events), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [9, 16, 20, 60])
+@pytest.mark.parametrize("conversion", list(Conversion))
+def test_a_delta_next_to_1_does_not_lose_the_logarithm_of_delta(n: int, conversion: Conversion) -> None:
+    """Of Mironov’s conversion rho remains; the other one gives 0."""
+    event = DiscreteGaussian(5)
+    assert renyi_epsilon(event, 1 - Fraction(1, 10**n), conversion).value <= 0.1001

@@ -1,14 +1,18 @@
 """Guarantees and calibration: the paper's parameters give the trusted values, and targets are met from below."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
-from tallyveil.accounting import epsilon_of, rho_of
+from tallyveil.accounting import SequentialEvent, epsilon_of, rho_of
+from tallyveil.accounting.ledger.joint import JointLedgers, published_epsilon
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.config.groups import load_group_plan
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import DiscreteGaussian
-from tallyveil.safetab.levels import law_of
+from tallyveil.safetab.group_record import privacy_of_groups
+from tallyveil.safetab.levels import NEIGHBOURS, law_of
 from tallyveil.safetab.plan import read_plan, suppression_bound
 from tallyveil.safetab.privacy import budget_for_margin, calibrate_plan, privacy_of
 from tallyveil.safetab.sums import CONFIDENCE
@@ -143,3 +147,19 @@ def test_the_suppression_bound_is_the_quantile(chance):
     law, p = DiscreteGaussian(Fraction(30)), float(chance)
     bound = suppression_bound(law, Fraction(chance))
     assert float(law.cdf(bound).mid()) >= p > float(law.cdf(bound - 1).mid())
+
+
+def published(event):
+    """What `account total` proves of the ledger of a run that does this."""
+    return published_epsilon(JointLedgers((), NEIGHBOURS, SequentialEvent((event,)), (), ()), DELTA).bounds
+
+
+def test_the_headlines_are_what_is_proved_of_the_ledger(tmp_path, toy):
+    """A person is in one run, so that the ledger costs as much as the more expensive run."""
+    budgets = {f"privacy_budget_p_level_2_{g.lower().replace('-', '_')}": 0 for g in toy.US + toy.PR}
+    persons = read_plan(toy.write_params(tmp_path / "p", **budgets))
+    headlines = privacy_of(persons, DELTA)
+    assert len(headlines) == 2
+    assert max(one.exact for one in headlines) == published(persons.event()).upper
+    groups = load_group_plan(Path(__file__).parents[3] / "examples" / "hospital_stays" / "stays.toml")
+    assert privacy_of_groups(groups).exact == published(groups.event()).upper

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting.costs import delta_with_total_variation
+from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
@@ -86,3 +88,11 @@ def test_exact_is_not_promised_where_there_is_none(monkeypatch):
         plan_noise(TABLE, L1, "exact")
     assert caught.value.code == "subspace-no-sampler"
     assert plan_noise(TABLE, L1, "auto", LOOSE).chain is not None
+
+
+def test_the_headline_of_gaussian_noise_is_what_is_proved_of_its_event():
+    law, delta = GeneralisedGaussian(Fraction(10)), Fraction(1, 10**10)
+    stated = guarantee_record(plan_noise(TABLE, law), Fraction(4), delta, Neighbours.BOUNDED)
+    proved = proved_epsilon(event_of(law, TABLE, 4), Neighbours.BOUNDED, delta)
+    assert stated["epsilon"] == proved.bounds.upper
+    assert stated["statement"].startswith(f"epsilon <= {at_most(proved.bounds.upper)} at delta = 1e-10, ")

@@ -26,7 +26,6 @@ a window is left only where a multiple of one is close to a multiple of the othe
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -144,21 +143,12 @@ class Windows:
 
 def find_windows(factors: GaussianFactors, depth: Depth) -> Windows | None:
     """All windows, or None if there are too many states or windows on the way to them."""
-    lows, highs, seen, segments = [np.zeros(0)], [np.zeros(0)], 0, 0
     first = _FIRST_END / math.sqrt(factors.variance)
-    begin, end, bound = 0.0, first, depth.depth
-    while bound > 0:
-        found = _segment(factors, bound + factors.loss, (begin, end), MOST_STATES - seen)
-        if found is None:
-            return None
-        low, high, looked_at = found
-        lows.append(low)
-        highs.append(high)
-        seen, segments = seen + looked_at, segments + 1
-        if sum(part.size for part in lows) > MOST_WINDOWS:
-            return None
-        begin, end, bound = end, 2 * end, depth.at(end)
-    return Windows(np.concatenate(lows), np.concatenate(highs), first, begin, segments)
+    segments = [_Segment(0.0, first, depth.depth + factors.loss)]
+    while (bound := depth.at(segments[-1].end)) > 0:
+        segments.append(_Segment(segments[-1].end, 2 * segments[-1].end, bound + factors.loss))
+    found = _scanned(factors, segments, MOST_STATES, MOST_WINDOWS)
+    return None if found is None else Windows(*found, first, segments[-1].end, len(segments))
 
 
 def windows_up_to(factors: GaussianFactors, bound: float, end: float) -> tuple[Floats, Floats] | None:
@@ -167,8 +157,7 @@ def windows_up_to(factors: GaussianFactors, bound: float, end: float) -> tuple[F
     The size is that of the product of the sums of all images, without the constant: at most C at u = 0. The intervals
     may overlap, and reach a little beyond the end.
     """
-    found = _segment(factors, bound + factors.loss, (0.0, end), MOST_STATES)
-    return None if found is None else found[:2]
+    return _scanned(factors, [_Segment(0.0, end, bound + factors.loss)], MOST_STATES)
 
 
 def number_of_nodes(lows: Floats, highs: Floats, step: float) -> float:
@@ -188,42 +177,91 @@ def nodes_within(lows: Floats, highs: Floats, step: float) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
+class _Segment:
+    """An interval of frequencies, and the size of F from which the transform is negligible there."""
+
+    begin: float
+    end: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
 class _States:
-    """Intervals of u, and the quadratic of the factors so far on each."""
+    """Intervals of u, the quadratic of the factors so far on each, and the bound and slip of the segment it is in."""
 
     middle: Floats
     rest: Floats
     low: Floats
     high: Floats
+    bound: Floats
+    slip: Floats
 
-    def where(self, kept: Bools) -> "_States":
-        return _States(self.middle[kept], self.rest[kept], self.low[kept], self.high[kept])
+    def where(self, kept: Bools | Integers) -> "_States":
+        return _States(
+            self.middle[kept],
+            self.rest[kept],
+            self.low[kept],
+            self.high[kept],
+            self.bound[kept],
+            self.slip[kept],
+        )
 
 
-def _segment(
-    factors: GaussianFactors, bound: float, segment: tuple[float, float], allowed: int
-) -> tuple[Floats, Floats, int] | None:
-    """Windows of one segment and the number of states looked at, or None if there are more than allowed."""
-    start, stop = segment
-    # By how much rounding may move a multiple of a period, a middle or the edge of a cell.
-    slip = (8 * factors.count + 32) * UNIT * stop
-    bound = (math.sqrt(bound) + slip * math.sqrt(8 * float(factors.pulls.sum()))) ** 2 * (1 + 1e-9) + 1e-9
-    pieces = math.ceil((stop - start) / (_CHUNK * factors.periods[0]))
-    if pieces * _CHUNK > allowed + _CHUNK:
+def _scanned(
+    factors: GaussianFactors, segments: list[_Segment], most_states: int, most_windows: float = math.inf
+) -> tuple[Floats, Floats] | None:
+    """Windows of all segments, or None if there are more states or windows on the way to them.
+
+    Most segments are short, and hold few states. So many of them go through the factors at once: a call of numpy takes
+    about as long for one state as for a thousand.
+    """
+    period = factors.periods[0]
+    if segments[-1].end / period > most_states:
         return None
+    pieces, multiples = [], []
+    for segment in segments:
+        count = math.ceil((segment.end - segment.begin) / (_CHUNK * period))
+        ends = np.linspace(segment.begin, segment.end, count + 1)
+        pieces.append(_begun(factors, segment, ends))
+        multiples += (np.diff(ends) / period + 1).tolist()
+    begun = _States(*(np.concatenate([getattr(part, name) for part in pieces]) for name in _States.__slots__))
+    # A batch has at most as many multiples of the longest period as one full piece, or it is one piece.
+    batch = np.floor(np.cumsum(multiples) / _CHUNK)
     lows, highs, seen = [], [], 0
-    for low, high in pairwise(np.linspace(start, stop, pieces + 1)):
-        states, weight = _States(np.zeros(1), np.zeros(1), np.array([low]), np.array([high])), 0.0
-        for period, pull in zip(factors.periods.tolist(), factors.pulls.tolist(), strict=True):
-            split = _split(states, period, allowed - seen)
-            if split is None:
-                return None
-            seen += split[1].size
-            states = _joined(*split, (weight, pull, period), bound, slip)
-            weight += pull
-        lows.append(states.low)
+    for number in np.unique(batch):
+        found = _windows_of(factors, begun.where(batch == number), most_states - seen)
+        if found is None:
+            return None
+        states, looked_at = found
+        lows.append(np.maximum(states.low, 0.0))
         highs.append(states.high)
-    return np.maximum(np.concatenate(lows), 0.0), np.concatenate(highs), seen
+        seen += looked_at
+        if sum(part.size for part in lows) > most_windows:
+            return None
+    return np.concatenate(lows), np.concatenate(highs)
+
+
+def _begun(factors: GaussianFactors, segment: _Segment, ends: Floats) -> _States:
+    """The states before the first factor: one for each piece of a segment."""
+    n = ends.size - 1
+    # By how much rounding may move a multiple of a period, a middle or the edge of a cell.
+    slip = (8 * factors.count + 32) * UNIT * segment.end
+    bound = (math.sqrt(segment.bound) + slip * math.sqrt(8 * float(factors.pulls.sum()))) ** 2
+    bound = bound * (1 + 1e-9) + 1e-9
+    return _States(np.zeros(n), np.zeros(n), ends[:-1], ends[1:], np.full(n, bound), np.full(n, slip))
+
+
+def _windows_of(factors: GaussianFactors, states: _States, allowed: int) -> tuple[_States, int] | None:
+    """The states after the last factor and the number of states looked at, or None if there are more than allowed."""
+    weight, seen = 0.0, 0
+    for period, pull in zip(factors.periods.tolist(), factors.pulls.tolist(), strict=True):
+        split = _split(states, period, allowed - seen)
+        if split is None:
+            return None
+        seen += split[1].size
+        states = _joined(*split, (weight, pull, period))
+        weight += pull
+    return states, seen
 
 
 def _split(states: _States, period: float, allowed: int) -> tuple[_States, Floats] | None:
@@ -237,21 +275,18 @@ def _split(states: _States, period: float, allowed: int) -> tuple[_States, Float
         return states, first * period
     parents = np.repeat(np.arange(counts.size), counts)
     place = np.arange(total, dtype=np.float64) - np.repeat(np.cumsum(counts) - counts, counts)
-    rows = _States(states.middle[parents], states.rest[parents], states.low[parents], states.high[parents])
     centres: Floats = (first[parents] + place) * period
-    return rows, centres
+    return states.where(parents), centres
 
 
-def _joined(
-    states: _States, centre: Floats, factor: tuple[float, float, float], bound: float, slip: float
-) -> _States:
+def _joined(states: _States, centre: Floats, factor: tuple[float, float, float]) -> _States:
     """The states with one more factor: its pull towards its multiple of the period, and the cell of this multiple."""
     weight, pull, period = factor
-    total = weight + pull
+    total, bound, slip = weight + pull, states.bound, states.slip
     off = centre - states.middle
     rest = states.rest + (0.5 * weight * pull / total) * off * off
     middle = states.middle + off * (pull / total)
     reach = np.sqrt(np.maximum(bound - rest, 0.0) * (2 / total)) + slip
     low = np.maximum(np.maximum(states.low, centre - period / 2 - slip), middle - reach)
     high = np.minimum(np.minimum(states.high, centre + period / 2 + slip), middle + reach)
-    return _States(middle, rest, low, high).where((rest <= bound) & (low <= high))
+    return _States(middle, rest, low, high, bound, slip).where((rest <= bound) & (low <= high))

@@ -99,7 +99,7 @@ def _total_log_moment(factors: tuple[LossFactor, ...], tilt: float) -> tuple[flo
     """K(tilt) and a bound on its error, both in floats."""
     values = [factor.multiplicity * log_moment(factor, tilt) for factor in factors]
     largest = [
-        factor.multiplicity * (tilt * tilt + abs(tilt) + 1) * (1 + abs(float(factor.offset)))
+        factor.multiplicity * (tilt * tilt + abs(tilt) + 1) * (1 + abs(factor.offset_float))
         for factor in factors
     ]
     return sum(values), 1e-13 * sum(largest)

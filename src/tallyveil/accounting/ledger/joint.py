@@ -6,19 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.accounting.costs import (
-    delta_with_total_variation,
-    epsilon_of,
-    has_gaussian,
-    require_neighbours,
-    rho_of,
-    total_variation_of,
-)
+from tallyveil.accounting.costs import delta_with_total_variation, total_variation_of
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.storage.paths import real
 
@@ -51,27 +44,6 @@ class JointLedgers:
     def paid(self) -> SequentialEvent:
         """What budgets paid for: everything except the non-private acts."""
         return SequentialEvent(tuple(part for part in self.event.events if not _is_non_private(part)))
-
-
-@dataclass(frozen=True, slots=True)
-class UpperBound:
-    """An epsilon that holds and is not exact: the smallest one that holds may be lower.
-
-    Attributes:
-        rho: Exact cost in zero-concentrated differential privacy.
-        epsilon: What rho allows to be claimed at delta, rounded up.
-        delta: The delta asked for.
-        added_delta: To be added to delta, rounded up, where a sampler comes close to its law but does not have it.
-        pure_epsilon: The sum of the pure epsilons, which holds at delta 0; None where some noise is Gaussian.
-        pure_added_delta: What the samplers add to that delta, rounded up.
-    """
-
-    rho: Fraction
-    epsilon: float
-    delta: Fraction
-    added_delta: float
-    pure_epsilon: Fraction | None
-    pure_added_delta: float
 
 
 def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None) -> JointLedgers:
@@ -190,13 +162,8 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
     return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
 
 
-def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
-    """What several runs guarantee at most, by zero-concentrated and, without Gaussian noise, by pure privacy.
-
-    It holds for every release, also for noise on a lattice that has no exact loss law (`has_loss_law`), and covers
-    the same acts as `published_guarantee`. Laplace noise counts with rho = epsilon^2 / 2. Each of the two pairs of
-    epsilon and delta holds, so that the reader may take either (Dharangutte et al. 2022, Proposition 6, for pure
-    epsilon; total variations add, docs/proofs/integer-subspace.md, section 4).
+def published_epsilon(joint: JointLedgers, delta: Fraction) -> ProvedEpsilon:
+    """The least epsilon that is proved of what several runs published together; it covers what the guarantee does.
 
     Args:
         joint: The ledgers, from `read_joint`.
@@ -207,19 +174,16 @@ def published_upper_bound(joint: JointLedgers, delta: Fraction) -> UpperBound:
             the delta is out of range.
     """
     require_protection(joint)
-    require_neighbours(joint.paid, joint.neighbours)
-    rho = rho_of(joint.paid, laplace_as_zcdp=True)
-    epsilon = zcdp_to_epsilon(rho, delta)
+    return proved_epsilon(joint.paid, joint.neighbours, delta)
+
+
+def added_delta(joint: JointLedgers, epsilon: Fraction) -> float:
+    """What is to be added to delta at an epsilon, rounded up: 0 if every sampler has the law that it draws from.
+
+    Source: docs/proofs/integer-subspace.md, section 4.
+    """
     variation = total_variation_of(joint.paid)
-    pure = None if has_gaussian(joint.paid) else epsilon_of(joint.paid)
-
-    def added(at: Fraction) -> float:
-        return delta_with_total_variation(at, Fraction(0), variation) if variation else 0.0
-
-    # Epsilon is a float rounded up, so that it is taken exactly.
-    return UpperBound(
-        rho, epsilon, delta, added(Fraction(epsilon)), pure, 0.0 if pure is None else added(pure)
-    )
+    return delta_with_total_variation(epsilon, Fraction(0), variation) if variation else 0.0
 
 
 def require_protection(joint: JointLedgers) -> None:

@@ -13,6 +13,7 @@ Example: k = 1, v = 2. The losses are 1/4 + X / 2, so the lattice has the step 1
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
@@ -42,6 +43,11 @@ class GaussianLoss:
         """Loss at noise X = 0; one loss is offset + step * X."""
         return Fraction(self.sensitivity**2) / (2 * self.variance)
 
+    @property
+    def offset_float(self) -> float:
+        """The offset, rounded to nearest. Searches ask for it thousands of times, and fractions are slow to divide."""
+        return self.sensitivity**2 * self.variance.denominator / (2 * self.variance.numerator)
+
 
 @dataclass(frozen=True, slots=True)
 class LaplaceLoss:
@@ -66,6 +72,11 @@ class LaplaceLoss:
     def offset(self) -> Fraction:
         """Smallest loss; one loss is offset + step * i with i = sensitivity - j in 0..sensitivity."""
         return -self.sensitivity / self.scale
+
+    @property
+    def offset_float(self) -> float:
+        """The offset, rounded to nearest."""
+        return -self.sensitivity * self.scale.denominator / self.scale.numerator
 
 
 LossFactor = GaussianLoss | LaplaceLoss
@@ -115,11 +126,11 @@ def lattice_of(factors: tuple[LossFactor, ...]) -> Lattice:
     """
     if not factors:
         raise BudgetError("an empty composition has no lattice of losses")
-    step = factors[0].step
-    for factor in factors[1:]:
-        step = common_step(step, factor.step)
+    steps = [factor.step for factor in factors]
+    step = reduce(common_step, steps)
+    weights = (s.numerator * step.denominator // (s.denominator * step.numerator) for s in steps)
     offset = sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))
-    return Lattice(step, offset, tuple(int(factor.step / step) for factor in factors))
+    return Lattice(step, offset, tuple(weights))
 
 
 def common_step(a: Fraction, b: Fraction) -> Fraction:

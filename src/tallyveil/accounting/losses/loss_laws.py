@@ -62,8 +62,18 @@ from tallyveil.accounting.subspace_events import (
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
-MOST_ALTERNATIVES = 400
-"""Number of laws above which an event is refused."""
+MOST_ALTERNATIVES = 2_500
+"""Number of laws above which an event is refused. Each takes up to 30 ms to compose, so these take about a minute.
+
+A spine of six geolevels with bypassing has at most 32 kinds of paths, which is 528 pairs of kinds. Two releases of nine
+kinds each have 2,025 pairs of pairs."""
+
+MOST_PRODUCTS = 16 * MOST_ALTERNATIVES
+"""Number of products of laws that are compared, because many of them may be equal; this many take about ten seconds."""
+
+
+class TooManyLawsError(BudgetError):
+    """An event may take more ways than are composed one by one."""
 
 
 def loss_law_of(event: PrivacyEvent) -> Law:
@@ -98,7 +108,7 @@ def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[Law, .
     Raises:
         BudgetError: the event is non-private; a choice that depends on what was released, within a larger
             event, among branches of which none dominates; parallel parts that cannot be halved; or more than
-            four hundred alternatives.
+            2,500 alternatives.
     """
     laws = _laws(event, neighbours.answers_moved, outermost=True)
     return tuple(dict.fromkeys(law for one in laws for law in (one, merged_law(mirrored(one)))))
@@ -294,7 +304,7 @@ def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
     products: tuple[Law, ...] = (fixed,)
     for laws in by_part:
         if len(laws) > 1:
-            if len(products) * len(laws) > 100 * MOST_ALTERNATIVES:  # many of them may yet be equal
+            if len(products) * len(laws) > MOST_PRODUCTS:
                 raise _too_many()
             products = tuple(dict.fromkeys(merged_law(a + b) for a in products for b in laws))
             if len(products) > MOST_ALTERNATIVES:
@@ -363,8 +373,8 @@ def _several(n: int) -> BudgetError:
     )
 
 
-def _too_many() -> BudgetError:
-    return BudgetError(
-        f"the event has more than {MOST_ALTERNATIVES} worst cases to compare. Give the parts the same noise where "
+def _too_many() -> TooManyLawsError:
+    return TooManyLawsError(
+        f"the event has more than {MOST_ALTERNATIVES:,} worst cases to compare. Give the parts the same noise where "
         "that is possible, or leave out branches that are never the worst."
     )

@@ -47,7 +47,7 @@ def certified_log_moment(factors: tuple[LossFactor, ...], tilt: Fraction, less: 
 def log_moment(factor: LossFactor, tilt: float) -> float:
     """K of one answer in floats, without a certificate; the error is about 1e-14 of the largest term."""
     if isinstance(factor, GaussianLoss):
-        return tilt * (tilt + 1) * float(factor.offset) + _log_theta(factor, tilt)
+        return tilt * (tilt + 1) * factor.offset_float + _log_theta(factor, tilt)
     rate, k = 1 / float(factor.scale), factor.sensitivity
     bent = -(1 + 2 * tilt) * rate  # logarithm of the ratio of the geometric sum
     middle = _log_geometric(bent, k - 1) + math.log(-math.expm1(-rate)) if k > 1 else -math.inf
@@ -62,12 +62,12 @@ def moments(factor: LossFactor, tilt: float) -> tuple[float, float]:
     if isinstance(factor, GaussianLoss):
         step = float(factor.step)
         if factor.variance >= WIDE_VARIANCE:
-            return (1 + 2 * tilt) * float(factor.offset), 2 * float(factor.offset)
+            return (1 + 2 * tilt) * factor.offset_float, 2 * factor.offset_float
         x, weights = _narrow_gaussian(factor, tilt)
         x = x + round(tilt * factor.sensitivity)
-        offset = float(factor.offset)
+        offset = factor.offset_float
     else:
-        step, offset = float(factor.step), float(factor.offset)
+        step, offset = float(factor.step), factor.offset_float
         rate, k = 1 / float(factor.scale), factor.sensitivity
         x, weights = _laplace_atoms(rate, k, tilt)
     mean = float(x @ weights)

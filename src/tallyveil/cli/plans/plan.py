@@ -275,7 +275,7 @@ def _duration(seconds: float) -> str:
 
 
 def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: bool) -> None:
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.decimals import at_most, delta_text
     from tallyveil.budget.expected import expected_errors
     from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.plans.estimating import values_in_words
@@ -290,7 +290,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     console.print(f"privacy     {guarantee['statement']}", soft_wrap=True)
     exact = guarantee["exact"]
     console.print(
-        f"exactly     epsilon is {_between(exact['epsilon'])} at delta = {at_most(loaded.delta)} "
+        f"exactly     epsilon is {_between(exact['epsilon'])} at delta = {delta_text(loaded.delta)} "
         f"(by {', '.join(exact['engines'])})",
         soft_wrap=True,
     )

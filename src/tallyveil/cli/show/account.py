@@ -2,13 +2,14 @@
 
 import json
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee
-    from tallyveil.accounting.ledger.joint import JointLedgers, UpperBound
+    from tallyveil.accounting.ledger.joint import JointLedgers
+    from tallyveil.accounting.proved import ProvedEpsilon
 
 
 def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[str, Any]:
@@ -40,35 +41,52 @@ def about(guarantee: "Guarantee") -> dict[str, Any]:
     }
 
 
-def upper_bound(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
-    """Upper bounds for runs with noise on a lattice, which has no single loss law. Arguments as for `exact_epsilon`."""
+def published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
+    """What is proved of everything that several runs published. Arguments as for `exact_epsilon`."""
     from tallyveil.accounting import invariants_of
     from tallyveil.accounting.classical import classical_epsilons
-    from tallyveil.accounting.ledger.joint import published_upper_bound
+    from tallyveil.accounting.ledger.joint import published_epsilon
 
-    bound = published_upper_bound(joint, exact)
+    proved = published_epsilon(joint, exact)
+    bounds = {"upper": proved.bounds.upper} if proved.not_exact else proved.bounds.to_mapping()
+    reached = proved.width_reached
     return {
-        "epsilon": {"upper": bound.epsilon},
+        "epsilon": bounds,
         "delta": delta,
-        **({"added_delta": {"upper": bound.added_delta}} if bound.added_delta else {}),
-        "not_exact": "epsilon is an upper bound, by zero-concentrated differential privacy: noise on a lattice has no "
-        "single exact loss law if it is Gaussian, or if a chain comes only close to its law",
-        "rho": str(bound.rho),
-        **_pure(bound),
+        **(_not_exact(joint, proved) if proved.not_exact else {}),
         "classical": classical_epsilons(joint.paid, exact),
         "neighbours": joint.neighbours.value,
+        "engines": list(proved.engines),
+        **({} if reached is None else {"width_reached": Fraction(str(reached))}),
         "invariants": list(invariants_of(joint.paid)),
     }
 
 
-def _pure(bound: "UpperBound") -> dict[str, Any]:
-    """The pure epsilon at delta 0, and what samplers add to that delta; nothing where some noise is Gaussian."""
-    from tallyveil.accounting.engines.tails import fraction_bounds
+_METHODS: Final = {
+    "zcdp": "zero-concentrated differential privacy",
+    "renyi": "Renyi differential privacy",
+    "pure": "pure differential privacy",
+}
 
-    if bound.pure_epsilon is None:
-        return {}
-    found: dict[str, Any] = {"pure_epsilon": {"upper": fraction_bounds(bound.pure_epsilon).upper}}
-    return found | ({"pure_delta": {"upper": bound.pure_added_delta}} if bound.pure_added_delta else {})
+
+def _not_exact(joint: "JointLedgers", proved: "ProvedEpsilon") -> dict[str, Any]:
+    """What is to be said where epsilon is only an upper bound: why, rho, and what samplers add to delta."""
+    from tallyveil.accounting import epsilon_of, rho_of
+    from tallyveil.accounting.costs import has_gaussian
+    from tallyveil.accounting.engines.tails import fraction_bounds
+    from tallyveil.accounting.ledger.joint import added_delta
+
+    added = added_delta(joint, Fraction(proved.bounds.upper))
+    answer: dict[str, Any] = {"added_delta": {"upper": added}} if added else {}
+    method = _METHODS[proved.engines[-1]]
+    answer["not_exact"] = f"epsilon is an upper bound, by {method}: {proved.not_exact}"
+    answer["rho"] = str(rho_of(joint.paid, laplace_as_zcdp=True))
+    if has_gaussian(joint.paid):
+        return answer
+    pure = epsilon_of(joint.paid)
+    answer["pure_epsilon"] = {"upper": fraction_bounds(pure).upper}
+    at_pure = added_delta(joint, pure)
+    return answer | ({"pure_delta": {"upper": at_pure}} if at_pure else {})
 
 
 def print_answer(answer: dict[str, Any], as_json: bool) -> None:

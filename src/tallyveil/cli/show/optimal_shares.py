@@ -30,7 +30,7 @@ def show_optimal(found: "OptimalShares", units: str) -> None:
         found: The shares.
         units: What records are called, in the plural.
     """
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.decimals import at_most, delta_text
     from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.cli.show.number_table import show_table
 
@@ -44,7 +44,9 @@ def show_optimal(found: "OptimalShares", units: str) -> None:
             "they determine what public bounds limit",
             soft_wrap=True,
         )
-    console.print(f"epsilon     at most {at_most(found.epsilon)} at delta = {at_most(found.delta)}", end="")
+    console.print(
+        f"epsilon     at most {at_most(found.epsilon)} at delta = {delta_text(found.delta)}", end=""
+    )
     console.print(f"; with the present shares {at_most(found.epsilon_before)}")
     console.print(
         f"rho         {at_most(found.strategy.total, places=6)}; with the present shares "

@@ -119,7 +119,8 @@ def show_programme(
         console.print(f"guarantee   {part['statement']}", soft_wrap=True)
         if "not_exact" in part:
             console.print(
-                f"            This epsilon follows from rho alone: {part['not_exact']}.", soft_wrap=True
+                f"            This epsilon is an upper bound, and a smaller one may hold: {part['not_exact']}.",
+                soft_wrap=True,
             )
     if needed:
         _show_needed(_added(needed))
@@ -135,7 +136,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
     from rich import box
     from rich.table import Table
 
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.decimals import at_most, delta_text
     from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 
@@ -151,7 +152,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
             one.plan.schema.unit.many,
             f"{privacy['budget_unit']} {at_most(Fraction(privacy['spent']), places=5)}",
             at_most(exact["epsilon"]["upper"], places=3),
-            at_most(Fraction(exact["delta"])),
+            delta_text(Fraction(exact["delta"])),
             *((in_gib(needed[number].memory), duration(needed[number].total_seconds)) if needed else ()),
         )
     return table

@@ -1,15 +1,15 @@
 """A SafeTab-H run: counts of groups of households, whose detail a published table T1 chooses."""
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
 from tallyveil.confidential.safetab_records import ConfidentialPersons
@@ -249,6 +249,5 @@ def _privacy(run: HouseholdRun) -> JsonObject:
     }
 
 
-@lru_cache(maxsize=16)  # kept, so that a process that runs the same plan again does not compute it again
 def _epsilon(event: PrivacyEvent) -> Bounds:
-    return compose(event, neighbours=NEIGHBOURS).epsilon(DELTA)
+    return proved_epsilon(event, NEIGHBOURS, DELTA).bounds

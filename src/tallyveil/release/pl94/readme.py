@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Final
 
-from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.accounting.decimals import at_most, delta_text
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.joint_cost import least_epsilon
 from tallyveil.release.marks import mark_lines
@@ -73,13 +73,11 @@ def cost_lines(content: JsonObject) -> list[str]:
     said = [f"Release of {one['counts']}: {one['privacy']['statement']}." for one in content["releases"]]
     together = content.get("together", {})
     if "rho" in together:
-        delta, rho = short_decimal(Fraction(together["delta"])), exact_text(Fraction(together["rho"]))
+        delta, rho = delta_text(Fraction(together["delta"])), exact_text(Fraction(together["rho"]))
         said.append(
             f"{together['statement']} epsilon <= {at_most(least_epsilon(together))} at delta = {delta}, "
             f"{together['neighbours']} neighbours; rho = {rho}."
         )
     if "not_exact" in together:
-        said[-1] += (
-            f" This epsilon follows from rho alone. The exact one is not stated: {together['not_exact']}."
-        )
+        said[-1] += f" This epsilon is an upper bound, and a smaller one may hold: {together['not_exact']}."
     return said

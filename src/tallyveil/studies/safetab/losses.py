@@ -90,6 +90,8 @@ def losses(_: StudyInputs) -> Findings:
             "The printed divergence (Lemma 8, equations 11, 17, 29) integrates a discrete law over the reals. It lies "
             "below the true one, which is that of randomised response, and is no bound; the stated recipe with it "
             "gives 13.55, not 13.2.",
+            "TotalOnly at nation and state supposes that all nine groups of a record are TotalOnly at the detailed "
+            "levels of the nation and of the states, and that none is elsewhere.",
             f"Where every group is TotalOnly, 13.2 holds at delta {at_most(delta.upper, 3)} only, not at 1e-10. The "
             "corrected Renyi bound is 14.16 there and 12.90 where none is.",
             "The margins of error differ between the two mechanisms too: see Tables 1 and 4. At the least budgets for "

@@ -12,7 +12,8 @@ from tallyveil.accounting.engines.revivals import (
     Depth,
     GaussianFactors,
     _joined,
-    _segment,
+    _scanned,
+    _Segment,
     _split,
     _States,
     find_windows,
@@ -147,7 +148,8 @@ def test_windows_are_where_the_sum_of_pulls_is_within_the_bound_and_hardly_wider
 
 
 def test_states_are_split_into_the_cells_that_they_touch() -> None:
-    states = _States(np.array([1.0, 7.0]), np.array([0.5, 0.25]), np.array([0.2, 6.9]), np.array([3.4, 7.1]))
+    columns = [1.0, 7.0], [0.5, 0.25], [0.2, 6.9], [3.4, 7.1], [9.0, 8.0], [0.1, 0.2]
+    states = _States(*map(np.array, columns))
     found = _split(states, 2.0, 100)
     assert found is not None
     rows, centres = found
@@ -155,6 +157,7 @@ def test_states_are_split_into_the_cells_that_they_touch() -> None:
     assert centres.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
     assert rows.middle.tolist() == [1.0] * 3 + [7.0] * 2
     assert rows.rest.tolist() == [0.5] * 3 + [0.25] * 2
+    assert (rows.bound.tolist(), rows.slip.tolist()) == ([9.0] * 3 + [8.0] * 2, [0.1] * 3 + [0.2] * 2)
     assert (rows.low.tolist(), rows.high.tolist()) == ([0.2] * 3 + [6.9] * 2, [3.4] * 3 + [7.1] * 2)
     assert _split(states, 2.0, 5) is not None
     assert _split(states, 2.0, 4) is None
@@ -165,9 +168,10 @@ def test_states_are_split_into_the_cells_that_they_touch() -> None:
 
 
 def test_the_square_is_completed_and_intervals_shrink_to_the_bound() -> None:
-    states = _States(np.array([1.0, 1.0]), np.array([0.5, 3.9]), np.array([-9.0, -9.0]), np.array([9.0, 9.0]))
     weight, pull, period, bound, slip = 2.0, 3.0, 20.0, 4.0, 0.01
-    found = _joined(states, np.array([1.5, 1.5]), (weight, pull, period), bound, slip)
+    columns = [1.0, 1.0], [0.5, 3.9], [-9.0, -9.0], [9.0, 9.0], [bound, bound], [slip, slip]
+    states = _States(*map(np.array, columns))
+    found = _joined(states, np.array([1.5, 1.5]), (weight, pull, period))
     # weight (u - 1)^2 / 2 + 1/2 + pull (u - 3/2)^2 / 2 as one square; of the second state nothing remains.
     middle, rest = (weight * 1.0 + pull * 1.5) / 5, 0.5 + weight * pull / 5 * 0.25 / 2
     reach = math.sqrt(2 * (bound - rest) / 5)
@@ -175,7 +179,7 @@ def test_the_square_is_completed_and_intervals_shrink_to_the_bound() -> None:
     assert found.rest.tolist() == pytest.approx([rest])
     assert found.low.tolist() == pytest.approx([middle - reach - slip])
     assert found.high.tolist() == pytest.approx([middle + reach + slip])
-    narrow = _joined(states, np.array([1.5, 1.5]), (weight, pull, 0.5), bound, slip)
+    narrow = _joined(states, np.array([1.5, 1.5]), (weight, pull, 0.5))
     assert narrow.low.tolist() == pytest.approx([1.5 - 0.25 - slip])
     assert narrow.high.tolist() == pytest.approx([1.5 + 0.25 + slip])
 
@@ -185,16 +189,16 @@ def test_the_bound_is_raised_by_what_rounding_may_move(monkeypatch: pytest.Monke
     large = 2.0**-20
     monkeypatch.setattr(revivals, "UNIT", large)
     factors, bound, stop = GaussianFactors.of([GaussianLoss(Fraction(7), 1, 2)]), 2.5, 9.0
-    found = _segment(factors, bound, (0.0, stop), 1000)
+    segment = [_Segment(0.0, stop, bound)]
+    found = _scanned(factors, segment, 1000)
     assert found is not None
     slip = 40 * large * stop
     raised = (math.sqrt(bound) + slip * math.sqrt(8 * factors.pulls[0])) ** 2 * (1 + 1e-9) + 1e-9
     assert found[0].tolist() == [0.0]
     assert found[1].tolist() == pytest.approx([math.sqrt(2 * raised / factors.pulls[0]) + slip], rel=1e-12)
-    assert found[2] == 1
     two = GaussianFactors.of([GaussianLoss(Fraction(7), 1, 2), GaussianLoss(Fraction(9), 1, 1)])
-    assert _segment(two, bound, (0.0, stop), 1) is None
-    assert _segment(two, bound, (0.0, stop), 2) is not None
+    assert _scanned(two, segment, 1) is None
+    assert _scanned(two, segment, 2) is not None
 
 
 def test_a_scan_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,14 +20,16 @@ from tallyveil.accounting import (
     PrivacyEvent,
     SequentialEvent,
     compose,
+    renyi_epsilon,
     rho_of,
     zcdp_to_epsilon,
 )
 from tallyveil.accounting.events import TEST_KEY, WITHOUT_NOISE
 from tallyveil.accounting.ledger.joint import (
+    added_delta,
     joint_event,
+    published_epsilon,
     published_guarantee,
-    published_upper_bound,
     read_joint,
     runs_in,
 )
@@ -124,6 +126,7 @@ def test_a_ledger_whose_spend_was_cut_off_costs_not_nothing(runs: list[Path]) ->
     assert caught.value.code == "ledger-damaged"
 
 
+DELTA = Fraction(1, 10**10)
 LATTICE = IntegerSubspaceGaussian(10, 2, ("county totals",))
 CHAIN = IntegerSubspaceLaplace("1/2", "l1", 2, ("age totals",), "1e-9")
 
@@ -132,23 +135,36 @@ def test_gaussian_noise_on_a_lattice_is_bounded_by_its_rho(tmp_path: Path) -> No
     joint = read_joint([run(tmp_path / "a", FIRST), run(tmp_path / "b", LATTICE)])
     with pytest.raises(BudgetError, match="no worst one"):
         published_guarantee(joint)
-    bound = published_upper_bound(joint, Fraction(1, 10**10))
-    assert bound.rho == rho_of(FIRST) + rho_of(LATTICE) == Fraction(1, 5)
-    assert bound.epsilon == zcdp_to_epsilon(Fraction(1, 5), Fraction(1, 10**10))
-    assert bound.added_delta == 0
+    assert rho_of(FIRST) + rho_of(LATTICE) == Fraction(1, 5)
+    proved = published_epsilon(joint, DELTA)
+    assert proved.bounds.upper == zcdp_to_epsilon(Fraction(1, 5), DELTA)
+    assert proved.bounds.lower == compose(FIRST, neighbours=BOUNDED).epsilon(DELTA).lower
+    assert proved.engines[-1] == "zcdp"
+    assert "lattice" in proved.not_exact
+    assert added_delta(joint, Fraction(1)) == 0
+
+
+def test_a_pure_release_beside_lattice_noise_is_bounded_by_renyi_divergences(tmp_path: Path) -> None:
+    """By rho alone the same two releases would have epsilon 6.95."""
+    pure, lattice = DiscreteLaplace(2, 1, 2), IntegerSubspaceGaussian(1 / Fraction("0.014973"), 2)
+    joint = read_joint([run(tmp_path / "a", pure, "epsilon"), run(tmp_path / "b", lattice)])
+    proved = published_epsilon(joint, DELTA)
+    assert proved.bounds.upper == renyi_epsilon(SequentialEvent((pure, lattice)), DELTA).value < 2.058
+    assert proved.engines[-1] == "renyi"
 
 
 def test_what_a_sampler_is_off_is_added_to_delta(tmp_path: Path) -> None:
     joint = read_joint([run(tmp_path / "a", CHAIN, "epsilon")])
-    bound = published_upper_bound(joint, Fraction(1, 10**10))
-    assert bound.rho == Fraction(1, 2)
-    assert bound.added_delta == pytest.approx(1e-9 * (1 + math.exp(bound.epsilon)))
+    proved = published_epsilon(joint, DELTA)
+    assert proved.bounds.upper == 1.0
+    assert proved.engines[-1] == "pure"
+    assert added_delta(joint, Fraction(1)) == pytest.approx(1e-9 * (1 + math.e))
 
 
-def test_an_upper_bound_is_at_most_that_of_everything_together(runs: list[Path]) -> None:
+def test_what_is_published_has_the_epsilon_of_its_composition(runs: list[Path]) -> None:
     joint = read_joint(runs)
-    exact = published_guarantee(joint).epsilon("1e-10")
-    assert exact.upper < published_upper_bound(joint, Fraction(1, 10**10)).epsilon
+    assert published_epsilon(joint, DELTA).bounds == published_guarantee(joint).epsilon(DELTA)
+    assert published_epsilon(joint, DELTA).not_exact == ""
 
 
 @pytest.mark.parametrize("act", [TEST_KEY, WITHOUT_NOISE])
@@ -156,7 +172,7 @@ def test_no_upper_bound_covers_what_is_not_protected(runs: list[Path], act: NonP
     with Ledger(runs[0] / "ledger.jsonl", Declaration("rho", Fraction(10), BOUNDED), "a") as ledger:
         ledger.declassify(act, "no protection", "key")
     with pytest.raises(BudgetError, match="no finite guarantee"):
-        published_upper_bound(read_joint(runs), Fraction(1, 10**10))
+        published_epsilon(read_joint(runs), DELTA)
 
 
 def test_lines_copied_from_another_ledger_count_once(runs: list[Path], tmp_path: Path) -> None:

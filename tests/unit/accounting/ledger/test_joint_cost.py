@@ -2,12 +2,17 @@
 
 from fractions import Fraction
 
-import pytest
-
-from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
+from tallyveil.accounting import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    IntegerSubspaceGaussian,
+    Neighbours,
+    compose,
+    renyi_epsilon,
+)
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.ledger.joint import JointLedgers
-from tallyveil.accounting.ledger.joint_cost import MOST_LAWS, joint_cost, least_epsilon
+from tallyveil.accounting.ledger.joint_cost import joint_cost, least_epsilon
 
 DELTA = Fraction(1, 10**10)
 
@@ -21,7 +26,7 @@ def kinds(n: int) -> ParallelEvent:
     return ParallelEvent(
         tuple(
             SequentialEvent(
-                (DiscreteGaussian(Fraction(12, k), 1, 2), DiscreteGaussian(Fraction(12, 60 - k), 1, 2))
+                (DiscreteGaussian(Fraction(120, k), 1, 2), DiscreteGaussian(Fraction(120, 200 - k), 1, 2))
             )
             for k in range(1, n + 1)
         )
@@ -36,10 +41,23 @@ def test_it_is_the_epsilon_of_the_composition():
     assert least_epsilon(found) == both.epsilon(DELTA).upper < found["epsilon"]
 
 
-@pytest.mark.parametrize(("n", "words"), [(5, "largest of"), (40, "worst cases to compare")])
-def test_more_laws_than_are_composed_are_named(n, words):
-    found = joint_cost(joint(kinds(n), DiscreteGaussian(50, 1, 2)), DELTA)
+def test_many_kinds_of_paths_are_composed():
+    """A record may leave a path of one of seven kinds and enter one of another: 28 laws, and the worst one counts."""
+    found = joint_cost(joint(kinds(7), DiscreteGaussian(50, 1, 2)), DELTA)
+    exact = compose(kinds(7), DiscreteGaussian(50, 1, 2), neighbours=Neighbours.BOUNDED).epsilon(DELTA)
+    assert found["exact_epsilon"] == exact.to_mapping()
+    assert least_epsilon(found) == exact.upper < found["epsilon"]
+
+
+def test_more_laws_than_are_composed_are_named():
+    found = joint_cost(joint(kinds(75), DiscreteGaussian(50, 1, 2)), DELTA)
     assert "exact_epsilon" not in found
     assert least_epsilon(found) == found["epsilon"]
-    assert words in found["not_exact"]
-    assert n * (n + 1) // 2 > MOST_LAWS
+    assert "worst cases to compare" in found["not_exact"]
+
+
+def test_noise_on_a_lattice_beside_pure_noise_is_bounded_by_renyi_divergences():
+    pure, lattice = DiscreteLaplace(2, 1, 2), IntegerSubspaceGaussian(1 / Fraction("0.014973"), 2)
+    found = joint_cost(joint(pure, lattice), DELTA)
+    assert least_epsilon(found) == renyi_epsilon(SequentialEvent((pure, lattice)), DELTA).value < 2.058
+    assert "lattice" in found["not_exact"]

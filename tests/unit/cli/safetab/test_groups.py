@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.pages import require_readable
 
+from tallyveil.accounting import proved
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.config.groups import load_group_plan
-from tallyveil.safetab.privacy import privacy_of_event
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "hospital_stays"
 STAYS = EXAMPLE / "stays.toml"
@@ -128,7 +128,7 @@ def test_a_run_computes_each_epsilon_once(command, records, tmp_path, monkeypatc
         return original(self, delta)
 
     monkeypatch.setattr(Guarantee, "epsilon", epsilon)
-    privacy_of_event.cache_clear()
+    proved._proved.cache_clear()  # as in a process of its own
     command(
         "safetab", "run", STAYS, records, "--out", tmp_path / "out", "--insecure-test-key", "k", "--quiet"
     )

@@ -32,6 +32,10 @@ async function tree(site) {
 }
 
 const tasks = {
+  sentences: async ({ answer }) => {
+    const { answerSentences } = await import(new URL("explorer/sentences.js", app));
+    return answerSentences(answer, "people", 0.95);
+  },
   laws: async ({ mechanism, parameters }) => {
     const { varianceOf, marginOf } = await load("laws");
     return parameters.map((one) => [varianceOf(mechanism, one), marginOf(mechanism, one)]);

@@ -18,4 +18,4 @@ def test_what_is_not_exact_is_said_to_people():
     alone, together = cost_lines(content)
     assert alone == "Release of people: epsilon <= 2."
     assert "Both. epsilon <= 2.5 at delta = 0.01, bounded neighbours" in together
-    assert together.endswith("The exact one is not stated: because.")
+    assert together.endswith("This epsilon is an upper bound, and a smaller one may hold: because.")

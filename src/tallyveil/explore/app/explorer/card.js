@@ -8,7 +8,7 @@ import { shown } from "../parts/shown.js";
 import { ANSWER_HEADINGS, answerRows, answerTable } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { intervalPicture, pictureKey } from "./interval-picture.js";
-import { answerOf, answerSentences, estimateText, intervalText, outsideSentence } from "./sentences.js";
+import { answerOf, answerSentences, EXACT, estimateText, intervalText, isExact, outsideSentence } from "./sentences.js";
 import { answerTitle, kindTitle, levelTitle, tablesOf, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
@@ -130,15 +130,19 @@ function headline(areas, view, numbers) {
   const { site } = areas;
   const answer = answerOf(numbers, view.answer);
   const label = view.table.answers.length > 1 ? element("h2", { id: "answer-title" }, answerTitle(view.table, view.answer)) : null;
+  const exact = isExact(answer); // three times the same number, and sentences about noise, would say less
   const figures = element("dl", { class: "figures" },
     figure("is-published", "Published count", count(answer.published), site.unit),
-    ...(site.intervals && view.table.intervals ? [
+    ...(site.intervals && view.table.intervals && !exact ? [
       figure("is-interval", `${share(site.intervals.level)} interval`, intervalText(answer), "of the count before noise"),
       figure("", "Unbiased estimate", estimateText(answer), answer.error === null ? "" : `standard error ${rounded(answer.error)}`),
     ] : []));
   if (!site.intervals || !view.table.intervals) {
     return [label, figures, element("p", { class: "note" },
       shown(site.no_intervals ?? "This release has no intervals, so the page shows published counts only."))];
+  }
+  if (exact) {
+    return [label, figures, element("div", { class: "sentences" }, element("p", {}, EXACT))];
   }
   const picture = intervalPicture(answer);
   const outside = outsideSentence(answer);

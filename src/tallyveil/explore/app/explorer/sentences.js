@@ -21,6 +21,16 @@ export function estimateText(answer) {
   return answer.error === 0 ? count(answer.estimate) : decimal(answer.estimate);
 }
 
+export const EXACT = "This count is exact: it was published without noise, or it follows from counts that were.";
+
+/**
+ * Whether a count is published without noise: its estimate and both ends of its interval are the same number.
+ * @param {Answer} answer
+ */
+export function isExact(answer) {
+  return answer.error === 0 && answer.estimate === answer.published;
+}
+
 /**
  * One answer out of the numbers of a table.
  * @param {Numbers} numbers
@@ -71,8 +81,9 @@ export function answerSentences(answer, unit, level) {
   if (answer.estimate === null) {
     return [...published, "The noisy measurements do not determine this count, so it has no unbiased estimate and no full interval."];
   }
+  if (isExact(answer)) return [...published, EXACT];
   if (answer.error === 0) {
-    return [...published, `This count follows exactly from public information. It is ${count(answer.estimate)}, and its standard error is 0.`];
+    return [...published, `The count before noise is known exactly: it is ${count(answer.estimate)}.`];
   }
   const estimate = `The unbiased estimate from the noisy measurements is ${decimal(answer.estimate)}`;
   const said = [...published, answer.error === null ? `${estimate}.` : `${estimate}, with a standard error of ${rounded(answer.error)}.`];

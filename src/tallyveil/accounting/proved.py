@@ -1,0 +1,138 @@
+"""The least epsilon that is proved of an event at a delta: the number that every statement of a release takes.
+
+Plans, manifests, reports, programmes, publications and `tallyveil account total` all ask here. So they state the same
+number for the same releases.
+
+1. If every release has an exact loss law, the laws are composed, and the epsilon is that of the worst way in which the
+   records of neighbours may lie on the paths of a spine.
+2. Otherwise the upper bound is the least that follows from rho or from Renyi divergences, and the lower bound is the
+   epsilon of the releases that have a law. `not_exact` says why.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.costs import epsilon_of, has_gaussian, require_neighbours, rho_of
+from tallyveil.accounting.engines.tails import fraction_bounds
+from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.losses.loss_laws import TooManyLawsError, has_loss_law
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.renyi import renyi_epsilon
+from tallyveil.accounting.zcdp import zcdp_to_epsilon
+
+if TYPE_CHECKING:
+    from tallyveil.accounting.guarantee import Guarantee
+
+NO_LAW: Final = "noise on a lattice has no single exact loss law if it is Gaussian, or if a sampler only comes close to its law"
+
+_SAME: Final = 1e-6
+"""Relative difference up to which the simpler of two bounds is stated. With Gaussian noise alone, rho and Renyi
+divergences give the same number, up to the last digits of a float."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedEpsilon:
+    """What is proved of epsilon at a delta.
+
+    Attributes:
+        bounds: Epsilon from both sides. Claim the upper end.
+        engines: Names of the methods; the last one is that of the upper end.
+        width_reached: Width of the bounds that was aimed at, if it is above the usual one; None otherwise.
+        not_exact: Why the least epsilon may be lower than the upper end; empty if it was composed exactly.
+    """
+
+    bounds: Bounds
+    engines: tuple[str, ...]
+    width_reached: float | None = None
+    not_exact: str = ""
+
+
+def proved_epsilon(event: PrivacyEvent, neighbours: Neighbours, delta: Fraction) -> ProvedEpsilon:
+    """The least epsilon that is proved.
+
+    Args:
+        event: What is done, without non-private acts.
+        neighbours: The relation that its sensitivities are stated under.
+        delta: Between 0 and 1, both excluded. What a sampler adds to it, because it only comes close to its law, is
+            not part of it (`total_variation_of`).
+    Raises:
+        BudgetError: a non-private event, a release that leaves out what one record moves, or a delta out of range.
+        SolverError: no engine bounds epsilon closely enough.
+    """
+    return _proved(_steps(event), neighbours, delta)
+
+
+def composition_of(event: PrivacyEvent, neighbours: Neighbours) -> "Guarantee":
+    """The exact guarantee of an event, as `compose` makes it.
+
+    Raises:
+        BudgetError: as `compose`.
+    """
+    return _composed(_steps(event), neighbours)
+
+
+# A plan, the manifest and the report of its run and the total of a programme ask for the same event, and many kinds of
+# paths take seconds. The answer depends on the arguments alone. A guarantee holds arrays, so only a few are kept.
+@lru_cache(maxsize=4)
+def _composed(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours) -> "Guarantee":
+    from tallyveil.accounting.composition import compose
+
+    return compose(*steps, neighbours=neighbours)
+
+
+@lru_cache(maxsize=256)
+def _proved(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Fraction) -> ProvedEpsilon:
+    lawful = tuple(part for part in steps if has_loss_law(part))
+    try:
+        composed = _composed(lawful, neighbours)
+        reached = composed.width_reached
+        wider = None if reached is None or reached <= composed.width else reached
+        exact = ProvedEpsilon(composed.epsilon(delta), composed.engines, wider)
+        if lawful == steps:
+            return exact
+        why = NO_LAW
+    except TooManyLawsError as error:
+        exact, why = ProvedEpsilon(Bounds(0.0, 0.0), ()), str(error)
+    event = SequentialEvent(steps)
+    require_neighbours(event, neighbours)
+    upper, method = upper_bound(event, delta)
+    # The composed epsilon is below the bound on the whole, up to the widths of both.
+    return ProvedEpsilon(
+        Bounds(min(exact.bounds.lower, upper), upper), (*exact.engines, method), not_exact=why
+    )
+
+
+def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
+    """The least epsilon at a delta that follows without a loss law, rounded up, and the name of the method.
+
+    Raises:
+        BudgetError: as `proved_epsilon`.
+    """
+    candidates = [
+        (zcdp_to_epsilon(rho_of(event, laplace_as_zcdp=True), delta), "zcdp"),
+        (renyi_epsilon(event, delta).value, "renyi"),
+    ]
+    if not has_gaussian(event):
+        candidates.insert(0, (fraction_bounds(epsilon_of(event)).upper, "pure"))
+    best = candidates[0]
+    for other in candidates[1:]:
+        if other[0] < (1 - _SAME) * best[0]:
+            best = other
+    return best
+
+
+def _steps(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
+    """What is done one after the other. Invariants cost nothing and are left out."""
+    return tuple(_each_step(event))
+
+
+def _each_step(event: PrivacyEvent) -> Iterator[PrivacyEvent]:
+    if isinstance(event, SequentialEvent):
+        for part in event.events:
+            yield from _each_step(part)
+    elif not isinstance(event, InvariantEvent):
+        yield event
