@@ -20,6 +20,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.safetab.input_errors import some
 from tallyveil.universe.names import check_labels
 
 Match = Literal["any", "all", "joined"]
@@ -39,6 +40,8 @@ class ValueMap:
         missing: Values that count as missing, beside empty ones.
         values: The known values.
         pairs: Positions (value, group) of each value in a group; int64, shape (n, 2), each pair once.
+    Raises:
+        SchemaError: a value counts as missing and is in a group, where no record could be by this value.
     """
 
     columns: tuple[str, ...]
@@ -46,6 +49,17 @@ class ValueMap:
     missing: tuple[str, ...]
     values: tuple[str, ...]
     pairs: Integers
+
+    def __post_init__(self) -> None:
+        passed_over = {"", *self.missing}
+        grouped = (self.values[place] for place in dict.fromkeys(self.pairs[:, 0].tolist()))
+        if lost := [value for value in grouped if value in passed_over]:
+            raise SchemaError(
+                f"the map of column(s) {', '.join(self.columns)} has {some(lost)} in a group, and counts it as "
+                "missing. Nobody is in a group by a missing value, so that the counts of such a group would be noise "
+                "alone. Take the value out of the groups, or out of missing.",
+                code="groups-missing-value",
+            )
 
     @property
     def most(self) -> int:
