@@ -151,7 +151,10 @@ def read_districts(path: Path, column: str | None, flag: str) -> Districts:
         SchemaError, StoreError: as `read_assignments` raises them.
     """
     what = "district"
-    others = [column] if column is not None else area_columns(path, what, text=False)
+    # A column without a name is the index that pandas writes: it numbers the rows.
+    others = (
+        [column] if column is not None else [name for name in area_columns(path, what, text=False) if name]
+    )
     table = read_assignments(path, others, what)
     named = {name: _names(table[name]) for name in others}
     if column is None:
