@@ -80,6 +80,22 @@ def require_size(schema: Schema, strategy: Strategy) -> None:
     )
 
 
+def require_possible(schema: Schema) -> None:
+    """Refuse structural zeros that forbid every cell.
+
+    Raises:
+        SchemaError: no cell is possible.
+    """
+    if not schema.possible_answers(schema.query("total")).size:
+        names = ", ".join(repr(zero.name) for zero in schema.structural_zeros)
+        raise SchemaError(
+            f"the structural zeros {names} of schema '{schema.name}' forbid every cell, so that no "
+            f"{schema.unit.one} can be counted. A structural zero lists combinations of levels that no record has. "
+            "Correct them.",
+            code="nobody-fits",
+        )
+
+
 def require_few_layers(schema: Schema, strategy: Strategy) -> None:
     """Refuse overlapping queries with too many layers, before any array with one number for each cell of one is made.
 
