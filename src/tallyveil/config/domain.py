@@ -30,7 +30,13 @@ from tallyveil.config.outer import (
     refuse_full_measurements,
     residents_of,
 )
-from tallyveil.config.schema import require_few_layers, require_possible, require_size, schema_of
+from tallyveil.config.schema import (
+    require_addresses,
+    require_few_layers,
+    require_possible,
+    require_size,
+    schema_of,
+)
 from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError
 from tallyveil.geography.optimise import geolevels_after
@@ -65,6 +71,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     check_areas((*geography.geolevels, *geolevels), families, file.outputs.entities)
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
+    require_addresses(strategy)
     require_size(schema, strategy)
     require_possible(schema)
     require_few_layers(schema, strategy)

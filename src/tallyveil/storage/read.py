@@ -47,6 +47,8 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
     frame = _opened(path, what)
     present = frame.collect_schema().names()
     missing = [name for name in columns if name not in present]
+    if missing and (encoding := _other_encoding(path, what)):
+        raise encoding
     if missing:
         message = _missing_message(path, what, missing, None if confidential else present)
         raise ConfigError(message, code="column-missing")
@@ -112,6 +114,8 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
         frame = _scan(path)
         frame.collect_schema()
     except UNREADABLE as error:
+        if encoding := _other_encoding(path, what):
+            raise encoding from None
         texts = {".csv": "a CSV file with a header line", ".txt": "a text file with a header line"}
         wanted = texts.get(path.suffix, "a Parquet file")
         raise StoreError(
@@ -355,16 +359,46 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
 
 
 def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
-    lines = (
-        ""
-        if path.suffix == ".parquet"
-        else ", that every line has the columns of its header, and that text is UTF-8"
-    )
+    if encoding := _other_encoding(path, what):
+        return encoding
+    lines = "" if path.suffix == ".parquet" else ", and that every line has the columns of its header"
     return StoreError(
         f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is there and complete"
         f"{lines}.",
         code="input-unreadable",
     )
+
+
+def _other_encoding(path: Path, what: str) -> StoreError | None:
+    """The error for a text file that is not UTF-8; None if it is."""
+    place = place_of_other_bytes(path, what) if path.suffix in TEXT_SUFFIXES else None
+    if place is None:
+        return None
+    return StoreError(
+        f"the {what} file {path} has {place}. Save the file as UTF-8; a spreadsheet calls it 'CSV UTF-8'.",
+        code="input-encoding",
+    )
+
+
+def place_of_other_bytes(path: Path, what: str) -> str | None:
+    """Where a text file has bytes that are not UTF-8, such as those of Latin-1, in words; None if it has none.
+
+    The words say the place and never what is there.
+
+    Args:
+        path: The file, which a reader could not read.
+        what: As in `scan_table`.
+    """
+    number = 0
+    try:
+        with open_input(path, what) as lines:
+            for number, line in enumerate(lines, start=1):  # noqa: B007 - the last number is told
+                line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"bytes that are no UTF-8 text: the first is byte {error.start + 1} of line {number}"
+    except OSError:
+        return None
+    return None
 
 
 def _scan(path: Path) -> pl.LazyFrame:

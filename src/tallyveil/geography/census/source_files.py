@@ -15,6 +15,7 @@ from tallyveil.storage.read import (
     UNREADABLE,
     collect,
     column_names,
+    place_of_other_bytes,
     read_lines,
     require_levels,
     require_text,
@@ -106,7 +107,7 @@ def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
         line = stream.readline(LONGEST_HEADER)
     if not line.strip():
         raise _misread(
-            path, "an empty first line", "a header with the names of the columns", "Download it again."
+            path, "an empty first line", "a header with the names of the columns", "Put the header in front."
         )
     if line.startswith(WIDE_MARKS):
         raise _misread(path, "a file in UTF-16", "UTF-8", "Save the file as UTF-8.")
@@ -165,7 +166,10 @@ def _lines(path: Path) -> pl.Series:
         return read_lines(path)[1:]
     except UNREADABLE:
         raise _misread(
-            path, "bytes that are no UTF-8 text", "a text file in UTF-8", "Download it again."
+            path,
+            place_of_other_bytes(path, "geography") or "the control character U+001F",
+            "a text file in UTF-8",
+            "Save the file as UTF-8 text; a spreadsheet calls it 'CSV UTF-8'.",
         ) from None
 
 
