@@ -182,7 +182,8 @@ class _Problems:
         self.short_codes |= {name for name in bad if _SHORT + name in batch and batch[_SHORT + name].any()}
         if (rows < 0).any() and GEOCODE not in self.short_codes:
             lost = batch[GEOCODE].filter(rows < 0).drop_nulls().unique()
-            longer = lost.str.zfill(self.spine.geocodes[-1].text.str.len_chars().max())
+            width = int(self.spine.geocodes[-1].text.str.len_chars().to_numpy().max())
+            longer = lost.str.zfill(width)
             if (self.spine.locate(self.spine.finest, longer.filter(longer != lost)) >= 0).any():
                 self.short_codes.add(GEOCODE)
         for column, factor in self.repeated.items():

@@ -40,8 +40,6 @@ class ValueMap:
         missing: Values that count as missing, beside empty ones.
         values: The known values.
         pairs: Positions (value, group) of each value in a group; int64, shape (n, 2), each pair once.
-    Raises:
-        SchemaError: a value counts as missing and is in a group, where no record could be by this value.
     """
 
     columns: tuple[str, ...]
@@ -49,17 +47,6 @@ class ValueMap:
     missing: tuple[str, ...]
     values: tuple[str, ...]
     pairs: Integers
-
-    def __post_init__(self) -> None:
-        passed_over = {"", *self.missing}
-        grouped = (self.values[place] for place in dict.fromkeys(self.pairs[:, 0].tolist()))
-        if lost := [value for value in grouped if value in passed_over]:
-            raise SchemaError(
-                f"the map of column(s) {', '.join(self.columns)} has {some(lost)} in a group, and counts it as "
-                "missing. Nobody is in a group by a missing value, so that the counts of such a group would be noise "
-                "alone. Take the value out of the groups, or out of missing.",
-                code="groups-missing-value",
-            )
 
     @property
     def most(self) -> int:
@@ -121,8 +108,18 @@ def grouping_from_rows(
     they first occur.
 
     Raises:
-        SchemaError: no group is given, or a label could be mistaken.
+        SchemaError: no group is given, a label could be mistaken, or a value counts as missing and is in a group.
     """
+    passed_over = {"", *missing}
+    if lost := list(
+        dict.fromkeys(value for value, group in rows if group is not None and value in passed_over)
+    ):
+        raise SchemaError(
+            f"grouping {name!r} has the value(s) {some(lost)} of {', '.join(columns)} in a group, and counts them as "
+            "missing. Nobody is in a group by a missing value, so that the counts of such a group would be noise "
+            "alone. Take the values out of the groups, or out of missing.",
+            code="groups-missing-value",
+        )
     values = {value: n for n, value in enumerate(dict.fromkeys(value for value, _ in rows))}
     groups = {
         group: n for n, group in enumerate(dict.fromkeys(group for _, group in rows if group is not None))
