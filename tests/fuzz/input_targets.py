@@ -10,7 +10,6 @@ import product_inputs as products
 from loading import module_of
 from targets import Builder, Target, at
 
-from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.group_records import read_group_records
 from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.config.aims import load_aims
@@ -18,8 +17,9 @@ from tallyveil.config.groups import load_group_plan
 from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.config.subspace import load_subspace_plan
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.inputs import read_histograms
 from tallyveil.execution.topdown.preparation import Inputs, prepare, read_inputs
+from tallyveil.execution.topdown.public import read_public
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 
@@ -159,17 +159,16 @@ def prepared(path: Path) -> object:
 def table_target(path: Path, table: Path, valid: bytes, form: str, *, confidential: bool = False) -> Target:
     """A table that a valid release file names, read as a run reads it; equal tables give equal digests of the records.
 
-    The release file stays the same, and with it the noise. A run computes tables of the noise and the guarantee before
-    it spends. That takes most of the time of a small release, and tells nothing about its tables.
+    The release file stays the same, and with it the guarantee. A run computes it before it spends. That takes most of
+    the time of a small release, and tells nothing about its tables.
     """
     table.write_bytes(valid)
     plan, watch = load_plan(path), Stopwatch(SilentObserver())
 
     def read() -> object:
-        hierarchies = read_hierarchies(plan)
-        histograms = read_histograms(plan, hierarchies.spine, ())
-        allocation = allocation_of(plan.strategy, hierarchies.spine, hierarchies.shares)
-        inputs = Inputs(hierarchies, allocation, {}, histograms, histograms[-1].digest())
+        public = read_public(plan)
+        histograms = read_histograms(plan, public.hierarchies.spine, ())
+        inputs = Inputs(public, {}, histograms, histograms[-1].digest())
         prepare(plan, inputs, watch, protected=True)
         return inputs.records_digest
 

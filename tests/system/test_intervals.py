@@ -236,6 +236,25 @@ def test_a_district_needs_no_measurements(run, command, tmp_path):
     )
 
 
+def test_a_plan_given_as_a_district_shows_every_district_and_the_blocks_in_none(run, command, tmp_path):
+    codes = open_release(run).spine.geocodes[-1].text
+    path = tmp_path / "plan.txt"
+    rows = [f"{code}|{'' if n % 5 == 0 else n % 2 + 1}" for n, code in enumerate(codes.to_list())]
+    path.write_text("\n".join(["BLOCKID|DISTRICT", *rows[1:], ""]))  # the first block is left out
+    record = json.loads(command("intervals", run, "--district", path, "--tables", "total", "--json"))
+    assert record["column"] == "DISTRICT"
+    sizes = {item["district"]: item["finest_geounits"] for item in record["districts"]}
+    assert sizes == {"1": 19, "2": 19, None: 10}
+    published = sum(item["answers"][0]["published"] for item in record["districts"])
+    everywhere = district_answers(run, codes, tables=["total"]).answers[0].published
+    assert published == everywhere
+    said = command("intervals", run, "--district", path, "--tables", "total")
+    assert "Districts by column DISTRICT: 2" in said
+    assert "(none): 10 finest geounits are in no district" in said
+    assert "district-plan" in command("intervals", run, "--district", path, "--minus", path, code=2)
+    assert "bad-flag" in command("intervals", run, "--district-column", "DISTRICT", code=2)
+
+
 def test_a_district_says_which_table_is_missing_and_counts_the_intervals_it_gives(run, command, tmp_path):
     """One table of three: the others were shown as dashes, and all of them were in the simultaneous claim."""
     codes = pl.read_parquet(run / "geography.parquet")["Block"]

@@ -8,13 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.budget.allocation import allocation_of
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.execution.topdown.true_constraints import compile_constraints
-from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.release import ReleasePlan
@@ -115,10 +114,11 @@ def test_stored_measurements_are_those_the_estimate_used(outcome, small_release)
 
 def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     """Estimating from the measurement files gives the counts that were published with them."""
-    spine = read_spine(plan.geography)
-    hierarchies = plain_hierarchies(spine)
-    constraints = compile_constraints(plan, hierarchies, read_histograms(plan, spine))
-    stored, allocation = StoredMeasurements(out, spine), allocation_of(plan.strategy, spine)
+    public = read_public(plan)
+    hierarchies, allocation = public.hierarchies, public.allocation
+    spine = hierarchies.spine
+    constraints = compile_constraints(plan, hierarchies, read_histograms(plan, spine), public.bounds)
+    stored = StoredMeasurements(out, spine)
     sweep, above = prepared_sweep(plan.estimating, hierarchies, constraints), None
     tree = None if sweep is None else sweep.values(stored, SilentObserver(), workers=1)
     for level, geolevel in enumerate(spine.geolevels):

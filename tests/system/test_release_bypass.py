@@ -21,6 +21,7 @@ from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreErro
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.intervals import SourceRows, StoredRows
@@ -175,7 +176,10 @@ def test_every_family_is_estimated_with_the_variances_of_its_children(edit, rele
     plan = load_plan(edit("[outputs]\n", f'[outputs]\nmeasurements = "{kept}"\n'))
     out = run_release(plan, tmp_path / "out", test_key=KEY).path
     spine = read_geography(out)
-    constraints = compile_constraints(plan, read_release_hierarchies(out), read_histograms(plan, spine))
+    bounds = read_public(plan).bounds
+    constraints = compile_constraints(
+        plan, read_release_hierarchies(out), read_histograms(plan, spine), bounds
+    )
     source = StoredMeasurements(out, spine, read_shares(out, spine))
     distinct = 0
     for level in range(3):

@@ -15,6 +15,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConstraintError, GeographyError, SolverError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.optimal_shares import optimal_shares, variances_by_share
+from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.stated import stated_geounits
@@ -399,7 +400,7 @@ def test_the_two_halves_of_the_truth_are_never_written(release, tmp_path):
     plan = load_plan(release)
     made = read_hierarchies(plan)
     histograms = read_histograms(plan, made.spine)
-    invariant = compile_constraints(plan, made, histograms)[0]
+    invariant = compile_constraints(plan, made, histograms, read_public(plan).bounds)[0]
     assert invariant.lower[-1].shape == (2, 1)
     out = run_release(plan, tmp_path / "out", test_key=KEY).path
     assert pl.read_parquet(out / "invariants" / "00.parquet").height == 2

@@ -1,7 +1,7 @@
 """Reads records: from a table to the true histogram, with errors that show no record."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from tallyveil.universe.schema import Schema
 logger = logging.getLogger(__name__)
 
 GEOCODE, WEIGHT = "__geocode", "__count"
+_SHORT = "__short_"
+"""Prefix of the columns that say whether a value of an attribute has lost its leading zeros."""
 
 
 def read_records(
@@ -113,8 +115,17 @@ def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collectio
                 .cast(pl.Enum(list(attribute.levels)), strict=False)
                 .to_physical()
             )
+            if width := _zeros_width(attribute.levels):
+                longer = pl.col(column).cast(pl.String).str.zfill(width)
+                short = longer.is_in(list(attribute.levels)) & (longer != pl.col(column).cast(pl.String))
+                coded.append(short.fill_null(value=False).alias(_SHORT + attribute.name))
         coded.append(code.alias(_code_column(attribute.name)))
     return coded
+
+
+def _zeros_width(levels: Sequence[str]) -> int:
+    """Number of digits of levels that begin with a zero, such as `01`; 0 if there are none."""
+    return max((len(level) for level in levels if level.isdecimal() and level.startswith("0")), default=0)
 
 
 def _coded_again(repeated: Mapping[str, Factor]) -> list[pl.Expr]:
@@ -157,6 +168,7 @@ class _Problems:
     bad_counts: bool = False
     bad_attributes: set[str] = field(default_factory=set)
     bad_geocodes: bool = False
+    short_codes: set[str] = field(default_factory=set)
     impossible: bool = False
     too_many: bool = False
     _persons: int = field(default=0, repr=False)
@@ -167,6 +179,13 @@ class _Problems:
         bad = {name for name in self.schema.attribute_names if batch[_code_column(name)].null_count()}
         self.bad_attributes |= bad
         self.bad_geocodes |= bool((rows < 0).any())
+        self.short_codes |= {name for name in bad if _SHORT + name in batch and batch[_SHORT + name].any()}
+        if (rows < 0).any() and GEOCODE not in self.short_codes:
+            lost = batch[GEOCODE].filter(rows < 0).drop_nulls().unique()
+            width = int(self.spine.geocodes[-1].text.str.len_chars().to_numpy().max())
+            longer = lost.str.zfill(width)
+            if (self.spine.locate(self.spine.finest, longer.filter(longer != lost)) >= 0).any():
+                self.short_codes.add(GEOCODE)
         for column, factor in self.repeated.items():
             if factor.attribute not in bad:
                 own = factor.codes[batch[_code_column(factor.attribute)].to_numpy()]
@@ -222,8 +241,17 @@ class _Problems:
         return SchemaError(
             f"column '{self.columns[attribute.name]}' of the records file {self.path} has values (or nulls) that are "
             f"{self._what(attribute)} of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. "
-            "Recode the column, or add the level to the schema.",
+            f"{self._zeros(attribute.name)}Recode the column, or add the level to the schema.",
             code="unknown-level",
+        )
+
+    def _zeros(self, name: str) -> str:
+        """A sentence on leading zeros, if values of an attribute, or geocodes (`GEOCODE`), have lost them."""
+        if name not in self.short_codes:
+            return ""
+        return (
+            "Values have lost their leading zeros: with zeros in front they are known. Where the file is made, keep "
+            "the column as text. "
         )
 
     def _what(self, attribute: Attribute) -> str:
@@ -241,7 +269,8 @@ class _Problems:
     def _geocode_problem(self) -> GeographyError:
         return GeographyError(
             f"the records file {self.path} has records whose '{self.geocode}' is missing or is no "
-            f"{self.spine.geolevels[self.spine.finest]} of the geography table. Add the missing geounits to the "
+            f"{self.spine.geolevels[self.spine.finest]} of the geography table. {self._zeros(GEOCODE)}Add the missing "
+            "geounits to the "
             "table (it must list every geounit, also the empty ones), or correct the records; an anti-join of the "
             "two files finds them.",
             code="unknown-geounit",

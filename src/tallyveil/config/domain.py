@@ -30,7 +30,13 @@ from tallyveil.config.outer import (
     refuse_full_measurements,
     residents_of,
 )
-from tallyveil.config.schema import require_few_layers, require_size, schema_of
+from tallyveil.config.schema import (
+    require_addresses,
+    require_few_layers,
+    require_possible,
+    require_size,
+    schema_of,
+)
 from tallyveil.config.spine import spine_of, whole_geolevel
 from tallyveil.errors import ConfigError
 from tallyveil.geography.optimise import geolevels_after
@@ -65,7 +71,9 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     check_areas((*geography.geolevels, *geolevels), families, file.outputs.entities)
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
+    require_addresses(strategy)
     require_size(schema, strategy)
+    require_possible(schema)
     require_few_layers(schema, strategy)
     agreement = agreements_of(file.agreement, schema, folder)
     residents = tuple(
@@ -77,6 +85,8 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         estimation = estimation_in_passes(outer, strategy, schema)
     else:
         estimation = estimation_of(file.estimation, strategy, schema, preset, drawn=bool(file.subspace))
+    invariants = tuple(_invariant(item, schema, geography.geolevels, geolevels) for item in file.invariants)
+    _refuse_twice(invariants, file.bounds, schema)
     plan = ReleasePlan(
         name=file.release.name,
         licence=file.release.licence,
@@ -87,9 +97,7 @@ def plan_of(file: ReleaseFile, folder: Path) -> ReleasePlan:
         strategy=strategy,
         declared=_declared(file.privacy, file.strategy, strategy),
         delta=file.privacy.delta,
-        invariants=tuple(
-            _invariant(item, schema, geography.geolevels, geolevels) for item in file.invariants
-        ),
+        invariants=invariants,
         bounds=tuple(_bounds(item, schema, geography.geolevels, geolevels, folder) for item in file.bounds),
         estimation=estimation,
         tables=tuple(_table(schema, name) for name in dict.fromkeys(file.outputs.tables)),
@@ -289,6 +297,26 @@ def _invariant(
         partition_query(schema, item.query, "invariants"),
         tuple(whole_geolevel(name, original, geolevels, where) for name in item.geolevels),
     )
+
+
+def _refuse_twice(invariants: Sequence[Invariant], bounds: Sequence[BoundsTable], schema: Schema) -> None:
+    """Refuse an invariant that is stated twice, and bounds of one name, which reports could not tell apart."""
+    stated: set[tuple[object, str]] = set()
+    for invariant in invariants:
+        for geolevel in invariant.geolevels:
+            place = (schema.query(invariant.query).factors, geolevel)
+            if place in stated:
+                raise ConfigError(
+                    f"the invariant on '{invariant.query}' is stated twice for {geolevel}. State it once.",
+                    code="stated-twice",
+                )
+            stated.add(place)
+    names = [item.name for item in bounds]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            f"[[bounds]] gives the name {', '.join(map(repr, twice))} twice. Give each a name of its own.",
+            code="stated-twice",
+        )
 
 
 def _intervals(table: OutputsTable, strategy: Strategy) -> Fraction | None:

@@ -5,7 +5,8 @@ from typing import Final
 
 from tallyveil.budget.strategy import Strategy
 from tallyveil.config.models import RecodeTable, SchemaTable
-from tallyveil.errors import SchemaError
+from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.noise.address import GEOLEVEL_BITS, QUERY_BITS
 from tallyveil.universe.attribute import Attribute
 from tallyveil.universe.presets import load_preset
 from tallyveil.universe.recode import Recode
@@ -78,6 +79,44 @@ def require_size(schema: Schema, strategy: Strategy) -> None:
         "cells. Drop or coarsen an attribute.",
         code="schema-too-large",
     )
+
+
+def require_possible(schema: Schema) -> None:
+    """Refuse structural zeros that forbid every cell.
+
+    Raises:
+        SchemaError: no cell is possible.
+    """
+    if not schema.possible_answers(schema.query("total")).size:
+        names = ", ".join(repr(zero.name) for zero in schema.structural_zeros)
+        raise SchemaError(
+            f"the structural zeros {names} of schema '{schema.name}' forbid every cell, so that no "
+            f"{schema.unit.one} can be counted. A structural zero lists combinations of levels that no record has. "
+            "Correct them.",
+            code="nobody-fits",
+        )
+
+
+def require_addresses(strategy: Strategy) -> None:
+    """Refuse more geolevels, or queries at a geolevel, than the addresses of the noise have numbers for.
+
+    Raises:
+        GeographyError, SchemaError: there are too many.
+    """
+    levels, queries = (
+        len(strategy.geolevels),
+        max(len(strategy.queries(name)) for name in strategy.geolevels),
+    )
+    if levels > 1 << GEOLEVEL_BITS:
+        raise GeographyError(
+            f"the spine has {levels:,} geolevels; wanted at most {1 << GEOLEVEL_BITS}, because the addresses of the "
+            "noise have no numbers for more. Leave out geolevels."
+        )
+    if queries > 1 << QUERY_BITS:
+        raise SchemaError(
+            f"a geolevel measures {queries:,} queries; wanted at most {1 << QUERY_BITS:,}, because the addresses of "
+            "the noise have no numbers for more. Measure fewer queries."
+        )
 
 
 def require_few_layers(schema: Schema, strategy: Strategy) -> None:

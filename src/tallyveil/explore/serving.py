@@ -1,5 +1,6 @@
 """Serve a site to the browser of this machine, and to nobody else."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -51,7 +52,10 @@ class _Files(SimpleHTTPRequestHandler):
             return False
         path = Path(asked)
         file = path / "index.html" if path == Path(self.directory) else path
-        return file.is_file() and real(file).is_relative_to(root)
+        try:
+            return file.is_file() and real(file).is_relative_to(root)
+        except (OSError, ValueError):  # a path that is too long for the system, or no text of its encoding
+            return False
 
     def end_headers(self) -> None:
         """Let the browser ask again for every file: another site may have this address tomorrow."""
@@ -67,6 +71,17 @@ class _Files(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    """Says nothing of a browser that went away before it had its answer."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report an error of this program as usual, and no broken connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def served(site: Path, port: int = 0) -> Iterator[str]:
     """Serve a site from a thread of its own, until the block ends.
@@ -77,8 +92,7 @@ def served(site: Path, port: int = 0) -> Iterator[str]:
     Yields:
         The address.
     """
-    server = ThreadingHTTPServer((HOST, port), partial(_Files, directory=str(site)))
-    server.daemon_threads = True
+    server = _Server((HOST, port), partial(_Files, directory=str(site)))
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

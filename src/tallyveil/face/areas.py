@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Area:
     """A set of finest geounits of a release, such as a county or an electoral district.
 
-    Made by `Release.area` and `Release.district`.
+    Made by `Release.area`, `Release.district` and `Release.districts`.
 
     Attributes:
         release: The release.
@@ -90,6 +90,65 @@ class Area:
 
     def __repr__(self) -> str:
         return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}>"
+
+
+class DistrictPlan:
+    """The districts of a plan. Made by `Release.districts`.
+
+    Attributes:
+        release: The release.
+        column: Column of the file that names the districts.
+        areas: The districts by name.
+    """
+
+    def __init__(self, release: Opened, column: str, areas: Mapping[str, Area]) -> None:
+        self.release = release
+        self.column = column
+        self.areas = dict(areas)
+
+    def estimate(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> pl.DataFrame:
+        """Published counts, unbiased estimates, exact standard errors and intervals of every district.
+
+        Args:
+            queries, level, with_bounds, workers: As in `Area.estimate`.
+            simultaneous: Whether all intervals of all districts together have the coverage.
+        Returns:
+            A row for each district and answer, with the columns `district`, `finest_geounits` and those of
+            `District.to_frame`. The district is null in the rows of all finest geounits that are in no district.
+        Raises:
+            GeographyError: a geocode is unknown.
+            ConfigError: the level or the number of threads is out of range.
+        """
+        from tallyveil.postprocess.derived.district import answers_by_district
+
+        answers = answers_by_district(
+            self.release.path,
+            {name: area.geocodes for name, area in self.areas.items()},
+            tables=names_given(queries, "queries"),
+            level=number_given(level, "level"),
+            simultaneous=flag_given(simultaneous, "simultaneous"),
+            with_bounds=flag_given(with_bounds, "with_bounds"),
+            workers=workers_given(workers),
+        )
+        return pl.concat(
+            district.to_frame().select(
+                pl.lit(name, pl.String).alias("district"),
+                pl.lit(district.n_finest, pl.Int64).alias("finest_geounits"),
+                pl.all(),
+            )
+            for name, district in answers.items()
+        )
+
+    def __repr__(self) -> str:
+        return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import as_given
-from tallyveil.face.areas import Area, Count, area_given, counts_given
+from tallyveil.face.areas import Area, Count, DistrictPlan, area_given, counts_given
 from tallyveil.face.given import (
     Geocodes,
     fixed,
@@ -158,17 +158,50 @@ class Release(WithMeasurements):
         wanted = None if geolevel is None else name_given(geolevel, "geolevel")
         return Area(self, finest_geocodes(self._hierarchies, code, wanted))
 
-    def district(self, geocodes: Geocodes) -> Area:
+    def district(self, geocodes: Geocodes | Path) -> Area:
         """Any set of finest geounits, whose counts can be estimated.
 
         Args:
-            geocodes: Geocodes of the finest geounits, each once.
+            geocodes: Geocodes of the finest geounits, each once; or the Path of a file of them.
         Returns:
             The area. Its geocodes are looked up when it is estimated.
         Raises:
             GeographyError: there are no geocodes, or they are not text.
+            ConfigError, StoreError: the file cannot be read, or is a districting plan, which `districts` reads.
         """
+        if isinstance(geocodes, Path):
+            from tallyveil.geography.assignments import read_districts
+
+            read = read_districts(path_given(geocodes, "geocodes"), None, "districts(..., column=NAME)")
+            geocodes = read.only("district")
         return Area(self, geocodes_given(geocodes))
+
+    def districts(self, plan: str | Path, column: str | None = None) -> DistrictPlan:
+        """All districts of a plan: a file that says the district of each finest geounit.
+
+        Args:
+            plan: A block assignment file, or another file with a column geocode, BLOCKID, GEOID or GEOID20.
+            column: Column of the districts; None for the only other column whose values differ.
+        Returns:
+            The districts, and the finest geounits that are in none.
+        Raises:
+            ConfigError: there is no such column, or it is not clear which column names the districts.
+            GeographyError: a finest geounit is listed twice, or none has a district.
+            StoreError: the file is missing or unreadable.
+        """
+        from tallyveil.geography.assignments import read_districts
+
+        wanted = None if column is None else name_given(column, "column")
+        read = read_districts(path_given(plan, "plan"), wanted, "column=NAME")
+        if read.column is None:
+            raise ConfigError(
+                f"{read.path} names no districts: it lists the finest geounits of one. Give "
+                "release.district(Path(...)), or a file with a column of districts.",
+                code="district-plan",
+            )
+        return DistrictPlan(
+            self, read.column, {name: Area(self, part) for name, part in read.geocodes.items()}
+        )
 
     def quantities(
         self,

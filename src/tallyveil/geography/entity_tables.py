@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
+from tallyveil.geography.assignments import GEOCODE, area_columns
 from tallyveil.geography.columns import TextColumn, text_column
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.printable import present_columns, short_name, some_names
-from tallyveil.storage.read import text_columns
 
 NAMES = "_name"
 COORDINATES = ("latitude", "longitude")
@@ -62,18 +62,18 @@ def entities_from_columns(
     return tuple(found)
 
 
-def family_columns(path: Path, geocode: str = "geocode") -> tuple[str, ...]:
+def family_columns(path: Path, geocode: str = GEOCODE) -> tuple[str, ...]:
     """Columns of a table of finest geounits that can name entities: the text columns, in order.
 
     Excluded are the geocode, the coordinates of a point (in a CSV file every column is text), and a column such as
     `place_name` if there is a column `place`, because both name the same entities.
 
     Raises:
-        StoreError, ConfigError: the file is missing or unreadable, or has no such geocode.
+        StoreError, ConfigError: the file is missing or unreadable, or it is not clear which column holds the geocodes.
     """
-    known = text_columns(path, geocode, "entities")
+    known = area_columns(path, "entities", geocode)
     beside = {name.removesuffix(NAMES) for name in known if name.endswith(NAMES)} & set(known)
-    left_out = {geocode, *COORDINATES, *(name + NAMES for name in beside)}
+    left_out = {*COORDINATES, *(name + NAMES for name in beside)}
     return tuple(name for name in known if name not in left_out)
 
 

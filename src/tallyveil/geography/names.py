@@ -18,7 +18,7 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
         hierarchies: The spine and the areas beside it.
         table: Text columns `NAME_COLUMNS`; `geolevel` may be the name of a family of entities.
     Raises:
-        GeographyError: a row lacks a text, an area has two names, or a geolevel does not exist.
+        GeographyError: a row lacks a text, an area has two names, a geolevel does not exist, or no area is named.
     """
     codes = _codes(hierarchies)
     unknown = table["geolevel"].drop_nulls().unique().sort().to_list()
@@ -35,11 +35,18 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
             f"and name. The geolevels and families of this release are {', '.join(codes)}.",
             code="geounit-names",
         )
-    kept = [
+    parts = [
         table.filter(pl.col("geolevel") == name, pl.col("geocode").is_in(own.implode()))
         for name, own in codes.items()
     ]
-    return replace(hierarchies, names=pl.concat(kept).select(NAME_COLUMNS))
+    named = pl.concat(parts).select(NAME_COLUMNS)
+    if named.is_empty():
+        raise GeographyError(
+            f"none of the {table.height:,} rows of the table of names has the code of a geounit or entity of this "
+            "release, so that it names nothing. Use codes of the same geography, with their leading zeros.",
+            code="geounit-names",
+        )
+    return replace(hierarchies, names=named)
 
 
 def _codes(hierarchies: Hierarchies) -> dict[str, pl.Series]:

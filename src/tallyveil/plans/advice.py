@@ -10,8 +10,10 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
 from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.printable import some_names
 from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
 from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import Schema
 
 
 def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -45,6 +47,20 @@ def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
         "better": None if better is None else _shares(better),
         "toml": None if better is None else strategy_tables(better, plan),
     }
+
+
+def impossible_levels(schema: Schema) -> tuple[str, ...]:
+    """A sentence for each attribute with levels that the structural zeros forbid whatever the other levels are."""
+    sentences = []
+    for attribute in schema.attributes:
+        possible = set(schema.possible_answers(schema.query(attribute.name)).tolist())
+        lost = [level for code, level in enumerate(attribute.levels) if code not in possible]
+        if lost:
+            sentences.append(
+                f"the structural zeros allow no {schema.unit.one} to have the level(s) {some_names(lost)} of attribute "
+                f"{attribute.name}: their counts are zero by definition. If that is not meant, correct them."
+            )
+    return tuple(sentences)
 
 
 def spine_advice(plan: ReleasePlan) -> str | None:

@@ -164,7 +164,7 @@ CODES: Final = FileFormat(
 _ITERATION = ColumnRule("ITERATION_CODE", r"^[0-9]{4}$", "4 digits")
 _ITERATION_START = (
     _ITERATION,
-    ColumnRule("ITERATION_NAME", r"", "a name"),
+    ColumnRule("ITERATION_NAME", r"\S", "a name"),
     ColumnRule("LEVEL", r"^[012]$", "0, 1 or 2"),
 )
 _ITERATION_END = (

@@ -162,16 +162,13 @@ def _iteration_tables(plan: SafetabPlan, view: View) -> Iterator[tuple[Membershi
         Membership.ETHNICITY: view.ethnicity_of,
     }
     for kind, map_of in maps.items():
-        own = [iteration.code for iteration in view.iterations if iteration.membership is kind]
-        if own:
-            yield kind, _iteration_table(plan.files.codes, view, map_of, own)
+        if any(iteration.membership is kind for iteration in view.iterations):
+            yield kind, _iteration_table(plan.files.codes, view, map_of)
 
 
-def _iteration_table(codes: tuple[str, ...], view: View, map_of: Int16s, own: list[str]) -> pl.DataFrame:
-    """Codes and iterations. An iteration without a code gets a value of its own, which no record holds."""
+def _iteration_table(codes: tuple[str, ...], view: View, map_of: Int16s) -> pl.DataFrame:
+    """Codes and iterations."""
     rows = [(code, view.codes[n] if n >= 0 else None) for code, n in zip(codes, map_of.tolist(), strict=True)]
-    held = {iteration for _, iteration in rows}
-    rows += [(f"no code of {iteration}", iteration) for iteration in own if iteration not in held]
     return pl.DataFrame(rows, schema={"code": pl.String, "iteration": pl.String}, orient="row")
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
@@ -71,8 +72,8 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
     largest table. The Census layout has 64 places for its 46 cells.
 
     Raises:
-        SchemaError: a query group is unknown, is given twice, leaves out a cell of the schema, or has groups that
-            overlap.
+        SchemaError: a query group is unknown, is given twice, leaves out a cell of the schema, has groups that overlap,
+            or has fewer cells than the one before.
     """
     tables = tuple(QueryTable(schema.query(name)) for name in details)
     for table in tables:
@@ -85,6 +86,20 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
             raise SchemaError(
                 f"the detail {table.query.name!r} leaves out some cells, so that its cells would not add up to "
                 "the total of a group. Give every level of its recodes a group."
+            )
+    for coarse, fine in pairwise(tables):
+        if fine.n_cells < coarse.n_cells:
+            raise SchemaError(
+                f"the detail {fine.query.name!r} has {fine.n_cells} cells and stands after {coarse.query.name!r} with "
+                f"{coarse.n_cells}, so that larger groups would get less detail. List the details from coarse to fine."
+            )
+    of_factors: dict[object, str] = {}
+    for table in tables:
+        same = of_factors.setdefault(table.query.factors, table.query.name)
+        if same != table.query.name:
+            raise SchemaError(
+                f"the details {same!r} and {table.query.name!r} are the same table. Keep one of them.",
+                code="query-twice",
             )
     names = ("total", *details, "total only")
     if len(set(names)) < len(names):

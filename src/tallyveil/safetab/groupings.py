@@ -20,6 +20,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.safetab.input_errors import some
 from tallyveil.universe.names import check_labels
 
 Match = Literal["any", "all", "joined"]
@@ -107,8 +108,18 @@ def grouping_from_rows(
     they first occur.
 
     Raises:
-        SchemaError: no group is given, or a label could be mistaken.
+        SchemaError: no group is given, a label could be mistaken, or a value counts as missing and is in a group.
     """
+    passed_over = {"", *missing}
+    if lost := list(
+        dict.fromkeys(value for value, group in rows if group is not None and value in passed_over)
+    ):
+        raise SchemaError(
+            f"grouping {name!r} has the value(s) {some(lost)} of {', '.join(columns)} in a group, and counts them as "
+            "missing. Nobody is in a group by a missing value, so that the counts of such a group would be noise "
+            "alone. Take the values out of the groups, or out of missing.",
+            code="groups-missing-value",
+        )
     values = {value: n for n, value in enumerate(dict.fromkeys(value for value, _ in rows))}
     groups = {
         group: n for n, group in enumerate(dict.fromkeys(group for _, group in rows if group is not None))

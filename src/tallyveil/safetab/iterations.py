@@ -147,7 +147,12 @@ def read_iterations(folder: Path) -> IterationFiles:
         tuple(sorted(iterations, key=lambda iteration: iteration.code)),
         tuple((code, iteration) for code, iteration in pairs if iteration in known),
     )
-    raise_all(_several(mapping_path, files), "the iteration files")
+    problems = [
+        *_several(mapping_path, files),
+        *_without_codes(mapping_path, files),
+        *_same_names(race_path, ethnicity_path, files),
+    ]
+    raise_all(problems, "the iteration files")
     return files
 
 
@@ -227,6 +232,40 @@ def _unknown(
             f"{path}: {lost.height} row(s) have a {column} that is not in {source}: {some(values)}. Add it there, or "
             "remove the rows.",
             code="safetab-unknown-code",
+        )
+    ]
+
+
+def _without_codes(path: Path, files: IterationFiles) -> list[TallyveilError]:
+    """A tabulated iteration has a code. Without one nobody is in it, and its published counts would be noise alone."""
+    reached = {iteration for _, iteration in files.mapping}
+    empty = [iteration.code for iteration in files.iterations if iteration.code not in reached]
+    if not empty:
+        return []
+    return [
+        SchemaError(
+            f"{path}: no code maps to {len(empty)} of {len(files.iterations)} iterations: {some(empty)}. Nobody can be "
+            "in these iterations, so that their published counts would be noise alone. Add the rows of their codes, or "
+            "remove the iterations from their file.",
+            code="safetab-iteration-without-codes",
+        )
+    ]
+
+
+def _same_names(race_path: Path, ethnicity_path: Path, files: IterationFiles) -> list[TallyveilError]:
+    """Names of tabulated iterations differ in more than case and spaces, so that readers can tell them apart."""
+    named: dict[str, list[str]] = {}
+    for iteration in files.iterations:
+        named.setdefault(" ".join(iteration.name.casefold().split()), []).append(iteration.code)
+    shared = [codes for codes in named.values() if len(codes) > 1]
+    if not shared:
+        return []
+    return [
+        SchemaError(
+            f"{race_path} and {ethnicity_path.name}: {len(shared)} name(s) stand for several iterations: "
+            f"{some([' and '.join(codes) for codes in shared])}. Readers of the tables could not tell them apart. Give "
+            "each iteration a name of its own.",
+            code="safetab-iteration-name",
         )
     ]
 

@@ -6,7 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import polars as pl
 
@@ -20,18 +20,22 @@ UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OS
 """What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
 
 LONGEST_HEADER: Final = 1 << 20
-"""Largest number of bytes read as the header line of a CSV file."""
+"""Largest number of bytes read as the header line of a text file."""
+
+TEXT_SUFFIXES: Final = (".csv", ".txt")
+"""Endings of text files with a header line. Their columns have commas between them, or `|` as in files of the Census
+Bureau."""
 
 ROWS_AT_ONCE = 1 << 20
 """Number of rows that are in memory at a time if a file is read in batches."""
 
 
 def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: bool = False) -> pl.LazyFrame:
-    """Open a Parquet or CSV file lazily, with only the named columns.
+    """Open a Parquet or text file lazily, with only the named columns.
 
     Args:
-        path: A `.parquet` file, or a `.csv` file with a header. CSV columns are read as text, so that codes keep their
-            leading zeros.
+        path: A `.parquet` file, or a `.csv` or `.txt` file with a header, and with commas or `|` between its columns.
+            Columns of such files are read as text, so that codes keep their leading zeros.
         columns: Wanted columns.
         what: The role of the file in the run ("records", "geography"), for messages.
         confidential: Whether no content of the file may be shown. This includes its header: if a file has no header
@@ -43,6 +47,8 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
     frame = _opened(path, what)
     present = frame.collect_schema().names()
     missing = [name for name in columns if name not in present]
+    if missing and (encoding := _other_encoding(path, what)):
+        raise encoding
     if missing:
         header = () if confidential else header_of(present, columns)
         message = _missing_message(path, what, missing, present, header)
@@ -59,13 +65,13 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
 
 
 def _header(path: Path, what: str) -> list[str]:
-    """Column names in the first line of a CSV file. Empty for Parquet, whose column names are unique."""
-    if path.suffix != ".csv":
+    """Column names in the first line of a text file. Empty for Parquet, whose column names are unique."""
+    if path.suffix not in TEXT_SUFFIXES:
         return []
     with open_input(path, what) as stream:
-        line = stream.readline(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+        line = _first_line(stream)
     try:
-        return next(csv.reader([line.rstrip("\r\n")], strict=False), [])
+        return next(csv.reader([line], delimiter=_separator(line), strict=False), [])
     except csv.Error:
         raise StoreError(
             f"the {what} file {path} cannot be read as csv: a name of its header line is longer than "
@@ -73,6 +79,15 @@ def _header(path: Path, what: str) -> list[str]:
             "a line feed, or with a carriage return and a line feed.",
             code="input-unreadable",
         ) from None
+
+
+def _first_line(stream: BinaryIO) -> str:
+    return stream.readline(LONGEST_HEADER).decode("utf-8-sig", errors="replace").rstrip("\r\n")
+
+
+def _separator(header: str) -> str:
+    """What stands between the columns of a text file: `|` if its header has some and no comma."""
+    return "|" if "|" in header and "," not in header else ","
 
 
 def text_columns(path: Path, key: str, what: str) -> list[str]:
@@ -104,7 +119,10 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
         frame = _scan(path)
         frame.collect_schema()
     except UNREADABLE as error:
-        wanted = "a CSV file with a header line" if path.suffix == ".csv" else "a Parquet file"
+        if encoding := _other_encoding(path, what):
+            raise encoding from None
+        texts = {".csv": "a CSV file with a header line", ".txt": "a text file with a header line"}
+        wanted = texts.get(path.suffix, "a Parquet file")
         raise StoreError(
             f"the {what} file {path} cannot be read as {path.suffix.lstrip('.')}: {type(error).__name__}. "
             f"The ending of its name says what it should be: {wanted}.",
@@ -143,7 +161,7 @@ def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.D
     """
     try:
         with held(path, what):
-            batches = _csv_batches(frame) if path.suffix == ".csv" else _slices(frame)
+            batches = _text_batches(frame) if path.suffix in TEXT_SUFFIXES else _slices(frame)
             yield from (batch for batch in batches if batch.height)
     except UNREADABLE as error:
         raise _unreadable(path, what, error) from None
@@ -177,8 +195,8 @@ def _slices(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
         yield frame.slice(start, ROWS_AT_ONCE).collect(engine="streaming")
 
 
-def _csv_batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    """CSV is read once from its start. Polars reads some hundred MiB ahead."""
+def _text_batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Text is read once from its start. Polars reads some hundred MiB ahead."""
     yield from frame.collect_batches(chunk_size=ROWS_AT_ONCE, maintain_order=True, engine="streaming")
 
 
@@ -222,10 +240,20 @@ def table_metadata(path: Path, what: str) -> dict[str, str]:
         raise _unreadable(path, what, error) from None
 
 
-def scan_text(path: Path, separator: str = ",", quote: str | None = '"') -> pl.LazyFrame:
-    """Open a text file with a header line lazily, from exactly this path. All columns are text."""
+def scan_text(path: Path, separator: str | None = ",", quote: str | None = '"') -> pl.LazyFrame:
+    """Open a text file with a header line lazily, from exactly this path. All columns are text.
+
+    Args:
+        path: The file.
+        separator: What stands between the columns; None for what the header line says (`_separator`).
+        quote: What stands around texts. Where the header says `|`, nothing does.
+    """
     # Some versions of polars keep a copy of a text object in a folder of their own, so it is never given its address.
     place = io.BytesIO(object_bytes(path)) if is_object(path) else path.absolute()
+    if separator is None:
+        with place.open("rb") if isinstance(place, Path) else io.BytesIO(place.getbuffer()) as stream:
+            separator = _separator(_first_line(stream))
+        quote = quote if separator == "," else None
     return pl.scan_csv(place, separator=separator, quote_char=quote, infer_schema=False, glob=False)
 
 
@@ -336,11 +364,9 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
 
 
 def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
-    lines = (
-        ""
-        if path.suffix == ".parquet"
-        else ", that every line has the columns of its header, and that text is UTF-8"
-    )
+    if encoding := _other_encoding(path, what):
+        return encoding
+    lines = "" if path.suffix == ".parquet" else ", and that every line has the columns of its header"
     return StoreError(
         f"reading the {what} file {path} failed with {type(error).__name__}. Check that the file is there and complete"
         f"{lines}.",
@@ -348,13 +374,45 @@ def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
     )
 
 
+def _other_encoding(path: Path, what: str) -> StoreError | None:
+    """The error for a text file that is not UTF-8; None if it is."""
+    place = place_of_other_bytes(path, what) if path.suffix in TEXT_SUFFIXES else None
+    if place is None:
+        return None
+    return StoreError(
+        f"the {what} file {path} has {place}. Save the file as UTF-8; a spreadsheet calls it 'CSV UTF-8'.",
+        code="input-encoding",
+    )
+
+
+def place_of_other_bytes(path: Path, what: str) -> str | None:
+    """Where a text file has bytes that are not UTF-8, such as those of Latin-1, in words; None if it has none.
+
+    The words say the place and never what is there.
+
+    Args:
+        path: The file, which a reader could not read.
+        what: As in `scan_table`.
+    """
+    number = 0
+    try:
+        with open_input(path, what) as lines:
+            for number, line in enumerate(lines, start=1):  # noqa: B007 - the last number is told
+                line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"bytes that are no UTF-8 text: the first is byte {error.start + 1} of line {number}"
+    except OSError:
+        return None
+    return None
+
+
 def _scan(path: Path) -> pl.LazyFrame:
     if path.suffix == ".parquet":
         return scan_parquet(path)
-    if path.suffix == ".csv":
-        return scan_text(path)
+    if path.suffix in TEXT_SUFFIXES:
+        return scan_text(path, None)
     raise StoreError(
-        f"{path} ends in '{path.suffix}', wanted .parquet or .csv. Convert the file, or rename it.",
+        f"{path} ends in '{path.suffix}', wanted .parquet, .csv or .txt. Convert the file, or rename it.",
         code="input-unreadable",
     )
 

@@ -400,3 +400,58 @@ def test_a_column_that_contradicts_an_attribute_is_refused(tmp_path, quarters, r
     assert caught.value.code == "records-contradict"
     for value in ("camp", "barracks", "house", "A1", CANARY):
         assert value not in str(caught.value).replace(str(path), "")
+
+
+def read_codes(folder, geocodes, sexes):
+    schema = Schema("people", (Attribute("sex", ("01", "02")),))
+    spine = spine_from_prefixes(["0101", "0102", "1001"], ("State", "Block"), (2, 4))
+    path = folder / "records.csv"
+    rows = "".join(f"{code},{sex}\n" for code, sex in zip(geocodes, sexes, strict=True))
+    path.write_text(f"geocode,sex\n{rows}")
+    return read_records(
+        path, geocode="geocode", count=None, columns={"sex": "sex"}, schema=schema, spine=spine
+    )
+
+
+ZEROS = "Values have lost their leading zeros"
+
+
+@pytest.mark.parametrize(
+    ("geocodes", "sexes", "named"),
+    [
+        (["0101", "102"], ["01", "02"], ["geocode"]),
+        (["0101", "1001"], ["01", "2"], ["sex"]),
+        (["101", "102"], ["1", "2"], ["geocode", "sex"]),
+        (["0101", "9"], ["01", "3"], []),
+    ],
+)
+def test_lost_leading_zeros_are_named_as_such_and_no_value_is_shown(tmp_path, geocodes, sexes, named):
+    with pytest.raises(TallyveilError) as caught:
+        read_codes(tmp_path, geocodes, sexes)
+    problems = [line for line in str(caught.value).split("\n") if ZEROS in line]
+    assert len(problems) == len(named)
+    assert all(any(f"'{name}'" in line for line in problems) for name in named)
+    assert "102" not in str(caught.value).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize("place", ["header", "row"])
+def test_a_file_in_latin_1_is_refused_with_its_line(tmp_path, place):
+    text = (
+        "geocode,sëx\n0101,01\n"
+        if place == "header"
+        else "geocode,sëx\n0101,01\n0101,naïve\n".replace("ë", "e")
+    )
+    (tmp_path / "records.csv").write_bytes(text.encode("latin-1"))
+    schema = Schema("people", (Attribute("sex", ("01", "02")),))
+    with pytest.raises(StoreError, match=f"of line {1 if place == 'header' else 3}") as caught:
+        read_records(
+            tmp_path / "records.csv",
+            geocode="geocode",
+            count=None,
+            columns={"sex": "sëx" if place == "header" else "sex"},
+            schema=schema,
+            spine=spine_from_prefixes(["0101"], ("State", "Block"), (2, 4)),
+        )
+    assert caught.value.code == "input-encoding"
+    assert "ComputeError" not in str(caught.value)
+    assert "na" + "ve" not in str(caught.value)

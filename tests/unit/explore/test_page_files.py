@@ -62,3 +62,30 @@ def test_a_torn_row_is_refused_and_not_left_out(row):
 )
 def test_sets_in_addresses_rise(text, rows):
     assert called("explorer/rows.js", "parseRows", text, 10) == rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "geocode\n01\n02\n01\n",
+        "\ufeffBLOCKID|STATE\r\n01|44\r\n02|44\r\n",
+        ",GEOID20\n0,01\n1,02\n",
+        "geocode,GEOID\n01,x\n02,x\n",
+    ],
+)
+def test_the_blocks_of_a_district_file(text):
+    assert called("explorer/district-file.js", "codesOfFile", text, "blocks") == ["01", "02"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("BLOCKID|DISTRICT\n01|1\n02|2\n", "column DISTRICT, which differs"),
+        ("geocode,D\n01,1\n02,\n", "may name several districts"),
+        ("GEOID,GEOID20\n01,1\n", "several columns of geocodes"),
+        ("block\n01\n", "no column"),
+        ("", "no column"),
+    ],
+)
+def test_a_plan_is_not_read_as_one_district_by_a_page(text, said):
+    assert said in called("explorer/district-file.js", "codesOfFile", text, "blocks")

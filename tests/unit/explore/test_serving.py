@@ -1,6 +1,8 @@
 """A site is served to this machine alone, with the types that browsers ask for."""
 
 import os
+import socket
+import struct
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -34,13 +36,37 @@ def test_types(address, file, kind):
 
 
 @pytest.mark.parametrize(
-    "path", ["app/", "nothing.js", "../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "%00"]
+    "path",
+    [
+        "app/",
+        "nothing.js",
+        "../../etc/passwd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "%00",
+        "a" * 5000,
+        "a/" * 5000,
+        "%ed%a0%80",
+    ],
 )
-def test_nothing_else_is_given(address, path):
+def test_nothing_else_is_given(address, path, capfd):
     with pytest.raises(HTTPError) as caught:
         urlopen(address + path)
     assert caught.value.code == 404
     caught.value.close()
+    assert not capfd.readouterr().err
+
+
+def test_a_browser_that_goes_away_is_no_traceback(tmp_path, address, capfd):
+    (tmp_path / "large.svg").write_bytes(bytes(1 << 24))
+    host, port = address.removeprefix("http://").rstrip("/").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )  # a reset at the end
+        connection.sendall(f"GET /large.svg HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        connection.recv(1)
+    with urlopen(address):  # the server still answers
+        assert not capfd.readouterr().err
 
 
 def test_only_this_machine(address):

@@ -485,3 +485,23 @@ def test_a_current_folder_that_was_removed_is_told(folder, tmp_path, monkeypatch
     with pytest.raises(StoreError, match="current folder, which was removed"):
         tallyveil.run(folder / "release.toml", "out", insecure_test_key=KEY)
     assert tallyveil.open(folder / "out").kind == "topdown"
+
+
+def test_files_of_districts_are_read_as_the_command_reads_them(release, tmp_path):
+    blocks = release.table("Block", "total")["geocode"].cast(str).unique().sort().to_list()
+    plan, single = tmp_path / "plan.csv", tmp_path / "single.csv"
+    plan.write_text("GEOID20,DISTRICT\n" + "".join(f"{code},{n % 2}\n" for n, code in enumerate(blocks[:6])))
+    single.write_text("GEOID20\n" + "".join(f"{code}\n" for code in blocks[:6]))
+    districts = release.districts(plan)
+    assert (districts.column, list(districts.areas)) == ("DISTRICT", ["0", "1"])
+    frame = districts.estimate(["total"])
+    assert frame["district"].to_list() == ["0", "1", None]
+    assert frame["finest_geounits"].to_list()[:2] == [3, 3]
+    alone = districts.areas["1"].estimate(["total"]).to_frame()
+    assert frame.row(1)[2:] == alone.row(0)
+    listed = release.district(single).estimate(["total"]).to_frame()
+    assert listed.equals(release.district(blocks[:6]).estimate(["total"]).to_frame())
+    for call, path in ((release.district, plan), (release.districts, single)):
+        with pytest.raises(ConfigError) as caught:
+            call(path)
+        assert caught.value.code == "district-plan"

@@ -11,6 +11,7 @@ from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.postprocess.constraints.bounds_files import stated_bounds, write_bounds
+from tallyveil.postprocess.constraints.geolevels import bounds_table
 from tallyveil.postprocess.constraints.invariant_files import (
     invariant_path,
     read_invariant,
@@ -33,7 +34,9 @@ def written(edit, tmp_path, request):
     plan = dataclasses.replace(plan, invariants=INVARIANTS)
     spine = read_spine(plan.geography)
     whole = plain_hierarchies(spine)
-    tables = compile_constraints(plan, whole, read_histograms(plan, spine))
+    tables = compile_constraints(
+        plan, whole, read_histograms(plan, spine), [bounds_table(plan, item, whole) for item in plan.bounds]
+    )
     write_geography(tmp_path, whole, {})
     for number, (invariant, table) in enumerate(zip(INVARIANTS, tables[:3], strict=True)):
         stated = stated_invariant(whole, invariant.query, invariant.geolevels)

@@ -124,6 +124,9 @@ BAD = [
     (MAP_FILE, "2101|1010", "2101|1010\n2101|1010", "safetab-repeated", "2101|1010"),
     (MAP_FILE, "2101|1010", "2101|1010\n2201|1010", "safetab-several-iterations", "nation and state"),
     (MAP_FILE, "2101|1010", "2101|1010\n2301|1010", "safetab-several-iterations", "below the state"),
+    (MAP_FILE, "2201|1020\n", "", "safetab-iteration-without-codes", "'2201'"),
+    (RACE_FILE, "2101|Alpha north", "2101|alpha  SOUTH", "safetab-iteration-name", "'2101 and 2201'"),
+    (RACE_FILE, "1301|Gamma alone|", "1301| |", "safetab-values", "ITERATION_NAME"),
 ]
 
 
@@ -135,6 +138,12 @@ def test_every_rule_of_the_code_files(params, file, old, new, code, said):
     assert raised.value.code == code
     assert said in str(raised.value)
     assert file in str(raised.value)
+
+
+def test_an_iteration_that_is_not_tabulated_needs_no_code_and_no_name_of_its_own(params):
+    edit(params / MAP_FILE, "0001|1000\n0001|1010\n0001|1020\n", "")
+    edit(params / RACE_FILE, "0001|Alpha major alone", "0001|Alpha alone")
+    read_iterations(params)
 
 
 def test_a_total_only_and_a_coarse_iteration_may_share_a_code(params):

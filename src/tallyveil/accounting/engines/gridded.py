@@ -59,6 +59,7 @@ _AROUND: Final = 2.0
 """Distances from epsilon, in units of the standard deviation of T, at which what dividing adds is bounded."""
 
 _STEEPEST: Final = 600.0
+"""Largest exponent that is computed: exp(709) is the largest float, and 600 leaves room for a hundred orders of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,9 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float) -> GriddedLaw:
     low = max(mean - _reach(lists, mean, variance, -1), -1.001 * most)
     high = min(mean + _reach(lists, mean, variance, 1), 1.001 * most)
     step = 2.0 ** math.ceil(math.log2(max(high - low, 1e-280) / (LENGTH - 64)))
+    if tilt * step > _STEEPEST:
+        # Dividing an atom multiplies its upper part by up to exp(s g). Every tilt gives bounds, so take one that fits.
+        return gridded_law(losses, _STEEPEST / step)
     spare = (LENGTH * step - (high - low)) / 2
     low, high = low - spare, high + spare
     divided = [(_Divided.of(atoms, tilt, step), n) for atoms, n in lists]
@@ -225,7 +229,7 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float) -> GriddedLaw:
             n * (atoms.relative + one.relative) for (atoms, n), (one, _) in zip(lists, divided, strict=True)
         ),
         slip=1.01 * sum(n * atoms.slip for atoms, n in lists),
-        spread=1.001 * answers * 4 * math.sinh(step / 4) ** 2,
+        spread=1.001 * answers * 4 * math.sinh(step / 4) ** 2 if step < _STEEPEST else math.inf,
         deviation=math.sqrt(variance),
     )
 
@@ -352,6 +356,8 @@ def _excess(law: GriddedLaw, epsilon: Fraction, log_delta: float) -> float:
     """Bound on what dividing added to the sum, in the same units; infinite where nothing is known."""
     if log_delta == -math.inf:
         return 0.0
+    if law.spread > _STEEPEST:
+        return math.inf
     root, tail = math.sqrt(law.spread), _SMALL - log_delta
     far = law.tilt * float(epsilon) - law.log_scale.lower - tail
     farthest = math.sqrt(2 * tail)

@@ -20,7 +20,10 @@ from tallyveil.cli.frame.names import names_if_any
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.postprocess.derived.district import District
+    from rich.table import Table
+
+    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.postprocess.derived.district import District, DistrictAnswer
 
 LINES_SHOWN = 40
 
@@ -63,8 +66,18 @@ def intervals(
         typer.Option(
             "--district",
             metavar="FILE",
-            help="Write nothing. Show the counts of one district, which consists of the finest geounits in the column "
-            "geocode of FILE. This does not need the measurements.",
+            help="Write nothing. Show the counts of one district, which consists of the finest geounits in FILE; or of "
+            "all districts, if a column of FILE says the district of each finest geounit, as in block assignment "
+            "files. This does not need the measurements.",
+        ),
+    ] = None,
+    district_column: Annotated[
+        str | None,
+        typer.Option(
+            "--district-column",
+            metavar="NAME",
+            help="With --district: the column that names the district of each finest geounit. Default: the only column "
+            "whose values differ.",
         ),
     ] = None,
     minus: Annotated[
@@ -72,7 +85,7 @@ def intervals(
         typer.Option(
             "--minus",
             metavar="FILE",
-            help="With --district: subtract the counts of the district in this FILE.",
+            help="With --district: subtract the counts of the one district in this FILE.",
         ),
     ] = None,
     without_bounds: Annotated[
@@ -114,20 +127,21 @@ def intervals(
             )
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
-        files = [district] if minus is None else [district, minus]
         _district(
             release,
-            files,
-            queries,
-            level,
-            simultaneous,
-            without_bounds=without_bounds,
-            workers=workers,
+            (district, district_column),
+            minus,
             as_json=as_json,
+            tables=queries,
+            level=level,
+            simultaneous=simultaneous,
+            with_bounds=not without_bounds,
+            workers=workers,
         )
         return
-    if minus is not None:
-        raise ConfigError("--minus FILE can be given only together with --district FILE.", code="bad-flag")
+    for flag, value in {"--minus FILE": minus, "--district-column NAME": district_column}.items():
+        if value is not None:
+            raise ConfigError(f"{flag} can be given only together with --district FILE.", code="bad-flag")
     from tallyveil.cli.frame.progress import observer_for
     from tallyveil.face.add_intervals import add_intervals
     from tallyveil.face.products import marks_in
@@ -193,44 +207,47 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
 
 
 def _district(
-    release: Path,
-    paths: list[Path],
-    tables: list[str] | None,
-    level: float,
-    simultaneous: bool,
-    *,
-    without_bounds: bool,
-    workers: int | None,
-    as_json: bool,
+    release: Path, file: tuple[Path, str | None], minus: Path | None, *, as_json: bool, **asked: Any
 ) -> None:
-    from tallyveil.postprocess.derived.district import district_answers
-    from tallyveil.storage.read import read_table, require_text, scan_table
+    """Show one district, one less another, or all districts of a plan.
 
-    for path in paths:
-        require_text(scan_table(path, ["geocode"], "district"), "geocode", path, "district")
-    geocodes = [read_table(path, ["geocode"], "district")["geocode"] for path in paths]
-    found = district_answers(
-        release,
-        geocodes[0],
-        minus=geocodes[1] if len(geocodes) > 1 else None,
-        tables=tables,
-        level=level,
-        simultaneous=simultaneous,
-        with_bounds=not without_bounds,
-        workers=workers,
-    )
+    Args:
+        release: Folder of the release.
+        file: The file of the district or plan, and the column that names the districts.
+        minus: The file of the district that is subtracted.
+        as_json: Whether it is printed as JSON.
+        asked: Further arguments of `district_answers`.
+    """
+    from tallyveil.geography.assignments import read_districts
+    from tallyveil.postprocess.derived.district import answers_by_district, district_answers
+
+    flag = "--district-column NAME"
+    districts = read_districts(*file, flag)
+    if districts.column is None or minus is not None:
+        less = None if minus is None else read_districts(minus, None, flag).only("--minus FILE")
+        found = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
+        if as_json:
+            say(json.dumps(_record(found)))
+        else:
+            _show_district(found)
+        return
+    rows = answers_by_district(release, districts.geocodes, **asked)
     if as_json:
-        answers = [line.to_mapping() for line in found.answers]
-        record = {
-            "finest_geounits": found.n_finest,
-            "minus": found.n_minus,
-            "level": found.level,
-            "covers": found.covers,
-            "unpublished": found.unpublished,
-        }
-        say(json.dumps({**record, "answers": answers}))
+        listed = [{"district": name, **_record(district)} for name, district in rows.items()]
+        say(json.dumps({"column": districts.column, "districts": listed}))
     else:
-        _show_district(found)
+        _show_plan(rows, districts.column)
+
+
+def _record(found: "District") -> dict[str, Any]:
+    return {
+        "finest_geounits": found.n_finest,
+        "minus": found.n_minus,
+        "level": found.level,
+        "covers": found.covers,
+        "unpublished": found.unpublished,
+        "answers": [line.to_mapping() for line in found.answers],
+    }
 
 
 def _show_district(found: "District") -> None:
@@ -243,29 +260,83 @@ def _show_district(found: "District") -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("query", overflow="fold")
     table.add_column("answer", overflow="fold")
-    for heading in ("published", "estimate", "st.error", f"{100 * found.level:g} % interval"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    _add_numbers(table, found)
     for line in found.answers[:LINES_SHOWN]:
-        table.add_row(
-            line.query,
-            line.answer,
-            "–" if line.published is None else f"{line.published:,}",
-            "–" if line.estimate is None else f"{line.estimate:,.1f}",
-            _deviation(line.standard_error),
-            "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
-        )
+        table.add_row(line.query, line.answer, *_numbers(line))
     less = "" if found.n_minus is None else f" less one of {found.n_minus:,}"
     console.print(f"District of {found.n_finest:,} finest geounits{less}")
     console.print(table)
-    if len(found.answers) > LINES_SHOWN:
-        console.print(f"{len(found.answers) - LINES_SHOWN:,} answers more with --json.")
-    for reason in dict.fromkeys(line.lacking for line in found.answers if line.lacking is not None):
-        queries = dict.fromkeys(line.query for line in found.answers if line.lacking == reason)
+    _show_more(console, len(found.answers), [found])
+
+
+def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
+    """One row for each district and answer, answer by answer."""
+    from rich import box
+    from rich.table import Table
+
+    from tallyveil.cli.frame.terminal import Screen
+
+    console, districts = Screen(), list(rows.values())
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("query", "answer", "district"):
+        table.add_column(heading, overflow="fold", min_width=len(heading))
+    table.add_column("geounits", justify="right", no_wrap=True)
+    _add_numbers(table, districts[0])
+    n_answers = len(districts[0].answers)
+    n_shown = max(LINES_SHOWN // len(rows), 1)
+    for number in range(min(n_answers, n_shown)):
+        table.add_section()
+        for name, district in rows.items():
+            line = district.answers[number]
+            table.add_row(
+                line.query,
+                line.answer,
+                "(none)" if name is None else name,
+                f"{district.n_finest:,}",
+                *_numbers(line),
+            )
+    n_districts = len(rows) - (None in rows)
+    console.print(f"Districts by column {column}: {n_districts:,}", markup=False)
+    console.print(table)
+    if None in rows:
+        console.print(
+            f"(none): {rows[None].n_finest:,} finest geounits are in no district, because the file leaves them blank "
+            "or out.",
+            soft_wrap=True,
+        )
+    _show_more(console, n_answers * len(rows), districts, n_shown * len(rows))
+
+
+def _add_numbers(table: "Table", found: "District") -> None:
+    for heading in ("published", "estimate", "st.error", f"{100 * found.level:g} % interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+
+
+def _numbers(line: "DistrictAnswer") -> tuple[str, ...]:
+    return (
+        "–" if line.published is None else f"{line.published:,}",
+        "–" if line.estimate is None else f"{line.estimate:,.1f}",
+        _deviation(line.standard_error),
+        "–" if line.lower is None else f"{line.lower:,} to {line.upper:,}",
+    )
+
+
+def _show_more(
+    console: "Screen", n_lines: int, districts: "list[District]", n_shown: int = LINES_SHOWN
+) -> None:
+    """What is not in the table, and why numbers are lacking."""
+    if n_lines > n_shown:
+        console.print(f"{n_lines - n_shown:,} answers more with --json.")
+    lines = [line for district in districts for line in district.answers]
+    for reason in dict.fromkeys(line.lacking for line in lines if line.lacking is not None):
+        queries = dict.fromkeys(line.query for line in lines if line.lacking == reason)
         console.print(f"No estimate in {', '.join(queries)}: {reason}.", soft_wrap=True)
-    if found.unpublished is not None:
-        console.print(f"No published counts: {found.unpublished}.", soft_wrap=True)
-    if found.covers is not None:
-        console.print(found.covers, soft_wrap=True)
+    for sentence in dict.fromkeys(district.unpublished for district in districts):
+        if sentence is not None:
+            console.print(f"No published counts: {sentence}.", soft_wrap=True)
+    for sentence in dict.fromkeys(district.covers for district in districts):
+        if sentence is not None:
+            console.print(sentence, soft_wrap=True)
 
 
 def _deviation(error: float | None) -> str:

@@ -16,7 +16,7 @@ from tallyveil.cli.plans.sizes import Sizes, opened, predicted
 from tallyveil.cli.plans.workbench import WorkbenchWish, make_page
 from tallyveil.cli.runs.programme import plan_programme
 from tallyveil.cli.show.area_changes import show_changes
-from tallyveil.cli.show.plan_advice import show_advice
+from tallyveil.cli.show.plan_advice import show_advice, show_warnings
 from tallyveil.cli.show.plan_entities import show_deviations
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def plan(
             "[spine].",
             code="bad-flag",
         )
-    allocation, changes = opened(loaded) if geography else (None, ())
+    allocation, changes, warnings = opened(loaded, geography=geography)
     resources = predicted(loaded, Sizes(blocks, people, geography), allocation)
     deviations = None
     if wanted is not None:
@@ -191,11 +191,13 @@ def plan(
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
         record |= changes_record(changes)
+        record["warnings"] = list(warnings)
         say(json.dumps(record, indent=2))
     if as_json or quiet:
         return
     _show(loaded, allocation, opened=geography or deviations is not None)
     show_changes(changes)
+    show_warnings(warnings)
     if deviations is not None:
         show_deviations(deviations, loaded.schema.unit.many)
     if resources is not None:

@@ -25,13 +25,22 @@ class Sizes:
     geography: bool
 
 
-def opened(loaded: "ReleasePlan") -> "tuple[Allocation, tuple[AreaChange, ...]]":
-    """The budget of every geounit, and how the spine changes each kind of area. Reads the public geography."""
-    from tallyveil.budget.allocation import allocation_of
-    from tallyveil.execution.topdown.inputs import read_hierarchies
+def opened(
+    loaded: "ReleasePlan", *, geography: bool
+) -> "tuple[Allocation | None, tuple[AreaChange, ...], tuple[str, ...]]":
+    """The budget of every geounit, how the spine changes each kind of area, and warnings of what is seldom meant.
 
-    made = read_hierarchies(loaded)
-    return allocation_of(loaded.strategy, made.spine, made.shares), made.changes
+    Args:
+        loaded: The plan.
+        geography: Whether the public geography, entities and bounds are opened. If not, the schema alone is looked at.
+    """
+    from tallyveil.execution.topdown.public import read_public
+    from tallyveil.plans.advice import impossible_levels
+
+    if not geography:
+        return None, (), impossible_levels(loaded.schema)
+    public = read_public(loaded)
+    return public.allocation, public.hierarchies.changes, public.warnings
 
 
 def predicted(loaded: "ReleasePlan", sizes: Sizes, allocation: "Allocation | None") -> "Resources | None":

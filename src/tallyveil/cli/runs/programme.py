@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.plans.sizes import Sizes, opened, predicted
+from tallyveil.cli.show.plan_advice import show_warnings
 from tallyveil.cli.show.programme import finish_programme, programme_record, show_programme
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def plan_programme(path: Path, sizes: Sizes, *, quiet: bool, as_json: bool, othe
             code="bad-flag",
         )
     plan = make(path).content
-    found = [opened(one.plan)[0] if sizes.geography else None for one in plan.releases]
+    read = [opened(one.plan, geography=sizes.geography) for one in plan.releases]
+    found = [allocation for allocation, _, _ in read]
     events = [
         one.plan.event(allocation.event())
         for one, allocation in zip(plan.releases, found, strict=True)
@@ -79,3 +81,4 @@ def plan_programme(path: Path, sizes: Sizes, *, quiet: bool, as_json: bool, othe
     elif not quiet:
         privacies = [guarantee_of(one.plan.terms, at) for one, at in zip(plan.releases, found, strict=True)]
         show_programme(plan, guarantee, needed, privacies)
+        show_warnings(list(dict.fromkeys(sentence for _, _, warnings in read for sentence in warnings)))

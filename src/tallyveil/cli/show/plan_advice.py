@@ -1,9 +1,21 @@
 """How `tallyveil plan` shows advice on improving a plan. No data is opened for it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tallyveil.plans.release import ReleasePlan
+
+
+def show_warnings(warnings: Sequence[str]) -> None:
+    """Print what a plan allows and seldom means."""
+    from tallyveil.cli.frame.terminal import Screen, headed
+
+    console = Screen()
+    for sentence in warnings:
+        console.print()
+        console.print(headed("warning", "  ", "bold yellow"), end="")
+        console.print(sentence, soft_wrap=True, markup=False)
 
 
 def show_advice(loaded: "ReleasePlan") -> None:

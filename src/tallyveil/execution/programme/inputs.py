@@ -113,7 +113,7 @@ def _checked(
     promised, awaited = release.awaited_agreement, release.awaited_residents
     inputs = read_inputs(plan, observer, watch, promised)
     prepared = prepare(plan, inputs, watch, [*promised, *awaited], protected=protected)
-    spine = inputs.hierarchies.spine
+    spine = inputs.public.hierarchies.spine
     refuse_many_people(plan, spine, out, inputs.histograms[0].total)
     order = spine.geocodes[-1].text.arg_sort().to_numpy()
     people = [item for item in awaited if item.adults]  # those whose units the release finds
@@ -121,7 +121,7 @@ def _checked(
         _refuse_people_without_units(people, earlier, plan, prepared, spine, order)
     constraints = [table.digest() for table in prepared.constraints]
     return CheckedRelease(
-        event=plan.event(inputs.allocation.event()),
+        event=plan.event(inputs.public.allocation.event()),
         warnings=observer.heard,
         disk=predict(plan, sizes_of_spine(spine)).disk,
         finest=_finest(spine),

@@ -12,6 +12,7 @@ from tallyveil.confidential.records import read_records
 from tallyveil.errors import ConfigError, GeographyError
 from tallyveil.execution.topdown.spine_making import make_spine
 from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
+from tallyveil.geography.assignments import GEOCODE, read_assignments
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
@@ -168,30 +169,26 @@ def read_other_entities(plan: ReleasePlan, spine: Spine) -> tuple[EntityFamily, 
     overlapping = [name for name, _ in asked.overlapping]
     taken = {*asked.families, *overlapping, *plan.geography.geolevels, *plan.geolevels}
     names = [name for name in family_columns(asked.entities, asked.geocode) if name not in taken]
-    table = _text_table(asked.entities, [asked.geocode, *names])
+    table = read_assignments(asked.entities, names, "entities", asked.geocode)
     columns = {name: table[name].replace("", None) for name in names}
-    return entities_from_columns(
-        spine, {asked.geocode: table[asked.geocode], **columns}, names, asked.geocode
-    )
+    return entities_from_columns(spine, {GEOCODE: table[GEOCODE], **columns}, names)
 
 
 def _disjoint_families(entities: SpineInput, path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
-    columns = [entities.geocode, *entities.families]
-    table = _text_table(path, columns)
-    by_name = {name: table[name] for name in columns}
-    return entities_from_columns(spine, by_name, entities.families, entities.geocode)
+    table = _text_table(entities, path, entities.families)
+    return entities_from_columns(spine, {name: table[name] for name in table.columns}, entities.families)
 
 
 def _overlapping_family(entities: SpineInput, name: str, path: Path, spine: Spine) -> EntityFamily:
-    table = _text_table(path, [entities.geocode, ENTITY])
-    return entities_from_pairs(spine, name, table[entities.geocode], table[ENTITY])
+    table = _text_table(entities, path, [ENTITY])
+    return entities_from_pairs(spine, name, table[GEOCODE], table[ENTITY])
 
 
-def _text_table(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    frame = scan_table(path, columns, "entities")
-    for column in dict.fromkeys(columns):
-        require_text(frame, column, path, "entities")
-    return collect(frame, path, "entities")
+def _text_table(entities: SpineInput, path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    table = read_assignments(path, columns, "entities", entities.geocode)
+    for column in columns:
+        require_text(table.lazy(), column, path, "entities")
+    return table
 
 
 def read_histograms(

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.budget.allocation import Allocation, allocation_of
-from tallyveil.budget.noise_size import certify_noise
 from tallyveil.confidential.histogram import ConfidentialHistogram
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.inputs import read_histograms
+from tallyveil.execution.topdown.public import PublicInputs, read_public
 from tallyveil.execution.topdown.spine_changes import warnings_of
 from tallyveil.execution.topdown.true_constraints import compile_constraints
-from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.geometry import geometry_warnings
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.guarantee import privacy_of
@@ -39,15 +37,13 @@ class Inputs:
     """The inputs that a release file names, read and checked.
 
     Attributes:
-        hierarchies: The spine that is measured, the original one, and the areas off the spine.
-        allocation: The share of the budget of each geounit.
+        public: The public ones.
         privacy: The guarantee, for the manifest.
         histograms: True counts of every geolevel. Confidential.
         records_digest: Digest of the records. Confidential: it would confirm a guess of them.
     """
 
-    hierarchies: Hierarchies
-    allocation: Allocation
+    public: PublicInputs
     privacy: dict[str, Any]
     histograms: tuple[ConfidentialHistogram, ...] = field(repr=False)
     records_digest: bytes = field(repr=False)
@@ -88,19 +84,21 @@ def read_inputs(
         TallyveilError: an input breaks its rules, or the event cannot be accounted for.
     """
     with watch.stage("read geography"):
-        hierarchies = read_hierarchies(plan)
-        spine = hierarchies.spine
-        allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
-        certify_noise(allocation, plan.schema)
-        privacy = privacy_of(plan.terms, allocation)  # not every event can be accounted for
-    for sentence in (*warnings_of(hierarchies.changes), *geometry_warnings(hierarchies.geometry)):
+        public = read_public(plan)
+        privacy = privacy_of(plan.terms, public.allocation)  # not every event can be accounted for
+    hierarchies = public.hierarchies
+    for sentence in (
+        *public.warnings,
+        *warnings_of(hierarchies.changes),
+        *geometry_warnings(hierarchies.geometry),
+    ):
         observer.warned(sentence)
-    warning = warn_small_machine(predict(plan, sizes_of_spine(spine)))
+    warning = warn_small_machine(predict(plan, sizes_of_spine(hierarchies.spine)))
     if warning is not None:
         observer.warned(warning)
     with watch.stage("read records"):
-        histograms = read_histograms(plan, spine, awaited)
-    return Inputs(hierarchies, allocation, privacy, histograms, histograms[-1].digest())
+        histograms = read_histograms(plan, hierarchies.spine, awaited)
+    return Inputs(public, privacy, histograms, histograms[-1].digest())
 
 
 def prepare(
@@ -124,7 +122,7 @@ def prepare(
         TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
             or the records; or something could not be computed with them.
     """
-    hierarchies = inputs.hierarchies
+    hierarchies = inputs.public.hierarchies
     with watch.stage("compile constraints"):
         agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
         residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
@@ -132,7 +130,9 @@ def prepare(
             for release in (*(one.release for one in agreed), *(one.release for one in residents)):
                 refuse_unprotected(release)
         kept = Kept(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
-        constraints = compile_constraints(plan, hierarchies, inputs.histograms, kept.agreed)
+        constraints = compile_constraints(
+            plan, hierarchies, inputs.histograms, inputs.public.bounds, kept.agreed
+        )
         # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
             planned_fits(plan, hierarchies, [plan.query(name) for name in plan.tables])

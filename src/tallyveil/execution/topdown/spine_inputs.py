@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tallyveil.geography import EntityFamily, Spine
 
-GEOCODE = "geocode"
-
 
 def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str]) -> "Spine":
     """The plain spine of a geography table.
@@ -31,6 +29,7 @@ def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str])
     import polars as pl
 
     from tallyveil.geography import spine_from_columns
+    from tallyveil.geography.assignments import GEOCODE
     from tallyveil.storage.read import collect, require_text, scan_table
 
     named = _pairs(columns, "--column", geolevels)
@@ -72,8 +71,9 @@ def read_families(
     import polars as pl
 
     from tallyveil.geography import entities_from_columns
+    from tallyveil.geography.assignments import GEOCODE, read_assignments
     from tallyveil.geography.entity_tables import family_columns
-    from tallyveil.storage.read import collect, scan_table
+    from tallyveil.storage.read import read_table
 
     if path is None:
         if families:
@@ -86,9 +86,9 @@ def read_families(
     beside = [name for name in chosen if geography is not None and name not in _columns_of(path)]
     beside = [name for name in beside if geography is not None and name in _columns_of(geography)]
     own = [name for name in chosen if name not in beside]
-    table = collect(scan_table(path, [GEOCODE, *own], "entities"), path, "entities")
+    table = read_assignments(path, own, "entities")
     if beside and geography is not None:
-        others = collect(scan_table(geography, [GEOCODE, *beside], "geography"), geography, "geography")
+        others = read_table(geography, [GEOCODE, *beside], "geography")
         table = table.join(others, on=GEOCODE, how="left", maintain_order="left")
     if blank or not families:
         table = table.with_columns(pl.col(name).replace("", None) for name in chosen)
@@ -97,12 +97,12 @@ def read_families(
 
 def read_points(path: Path) -> "pl.DataFrame | None":
     """Geocode, latitude and longitude of every block, where the table has them."""
-    from tallyveil.storage.read import collect, scan_table
+    from tallyveil.geography.assignments import read_assignments
+    from tallyveil.geography.entity_tables import COORDINATES
 
-    columns = [GEOCODE, "latitude", "longitude"]
-    if not set(columns) <= set(_columns_of(path)):
+    if not set(COORDINATES) <= set(_columns_of(path)):
         return None
-    return collect(scan_table(path, columns, "entities"), path, "entities")
+    return read_assignments(path, COORDINATES, "entities")
 
 
 def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
@@ -143,14 +143,10 @@ def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, s
 
 
 def _columns_of(path: Path) -> list[str]:
+    from tallyveil.errors import StoreError
+    from tallyveil.storage.read import column_names
 
-    from tallyveil.storage.inputs import is_input
-    from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
-
-    if not is_input(path, "geography") or path.suffix not in (".parquet", ".csv"):
-        return []  # reading it says what is wrong
-    scan = scan_parquet(path) if path.suffix == ".parquet" else scan_text(path)
     try:
-        return scan.collect_schema().names()
-    except UNREADABLE:
-        return []
+        return list(column_names(path, "geography"))
+    except StoreError:
+        return []  # reading it says what is wrong

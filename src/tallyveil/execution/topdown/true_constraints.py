@@ -8,7 +8,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, bounds_table, constraint_table
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constraint_table
 from tallyveil.postprocess.constraints.invariant_files import invariant_name, stated_invariant
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts
 from tallyveil.universe.limits import narrow_limits
@@ -18,6 +18,7 @@ def compile_constraints(
     plan: ReleasePlan,
     hierarchies: Hierarchies,
     histograms: tuple[ConfidentialHistogram, ...],
+    bounds: Sequence[ConstraintTable],
     agreed: Sequence[AgreedCounts] = (),
 ) -> tuple[ConstraintTable, ...]:
     """Invariants and public bounds of a plan, summed upward to every coarser geolevel.
@@ -26,13 +27,13 @@ def compile_constraints(
         plan: The release.
         hierarchies: Its spine.
         histograms: True counts of every geolevel.
+        bounds: Its public bounds, as they were read.
         agreed: Counts of finished releases that are kept. Without outer passes they are tables like the others, after
             the bounds; outer passes have them apart, because they have too many answers for a table.
     Raises:
-        ConstraintError: the bounds table does not fit the geography or the query, or the records break it.
+        ConstraintError: constraints contradict each other, or the records break the bounds.
     """
     invariants = [_invariant_table(plan, invariant, hierarchies, histograms) for invariant in plan.invariants]
-    bounds = [bounds_table(plan, item, hierarchies) for item in plan.bounds]
     kept = () if plan.outer else (one.table() for one in agreed)
     tables = (*invariants, *bounds, *kept)
     # Conflicts among what is public come first: they can be told in full.

@@ -8,17 +8,18 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import GeographyError
+from tallyveil.geography.assignments import geocode_column, is_block_name
 from tallyveil.printable import present_columns, short_name, shown
 from tallyveil.storage.read import (
     LONGEST_HEADER,
     UNREADABLE,
     collect,
-    parquet_columns,
+    column_names,
+    place_of_other_bytes,
     read_lines,
     require_levels,
     require_text,
     scan_table,
-    scan_text,
 )
 
 SEPARATOR: Final = "|"
@@ -75,7 +76,8 @@ def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = (
 
     Args:
         path: The file.
-        required: Columns that must be there. The first is the block, and must be text.
+        required: Columns that must be there. The first must be text. If it has a usual name of the column of blocks,
+            the other usual names stand for it (`geocode_column`).
         optional: Columns that are read if they are there.
 
     Raises:
@@ -89,6 +91,7 @@ def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = (
     if path.suffix in (".parquet", ".csv"):
         return _read_table(path, required, optional)
     header, notes = _header(path)
+    header = _with_block(path, header, required[0])
     _check_header(path, header, required)
     lines = _lines(path)
     _check_fields(path, lines, len(header))
@@ -104,7 +107,7 @@ def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
         line = stream.readline(LONGEST_HEADER)
     if not line.strip():
         raise _misread(
-            path, "an empty first line", "a header with the names of the columns", "Download it again."
+            path, "an empty first line", "a header with the names of the columns", "Put the header in front."
         )
     if line.startswith(WIDE_MARKS):
         raise _misread(path, "a file in UTF-16", "UTF-8", "Save the file as UTF-8.")
@@ -123,6 +126,14 @@ def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
         *(["The file has Windows line ends, which were read as line ends."] if windows else []),
     )
     return text.split(SEPARATOR), notes
+
+
+def _with_block(path: Path, header: list[str], block: str) -> list[str]:
+    """The header, with the wanted name in the place of another usual name of the column of blocks."""
+    if block in header or not any(map(is_block_name, header)):
+        return header
+    key = geocode_column(header, path, "geography", block)
+    return [block if name == key else name for name in header]
 
 
 def _check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> None:
@@ -148,7 +159,10 @@ def _lines(path: Path) -> pl.Series:
         return read_lines(path)[1:]
     except UNREADABLE:
         raise _misread(
-            path, "bytes that are no UTF-8 text", "a text file in UTF-8", "Download it again."
+            path,
+            place_of_other_bytes(path, "geography") or "the control character U+001F",
+            "a text file in UTF-8",
+            "Save the file as UTF-8 text; a spreadsheet calls it 'CSV UTF-8'.",
         ) from None
 
 
@@ -169,13 +183,14 @@ def _check_fields(path: Path, lines: pl.Series, n_fields: int) -> None:
 
 
 def _read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> SourceTable:
-    scan = scan_table(path, required, "geography")
-    present = parquet_columns(path) if path.suffix == ".parquet" else scan_text(path).collect_schema().names()
-    wanted = [*required, *(name for name in optional if name in present)]
+    present = list(column_names(path, "geography"))
+    named = dict(zip(_with_block(path, present, required[0]), present, strict=True))
+    wanted = [named.get(name, name) for name in (*required, *(name for name in optional if name in named))]
     scan = scan_table(path, wanted, "geography")
-    require_text(scan, required[0], path, "geography")
+    require_text(scan, wanted[0], path, "geography")
     require_levels(scan, wanted, path, "geography")
-    rows = collect(scan, path, "geography").select(pl.col(wanted).cast(pl.String).replace("", None))
+    rows = collect(scan, path, "geography").rename({wanted[0]: required[0]})
+    rows = rows.select(pl.all().cast(pl.String).replace("", None))
     if rows.height == 0:
         raise _without_rows(path)
     return SourceTable(path, rows, counts_lines=False)

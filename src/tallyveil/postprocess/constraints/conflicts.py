@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers, NarrowArray
+from tallyveil.arrays import Bools, Integers, NarrowArray
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
@@ -51,6 +51,34 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
                 level,
                 (one.name, other.name),
             )
+
+
+def geounits_without_room(
+    tables: Sequence[ConstraintTable], spine: Spine, schema: Schema
+) -> tuple[Bools, ...]:
+    """For each geolevel, whether the bounds leave no room for any record in each geounit.
+
+    Raises:
+        ConstraintError: there is no room anywhere.
+    """
+    empty = [np.zeros(spine.n_geounits(level), dtype=np.bool_) for level in range(len(spine.geolevels))]
+    for table in tables:
+        if not _counts_everybody(table.query, schema):
+            continue
+        possible = schema.possible_answers(table.query)
+        for level, upper in enumerate(table.upper):
+            full = ~np.any(upper[:, possible] > 0, axis=1)
+            groups = table.groups_at(level)
+            empty[level] |= full if groups is None else full[groups]
+    if empty[0].all():
+        names = ", ".join(repr(table.name) for table in tables)
+        raise ConstraintError(
+            f"the public bounds {names} leave no room for any record: in every {spine.geolevels[0]}, all their upper "
+            'bounds are 0. With missing = "zero", an answer without a row has the upper bound 0. Correct the bounds. '
+            "No record was read.",
+            code="nobody-fits",
+        )
+    return tuple(empty)
 
 
 def _counts_everybody(query: QueryGroup, schema: Schema) -> bool:

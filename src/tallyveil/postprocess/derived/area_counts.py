@@ -33,7 +33,7 @@ def area_family(spine: Spine, areas: Mapping[str, pl.Series]) -> EntityFamily:
 
     Args:
         spine: The spine of the release.
-        areas: Finest geocodes of each set, by its name; the names rise.
+        areas: Finest geocodes of each set, by its name for messages. The entities are numbered in this order.
     Raises:
         GeographyError: a set is empty, or a geocode is unknown or twice in one set.
     """
@@ -44,9 +44,8 @@ def area_family(spine: Spine, areas: Mapping[str, pl.Series]) -> EntityFamily:
         named = pl.Series([name]).new_from_index(0, len(geocodes))
         members.append(entities_from_pairs(spine, name, geocodes, named).members)
     offsets = np.cumsum([0, *(len(own) for own in members)]).astype(np.int64)
-    return EntityFamily(
-        "areas", tuple(areas), offsets, np.concatenate(members), spine.n_geounits(spine.finest)
-    )
+    numbers = tuple(f"{number:010d}" for number in range(len(areas)))  # the codes of a family rise
+    return EntityFamily("areas", numbers, offsets, np.concatenate(members), spine.n_geounits(spine.finest))
 
 
 def bounds_choice(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[str, Any] | None, bool]:

@@ -6,15 +6,16 @@ in the release folder. The estimate of a district is the sum of the estimates of
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
-from tallyveil.intervals import Answers, TreeModel, region_of, region_variances, tree_covariance
+from tallyveil.geography.spine import Spine
+from tallyveil.intervals import Answers, Region, TreeModel, region_of, region_variances, tree_covariance
 from tallyveil.intervals.interval import (
     NO_INTERVALS,
     IntervalKind,
@@ -33,10 +34,12 @@ from tallyveil.postprocess.derived.area_counts import (
     written_estimates,
 )
 from tallyveil.postprocess.intervals.fits import fits_of
-from tallyveil.postprocess.intervals.model import named_queries, open_release
-from tallyveil.printable import tabulated
+from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
+from tallyveil.printable import short_name, tabulated
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
+
+_Part = TypeVar("_Part", Region, np.ndarray)
 
 _MOST_SHOWN = 30
 """Number of answers that notebooks show."""
@@ -157,57 +160,146 @@ def district_answers(
         GeographyError: a geocode is unknown or given twice.
         ConfigError: the level is out of range.
     """
+    areas = {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
+    wanted = _Wanted(tables, level, simultaneous, with_bounds, workers or usable_cores())
+    (district,) = _answers(open_release(root), areas, [(0,) if minus is None else (0, 1)], wanted)
+    return district
+
+
+def answers_by_district(
+    root: Path,
+    districts: Mapping[str, pl.Series],
+    *,
+    tables: Sequence[str] | None = None,
+    level: float = 0.95,
+    simultaneous: bool = False,
+    with_bounds: bool = True,
+    workers: int | None = None,
+) -> dict[str | None, District]:
+    """The same for each district of a plan, and for the finest geounits that are in none of them.
+
+    Args:
+        root, tables, level, with_bounds, workers: As in `district_answers`.
+        districts: Finest geocodes of each district, by its name.
+        simultaneous: Whether all intervals of all districts together have the coverage.
+    Returns:
+        The answers by the name of the district; by None, last, those of the finest geounits in no district, if there
+        are any.
+    Raises:
+        StoreError, GeographyError, ConfigError: as in `district_answers`.
+    """
     release = open_release(root)
-    threads = workers or usable_cores()
-    family = area_family(
-        release.spine, {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
-    )
-    signs = np.array([1, -1][: family.n_entities])
-    groups = named_queries(release, tables)
-    made, with_bounds = bounds_choice(release, with_bounds=with_bounds)
+    areas = {f"district {short_name(name)!r}": geocodes for name, geocodes in districts.items()}
+    names: list[str | None] = list(districts)
+    rest = unassigned_of(release.spine, districts)
+    if len(rest):
+        areas["the rest, which is in no district,"] = rest
+        names.append(None)
+    wanted = _Wanted(tables, level, simultaneous, with_bounds, workers or usable_cores())
+    answers = _answers(release, areas, [(number,) for number in range(len(areas))], wanted)
+    return dict(zip(names, answers, strict=True))
+
+
+def unassigned_of(spine: Spine, districts: Mapping[str, pl.Series]) -> pl.Series:
+    """Finest geocodes of a spine that are in none of some districts."""
+    codes = pl.Series("geocode", spine.geocodes[-1].text).cast(pl.String)
+    assigned = pl.concat([geocodes.cast(pl.String) for geocodes in districts.values()])
+    return codes.filter(~codes.is_in(assigned.implode()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked of each district, as in `district_answers`."""
+
+    tables: Sequence[str] | None
+    level: float
+    simultaneous: bool
+    with_bounds: bool
+    workers: int
+
+
+def _answers(
+    release: FinishedRelease,
+    areas: Mapping[str, pl.Series],
+    asked: Sequence[tuple[int, ...]],
+    wanted: _Wanted,
+) -> list[District]:
+    """Answers of areas, or of the first minus the second.
+
+    Args:
+        release: The release.
+        areas: Finest geocodes of each area, by its name for messages.
+        asked: For each district, the number of its area, and of the area that is subtracted, if there is one.
+        wanted: What is asked of each.
+    """
+    level, threads = wanted.level, wanted.workers
+    family = area_family(release.spine, areas)
+    groups = named_queries(release, wanted.tables)
+    made, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
     refuse_level(level)
-    regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
-    region = regions[0] if minus is None else regions[0] - regions[1]
-    found = []
+    area_regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
+    regions = [_less([area_regions[place] for place in places]) for places in asked]
+    parts = []
     for fit in fits_of(release, groups, with_bounds=with_bounds):
         covariance, model = tree_covariance(fit.model, workers=threads), fit.model
-        found.append(region_variances(covariance, [region], fit.questions, workers=threads))
-    variances = np.concatenate(found, axis=1)
+        parts.append(region_variances(covariance, regions, fit.questions, workers=threads))
+    variances = np.concatenate(parts, axis=1)
     counts = published_counts(release, family, groups)
-    published = None if counts is None else signs @ counts
     written = [None if made is None else written_estimates(release, family, group) for group in groups]
-    estimates = [None if own is None else signs @ own for own in written]
-    pairs = list(zip(groups, estimates, strict=True))
-    values = np.concatenate([np.full(group.size, np.nan) if own is None else own for group, own in pairs])
-    values = np.where(
-        variances[0] == 0, np.rint(values), values
-    )  # what is exact is whole, and its terms are rounded
-    n_given = int((np.isfinite(values) & np.isfinite(variances[0])).sum())
-    together = max(n_given, 1) if simultaneous else 1  # the number of intervals that are given
-    asked = _Asked(model, "unified" if minus is None else "normal", level, together)
-    answers: list[DistrictAnswer] = []
-    place = 0
-    for group, known in pairs:
-        own = slice(place, place + group.size)
-        lacking = why_no_estimates(made=made is not None, written=known is not None, query=group.name)
-        answers += _lines(
-            asked,
-            group,
-            None if published is None else published[own],
-            variances[0, own],
-            values[own],
-            lacking,
-        )
-        place = own.stop
-    sizes = family.sizes.tolist()
-    return District(
-        sizes[0],
-        None if minus is None else sizes[1],
-        tuple(answers),
-        level,
-        covers=None if n_given == 0 else sentence_of(level, together) if model.gaussian else NO_INTERVALS,
-        unpublished=f"{counts_path(release)} is not there" if published is None else None,
+    values = np.concatenate(
+        [
+            np.full((len(asked), group.size), np.nan)
+            if sums is None
+            else np.stack([_less([sums[place] for place in places]) for places in asked])
+            for group, sums in zip(groups, written, strict=True)
+        ],
+        axis=1,
     )
+    values = np.where(
+        variances == 0, np.rint(values), values
+    )  # what is exact is whole, and its terms are rounded
+    n_given = int((np.isfinite(values) & np.isfinite(variances)).sum())
+    together = max(n_given, 1) if wanted.simultaneous else 1  # the number of intervals that are given
+    kind: IntervalKind = "normal" if any(len(places) > 1 for places in asked) else "unified"
+    asking, sizes = _Asked(model, kind, level, together), family.sizes.tolist()
+    districts = []
+    for row, places in enumerate(asked):
+        published = None if counts is None else _less([counts[place] for place in places])
+        answers: list[DistrictAnswer] = []
+        start = 0
+        for group, sums in zip(groups, written, strict=True):
+            span = slice(start, start + group.size)
+            lacking = why_no_estimates(made=made is not None, written=sums is not None, query=group.name)
+            answers += _lines(
+                asking,
+                group,
+                None if published is None else published[span],
+                variances[row, span],
+                values[row, span],
+                lacking,
+            )
+            start = span.stop
+        given = np.isfinite(values[row]) & np.isfinite(variances[row])
+        districts.append(
+            District(
+                sizes[places[0]],
+                sizes[places[1]] if len(places) > 1 else None,
+                tuple(answers),
+                level,
+                covers=None
+                if not given.any()
+                else sentence_of(level, together)
+                if model.gaussian
+                else NO_INTERVALS,
+                unpublished=f"{counts_path(release)} is not there" if published is None else None,
+            )
+        )
+    return districts
+
+
+def _less(parts: Sequence[_Part]) -> _Part:
+    """The first, or the first minus the second."""
+    return parts[0] if len(parts) == 1 else parts[0] - parts[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

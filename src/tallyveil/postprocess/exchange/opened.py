@@ -8,6 +8,7 @@ from typing import Final
 from tallyveil.accounting.decimals import at_most
 from tallyveil.arrays import Integers
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.assignments import GEOCODE, read_assignments
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns, family_columns
@@ -30,7 +31,6 @@ from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constraint_table
 from tallyveil.postprocess.constraints.invariant_files import invariant_name, stated_invariant
 from tallyveil.storage.json_files import JsonObject, digest_of
-from tallyveil.storage.read import read_table
 from tallyveil.storage.write import file_digest
 from tallyveil.universe.names import check_areas
 
@@ -116,8 +116,8 @@ def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
     """The families of a table of blocks; blocks that the spine does not have are left out."""
     names = family_columns(path)
     check_areas(spine.geolevels, names, names)
-    table = read_table(path, ["geocode", *names], "entities")
-    known = spine.locate(spine.finest, table["geocode"]) >= 0
+    table = read_assignments(path, names, "entities")
+    known = spine.locate(spine.finest, table[GEOCODE]) >= 0
     kept = table.filter(known)
     columns = {name: kept[name] for name in kept.columns}
     blank = {name: columns[name].replace("", None) for name in names}

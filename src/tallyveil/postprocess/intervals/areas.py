@@ -11,12 +11,12 @@ from scipy import sparse
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
+from tallyveil.geography.assignments import GEOCODE, area_columns, read_assignments
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.release.geography import read_areas
-from tallyveil.storage.read import read_table, text_columns
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.names import check_areas
 from tallyveil.universe.query_group import QueryGroup
@@ -91,8 +91,8 @@ def read_entity_table(path: Path, families: Sequence[str] | None) -> pl.DataFram
     Raises:
         StoreError, ConfigError: the file or a column is missing or unreadable.
     """
-    names = text_columns(path, "geocode", "entity") if families is None else families
-    return read_table(path, ["geocode", *names], "entity")
+    names = area_columns(path, "entity") if families is None else families
+    return read_assignments(path, names, "entity")
 
 
 def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] | None) -> list[EntityFamily]:
@@ -105,9 +105,7 @@ def entity_families(spine: Spine, table: pl.DataFrame, families: Sequence[str] |
     Raises:
         GeographyError: the table does not fit the geography.
     """
-    names = families or [
-        name for name, kind in table.schema.items() if kind == pl.String and name != "geocode"
-    ]
+    names = families or [name for name, kind in table.schema.items() if kind == pl.String and name != GEOCODE]
     for name in names:
         if not re.fullmatch(r"\w[\w. -]*", name):
             raise GeographyError(

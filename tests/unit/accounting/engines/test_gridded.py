@@ -287,6 +287,24 @@ def test_both_probabilities_are_known_to_a_few_per_cent(monkeypatch: pytest.Monk
         assert found.log_second.width < 0.2
 
 
+@pytest.mark.parametrize(
+    "losses",
+    [
+        (SampledLoss(LaplaceLoss(Fraction(1, 600), 1, 1), Fraction(1, 2), multiplicity=3000),),
+        (LaplaceLoss(Fraction(1, 600), 1, 1), GaussianLoss(Fraction(4), 1, 1)),
+        (ResponseLoss(Fraction(600), 3, 10**9), LAPLACE),
+    ],
+    ids=["wide steps", "a steep tilt", "steps beyond floats"],
+)
+@pytest.mark.parametrize("epsilon", [590, 600, 602, 650])
+def test_losses_of_hundreds_have_bounds_and_no_overflow(
+    monkeypatch: pytest.MonkeyPatch, losses: tuple[Listable, ...], epsilon: int
+) -> None:
+    monkeypatch.setattr(gridded, "LENGTH", 1 << 12)
+    (bounds,) = Gridded(losses).log_deltas([epsilon])
+    assert bounds.lower <= bounds.upper <= 0
+
+
 LARGE = 2.0**-30
 """A unit of rounding beside which floats are exact: error bounds then show each of their terms."""
 

@@ -146,3 +146,17 @@ def test_a_plan_speaks_of_what_it_counts(plan, edit):
     assert "Variance (households squared), standard deviation and margin (households)" in text
     assert "one household's record changes its value" in text
     assert "10 Block geounits and 400 households" in text
+
+
+def test_a_plan_refuses_more_geolevels_than_a_run_measures(small_release, command, tmp_path):
+    names = [f"L{n}" for n in range(257)]
+    text = small_release.read_text()
+    begin, end = text.index("[strategy.geolevels]"), text.index('[strategy.queries."*"]')
+    shares = "".join(f'{name} = "1/257"\n' for name in names)
+    text = f"{text[:begin]}[strategy.geolevels]\n{shares}{text[end:]}"
+    text = text.replace('["Region", "Town", "Block"]', json.dumps(names))
+    text = text.replace("[1, 3, 5]", str(list(range(1, 258))))
+    text = text.replace('geolevels = ["Region"]', 'geolevels = ["L0"]').replace('"Block"', '"L256"')
+    small_release.write_text(text)
+    for words in (("plan", small_release), ("run", small_release, "--out", tmp_path / "out")):
+        assert "257 geolevels; wanted at most 256" in " ".join(command(*words, code=4).split())

@@ -8,9 +8,9 @@ import pytest
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.inputs import read_histograms
+from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.true_constraints import compile_constraints
-from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
@@ -28,9 +28,10 @@ def table(name, query, lower, upper):
 
 def test_invariants_and_bounds_aresummed_upward(small_release):
     plan = load_plan(small_release)
-    spine = read_spine(plan.geography)
+    public = read_public(plan)
+    spine = public.hierarchies.spine
     histograms = read_histograms(plan, spine)
-    invariant, bounds = compile_constraints(plan, plain_hierarchies(spine), histograms)
+    invariant, bounds = compile_constraints(plan, public.hierarchies, histograms, public.bounds)
     assert len(invariant.lower) == 1
     assert len(bounds.lower) == 3
     assert np.array_equal(invariant.lower[0], invariant.upper[0])

@@ -69,7 +69,7 @@ def test_another_separator_is_named(files, separator, words):
         (b"BLOCKID|PLACEFP\n", "a header and no rows"),
         ("BLOCKID|PLACEFP\n".encode("utf-16"), "a file in UTF-16"),
         (b"BLOCKID|PLACEFP\n44\xff|\n", "bytes that are no UTF-8 text"),
-        (b"BLOCKID|PLACEFP\n44\x1f|\n", "bytes that are no UTF-8 text"),
+        (b"BLOCKID|PLACEFP\n44\x1f|\n", "the control character U+001F"),
         (b"no table at all\n", "no separator in the first line"),
     ],
 )

@@ -11,7 +11,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.intervals import questions_of, region_of, region_variances, tree_covariance
-from tallyveil.postprocess.derived.district import district_answers
+from tallyveil.postprocess.derived.district import answers_by_district, district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_model
 from tallyveil.release.histograms import histogram_path
@@ -209,3 +209,25 @@ def test_parts_of_a_release_that_are_not_there(root, blocks):
     finally:
         moved.rename(path)
         manifest.write_text(whole)
+
+
+def test_each_district_of_a_plan_has_its_own_answers_and_the_rest_is_named(root, blocks):
+    plan = {"1": blocks[:9], "2": blocks[9:30]}
+    answers = answers_by_district(root, plan, tables=QUERIES, workers=1)
+    assert list(answers) == ["1", "2", None]
+    for name, codes in {**plan, None: blocks[30:]}.items():
+        assert answers[name] == district_answers(root, codes, tables=QUERIES, workers=1)
+    assert list(answers_by_district(root, {"all": blocks}, tables=["total"], workers=1)) == ["all"]
+
+
+def test_the_intervals_of_a_plan_hold_together_over_all_districts(root, blocks):
+    plan = {"1": blocks[:9], "2": blocks[9:]}
+    answers = answers_by_district(root, plan, tables=["total"], simultaneous=True, workers=1)
+    wide = answers["1"].answers[0]
+    single = district_answers(root, plan["1"], tables=["total"], workers=1).answers[0]
+    assert wide.upper - wide.lower > single.upper - single.lower
+
+
+def test_an_unknown_geocode_of_a_plan_is_refused_with_its_district(root, blocks):
+    with pytest.raises(GeographyError, match="'2'"):
+        answers_by_district(root, {"1": blocks[:9], "2": pl.Series(["nowhere"])}, workers=1)

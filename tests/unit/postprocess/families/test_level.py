@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.inputs import read_histograms
+from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.true_constraints import compile_constraints
-from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.kernels.family import chunk as family_chunk
 from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.noise.key import insecure_key
@@ -36,10 +35,10 @@ class Country:
     def __init__(self, folder):
         write_country(folder, blocks=300, schema="pl94-persons", seed=4)
         self.plan = load_plan(folder / "release.toml")
-        self.spine = read_spine(self.plan.geography)
+        public = read_public(self.plan)
+        self.spine, self.allocation = public.hierarchies.spine, public.allocation
         self.histograms = read_histograms(self.plan, self.spine)
-        self.constraints = compile_constraints(self.plan, plain_hierarchies(self.spine), self.histograms)
-        self.allocation = allocation_of(self.plan.strategy, self.spine)
+        self.constraints = compile_constraints(self.plan, public.hierarchies, self.histograms, public.bounds)
         self.source = Measurer(
             self.histograms,
             self.plan.schema,

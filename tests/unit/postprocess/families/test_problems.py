@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.inputs import read_histograms
+from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.true_constraints import compile_constraints
-from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.families.problems import FamilyBuilder
@@ -18,11 +17,11 @@ from tallyveil.universe.counts import PublicCounts, compress_rows
 @pytest.fixture
 def builders(small_release):
     plan = load_plan(small_release)
-    spine = read_spine(plan.geography)
+    public = read_public(plan)
+    spine, allocation = public.hierarchies.spine, public.allocation
     histograms = read_histograms(plan, spine)
-    allocation = allocation_of(plan.strategy, spine)
     source = Measurer(histograms, plan.schema, allocation, NoiseSource(insecure_key("families")))
-    constraints = compile_constraints(plan, plain_hierarchies(spine), histograms)
+    constraints = compile_constraints(plan, public.hierarchies, histograms, public.bounds)
 
     def build(level):
         geolevel = spine.geolevels[level]

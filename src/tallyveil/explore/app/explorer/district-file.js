@@ -1,4 +1,4 @@
-/** Read a district from a file: CSV with a column `geocode` of finest geocodes, as `tallyveil intervals --district` reads. */
+/** Read a district from a file with a column of finest geocodes, as `tallyveil intervals --district` reads. */
 
 import { parseCsv } from "../parts/csv.js";
 import { shown } from "../parts/shown.js";
@@ -6,6 +6,7 @@ import { shown } from "../parts/shown.js";
 /** @typedef {import("./areas.js").Areas} Areas */
 
 const NAMED = 3; // unknown geocodes that the message names
+const BLOCK_NAME = /^(geocode|blockid|geoid|geoid_tabblock)(_?[1-9]0)?$/i; // as in tallyveil.geography.assignments
 
 /**
  * The rows of the geocodes of a file.
@@ -14,13 +15,8 @@ const NAMED = 3; // unknown geocodes that the message names
  * @returns {Promise<Int32Array>}
  */
 export async function rowsOfFile(areas, text) {
-  const [headings, ...lines] = parseCsv(text);
-  const column = headings?.indexOf("geocode") ?? -1;
   const { finest, kinds } = areas.site;
-  if (column < 0) {
-    throw new Error(`The file has no column "geocode" in its first line. It needs one, with geocodes of ${kinds[finest].name}.`);
-  }
-  const codes = [...new Set(lines.map((line) => (line[column] ?? "").replace(/^'(?=[=+\-@])/, "")))];
+  const codes = codesOfFile(text, kinds[finest].name);
   const rows = await rowsOfCodes(areas, codes);
   const unknown = codes.filter((code) => !rows.has(code));
   if (unknown.length > 0) {
@@ -29,6 +25,58 @@ export async function rowsOfFile(areas, text) {
       `It needs geocodes of ${kinds[finest].name}. Read the column as text: leading zeros belong to geocodes.`);
   }
   return Int32Array.from(rows.values()).sort();
+}
+
+/**
+ * The geocodes of a file, each once.
+ * @param {string} text
+ * @param {string} kind  name of the finest geounits
+ * @returns {string[]}
+ */
+export function codesOfFile(text, kind) {
+  const [headings = [], ...lines] = tableOf(text);
+  const column = geocodeColumn(headings, kind);
+  refusePlan(headings, lines, column);
+  return [...new Set(lines.map((line) => (line[column] ?? "").replace(/^'(?=[=+\-@])/, "")))];
+}
+
+/**
+ * The fields of every line. They have commas between them, or "|" as in block assignment files.
+ * @param {string} text
+ * @returns {string[][]}
+ */
+function tableOf(text) {
+  const header = text.slice(0, text.search(/[\r\n]|$/));
+  if (header.includes(",") || !header.includes("|")) return parseCsv(text);
+  return text.replace(/^\uFEFF/, "").split(/\r\n|\n|\r/).filter((line) => line !== "").map((line) => line.split("|"));
+}
+
+/**
+ * @param {string[]} headings
+ * @param {string} kind  name of the finest geounits
+ * @returns {number}
+ */
+function geocodeColumn(headings, kind) {
+  if (headings.includes("geocode")) return headings.indexOf("geocode");
+  const usual = headings.filter((name) => BLOCK_NAME.test(name));
+  if (usual.length === 1) return headings.indexOf(usual[0]);
+  throw new Error(usual.length === 0
+    ? `The file has no column "geocode" in its first line. It needs one, with geocodes of ${kind}. BLOCKID, GEOID and GEOID20 are understood, too.`
+    : `The file has several columns of geocodes: ${usual.map(shown).join(", ")}. Call the one with geocodes of ${kind} "geocode".`);
+}
+
+/**
+ * Refuse a file whose other columns differ from row to row, or are blank: it may name several districts.
+ * @param {string[]} headings
+ * @param {string[][]} lines
+ * @param {number} column
+ */
+function refusePlan(headings, lines, column) {
+  const differing = headings.filter((name, place) => place !== column && name !== "" && // one without a name numbers the rows
+    lines.some((line) => !line[place]?.trim() || line[place].trim() !== lines[0][place].trim()));
+  if (differing.length === 0) return;
+  throw new Error(`The file has the column ${shown(differing[0])}, which differs from row to row or is blank, so it may name several districts. ` +
+    "Load a file of the geocodes of one district alone. `tallyveil intervals --district` shows a row for each district of such a file.");
 }
 
 /**

@@ -41,19 +41,19 @@ export class District {
    */
   async show(view) {
     const { rows, lost, linked } = this.#chosen;
-    const file = element("input", { type: "file", accept: ".csv,text/csv", id: "district-file", onchange: () => this.#load(file) });
+    const file = element("input", { type: "file", accept: ".csv,.txt,text/csv,text/plain", id: "district-file", onchange: () => this.#load(file) });
     const { one, many } = this.#words();
     this.#place.hidden = false;
     refill(this.#place,
       element("h2", { id: "district-title" }, "Your own district"),
       element("p", { class: "quiet" }, `Put together any ${many} and get their sum with its exact margin. Add areas from their pages, ` +
-        `${this.#areas.site.map ? "choose or draw on the map, " : ""}or load a CSV file with a column named geocode.`),
+        `${this.#areas.site.map ? "choose or draw on the map, " : ""}or load a file of their geocodes.`),
       lost ? element("p", { class: "note" }, "The link does not carry its district, because it is too large. Load it from a file.") : null,
       !linked && rows.length > 0
         ? element("p", { class: "note" }, "This district is too large for a link. Download its blocks to keep it.") : null,
       element("p", { id: "district-size" }, rows.length === 0 ? `No ${one} is chosen.` : `${counted(rows.length, one, many)} chosen.`),
       element("div", { class: "row" },
-        element("label", { class: "field" }, element("span", {}, "Load a district file (CSV)"), file),
+        element("label", { class: "field" }, element("span", {}, "Load a district file (CSV or text)"), file),
         ...(rows.length > 0 ? [
           element("button", { type: "button", onclick: () => this.#saveRows() }, `Download its ${many}`),
           element("button", { type: "button", onclick: () => this.#chosen.choose(new Int32Array()) }, "Clear"),

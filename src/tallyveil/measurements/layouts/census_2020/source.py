@@ -180,7 +180,8 @@ def _is_protected(path: Path) -> bool:
         tags = parquet_metadata(path)
     except UNREADABLE as error:
         raise _bad_files(
-            f"{path} cannot be read as Parquet: {type(error).__name__}. Download it again."
+            f"{path} cannot be read as Parquet: {type(error).__name__}. It is damaged or cut short, or it is another "
+            "kind of file. Compare its size with the one at its source, and fetch it again if they differ."
         ) from None
     return tags.get("tallyveil.protected", "true") == "true"
 
@@ -190,18 +191,20 @@ def _require_columns(path: Path, table: str) -> None:
         schema = scan_parquet(path).collect_schema()
     except UNREADABLE as error:
         raise _bad_files(
-            f"{path} cannot be read as Parquet: {type(error).__name__}. Download it again."
+            f"{path} cannot be read as Parquet: {type(error).__name__}. It is damaged or cut short, or it is another "
+            "kind of file. Compare its size with the one at its source, and fetch it again if they differ."
         ) from None
     for name, kind in _WANTED[table].items():
         if name not in schema:
             raise _bad_files(
                 f"{path} has no column '{name}'. A table {table} of this layout has {', '.join(_WANTED[table])}. "
-                f"{present_columns(schema.names(), _WANTED[table])} Download it again, or name a folder of this layout."
+                f"{present_columns(schema.names(), _WANTED[table])} Name a folder of this layout; or, if a program "
+                "renamed or left out columns, use the files as they were published."
             )
         if not _is_kind(schema[name], kind):
             raise _bad_files(
-                f"column '{name}' of {path} holds {schema[name]}, wanted {_IN_WORDS[kind]}. Download the file again, "
-                "or write it as this layout has it."
+                f"column '{name}' of {path} holds {schema[name]}, wanted {_IN_WORDS[kind]}. Use the file as it was "
+                "published, or write the column as this layout has it."
             )
 
 
