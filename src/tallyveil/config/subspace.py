@@ -197,6 +197,12 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
         BudgetError: a parameter is out of range, or the mechanism costs more than the declared budget.
     """
     file, folder = parse_file(path, SubspaceFile), path.parent
+    names = [item.name for item in file.constraints]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            f"[[constraints]] gives the name {', '.join(map(repr, twice))} twice. Give each a name of its own.",
+            code="stated-twice",
+        )
     _refuse_columns(file.attributes)
     _refuse_records(file, folder)
     schema = Schema(

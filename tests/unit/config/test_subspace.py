@@ -164,3 +164,9 @@ def test_levels_do_not_come_from_the_confidential_table(load, tmp_path, name):
         load(('levels = ["a", "b"]', LISTED.replace("levels.parquet", name)))
     assert caught.value.code == "records-not-public"
     assert "canary" not in str(caught.value)
+
+
+def test_two_constraints_of_one_name_are_refused(load):
+    with pytest.raises(ConfigError, match="'places' twice") as caught:
+        load(("[privacy]", '[[constraints]]\nname = "places"\nmargin = ["kind"]\n[privacy]'))
+    assert caught.value.code == "stated-twice"
