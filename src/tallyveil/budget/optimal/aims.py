@@ -20,8 +20,8 @@ FLOOR = Fraction(1, 2)
 Such bounds say where there can be nobody of a kind, such as people in barracks. No model of the variances knows this.
 If these queries get next to nothing, the errors of a geounit's kinds all go to its few children where they are
 possible, and released counts become up to three times worse than before. Measured on made-up States with facilities
-(`benchmarks/optimal_floor.py`): with a tenth, a quarter and a half, single aims still became 1.4, 1.1 and 1.0 times as
-bad as before; with all of the present share, the gains are smaller."""
+(`benchmarks/optimal_floor.py`): with a tenth and a quarter, a table of block groups still became 1.05 and 1.03 times
+as bad as before, and with a half it did not. With all of the present share, the gains are smaller."""
 MOST_KEPT = Fraction(9, 10)
 """Largest part of the budget that may be tied to queries, so that something is left to divide."""
 
