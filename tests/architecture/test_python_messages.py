@@ -24,6 +24,7 @@ import pytest
 import tallyveil
 from tallyveil import accounting, noise, safetab, spine, subspace
 from tallyveil.cli.main import main
+from tallyveil.config.load import release_file_schema
 from tallyveil.errors import TallyveilError
 
 CANARY = "99173310"
@@ -72,7 +73,7 @@ TABLES = dict(tables())
 ROOMS: tuple[ModuleType, ...] = (tallyveil, accounting, noise, safetab, spine, subspace)
 
 
-CHOSEN = (".groups", ".cells", ".geolevels", ".queries", ".queries.*", ".passes", ".rounding")
+CHOSEN = (".columns", ".groups", ".cells", ".geolevels", ".queries", ".queries.*", ".passes", ".rounding")
 """Tables of a release file whose keys are names that its author chooses, and that a refusal names."""
 OTHER_ROOMS = tuple(room.__name__.rpartition(".")[2] for room in ROOMS[1:])
 
@@ -255,15 +256,29 @@ def test_tables_within_a_release_mapping(release, caplog, capfd):
         changed[key] = new
         return put(changed)
 
+    def absent() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+        """The keys that this file leaves out, in its tables and beside them."""
+        schema = release_file_schema()
+        for name, entry in schema["properties"].items():
+            if name not in content:
+                yield name, partial(put_item, lambda new: new, content, name)
+                continue
+            inner, table = content[name], entry.get("$ref", "").rpartition("/")[2]
+            for key in schema["$defs"].get(table, {}).get("properties", ()):
+                if key not in inner:
+                    put = partial(put_item, lambda new: new, content, name)
+                    yield f"{name}.{key}", partial(put_item, put, inner, key)
+
     def planned(mapping: Any) -> Callable[[], Any]:
         return lambda: tallyveil.plan(mapping, folder=release.path.parent)
 
     calls = (
         (f"{path}: {form}", planned(put(table)))
-        for path, put in places(content, lambda new: new, "")
+        for path, put in (*places(content, lambda new: new, ""), *absent())
         for form, table in TABLES.items()
         if not (form == "mapping by name" and path.endswith(CHOSEN))
     )
+    assert "outputs.intervals" in dict(absent())
     held(calls, caplog, capfd)
 
 
