@@ -1,5 +1,6 @@
 """Plans, releases, measurements and estimates from Python are those of the command line."""
 
+import copy
 import json
 import shutil
 import tomllib
@@ -249,6 +250,32 @@ def test_measuring_and_estimating_apart(folder, release, tmp_path):
     with pytest.raises(ConfigError, match="1 mistake in the estimation mapping"):
         tallyveil.estimate(measured, tmp_path / "none", estimation={"round": {}})
     assert measured.guarantee.spent == release.guarantee.spent
+
+
+def test_a_folder_says_what_it_lacks(folder, release, tmp_path):
+    """And keeps Python's own words for names that nothing has."""
+    measured = tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
+    with pytest.raises(AttributeError, match="`tallyveil measure`, which has no 'table'.*tallyveil.estimate"):
+        measured.table("Town", "home")
+    assert not hasattr(measured, "interval")
+    assert copy.copy(measured).path == measured.path
+    for opened in (measured, release):
+        with pytest.raises(AttributeError, match="object has no attribute 'tabel'"):
+            opened.tabel("Town", "home")
+
+
+def test_the_kind_that_is_asked_for(folder, tmp_path):
+    tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
+    assert isinstance(tallyveil.open(folder / "out", kind="topdown"), tallyveil.Release)
+    assert isinstance(tallyveil.open(tmp_path / "measured", kind="topdown-measurements"), Measurements)
+    with pytest.raises(StoreError, match="holds only measurements"):
+        tallyveil.open(tmp_path / "measured", kind="topdown")
+    with pytest.raises(StoreError, match="holds a release of `tallyveil run`"):
+        tallyveil.open(folder / "out", kind="safetab")
+    with pytest.raises(ConfigError, match="kind is 'tables', wanted topdown, topdown-measurements"):
+        tallyveil.open(folder / "out", kind="tables")
+    with pytest.raises(ConfigError, match="kind"):
+        tallyveil.open(folder / "out", kind=5)
 
 
 def test_notebooks_show_what_matters(folder, release):
