@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tallyveil.explore.compared import open_compared
+from tallyveil.explore.compared import ComparedRelease, open_compared
 from tallyveil.explore.district import DISTRICT_FILE, write_district
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
@@ -63,7 +63,8 @@ def make_site(
         root: Folder of a finished release.
         site: Folder of the site: it does not exist, is empty, or holds an earlier site, which is replaced.
         tables: The queries to show; None for those of the release's tables and of its intervals.
-        compared: Folder of a second release of the same areas and queries, whose counts are shown beside; None without.
+        compared: Folder of a second release of the same geography and queries, whose counts are shown beside, for the
+            kinds of areas that both have; None without.
     Returns:
         What was made. The same releases give the same bytes.
     Raises:
@@ -83,7 +84,7 @@ def make_site(
         write_lists(unfinished, release.areas, mapped.boxes, release.tags)
         written = write_tables(unfinished, release)
         if other is not None:
-            write_other_tables(unfinished, other, OTHER)
+            write_other_tables(unfinished, other.release, other.kinds, OTHER)
         lacking = write_district(unfinished, root, release.queries, release.areas.measured)
         content = _content(release, written, other) | {
             "map": mapped.entry,
@@ -97,7 +98,7 @@ def make_site(
     return Site(site, len(sizes), sum(sizes), queries, release.manifest.warnings, left_out(release))
 
 
-def _content(release: OpenedRelease, written: WrittenTables, other: OpenedRelease | None) -> JsonObject:
+def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRelease | None) -> JsonObject:
     intervals = intervals_entry(release)
     return {
         "format": FORMAT,
@@ -116,10 +117,11 @@ def _content(release: OpenedRelease, written: WrittenTables, other: OpenedReleas
         "compared": None
         if other is None
         else {
-            "name": other.name,
-            "run": other.manifest.run,
-            "warnings": list(other.manifest.warnings),
-            "intervals": intervals_entry(other),
-            "tables": [other.has_intervals(group.name) for group in other.queries],
+            "name": other.release.name,
+            "run": other.release.manifest.run,
+            "warnings": list(other.release.manifest.warnings),
+            "intervals": intervals_entry(other.release),
+            "tables": [other.release.has_intervals(group.name) for group in other.release.queries],
+            "kinds": list(other.kinds),
         },
     }

@@ -11,11 +11,17 @@ from tallyveil.face.given import (
     Geocodes,
     flag_given,
     geocodes_given,
+    name_given,
     names_given,
     number_given,
     workers_given,
 )
 from tallyveil.face.opened import Opened
+from tallyveil.release.intervals import known_queries
+from tallyveil.universe.answer_columns import answer_of
+from tallyveil.universe.names import as_named
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.query_group import QueryGroup
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District
@@ -42,9 +48,13 @@ class Area:
             query: A query, measured or not.
             labels: The label of every attribute in the query, as in the columns of the tables; None for `total`.
         Returns:
-            The count. The query and the labels are looked up by `Release.quantities`.
+            The count.
+        Raises:
+            SchemaError: there is no such query or label.
         """
-        return Count(self, query, dict(labels or {}))
+        count = Count(self, query, dict(labels or {}))
+        answer_given(self.release, count.query, count.labels)
+        return count
 
     def estimate(
         self,
@@ -104,6 +114,28 @@ class Count:
     area: Area
     query: str
     labels: dict[str, str]
+
+
+def query_given(release: Opened, query: object) -> QueryGroup:
+    """A query, by the name that the files of a release have for it.
+
+    Raises:
+        ConfigError: it is no text.
+        SchemaError: there is no such query.
+    """
+    schema = schema_from_mapping(release.manifest.body["plan"]["schema"])
+    known = known_queries(release.path, release.manifest)
+    return schema.query(as_named(name_given(query, "query"), known))
+
+
+def answer_given(release: Opened, query: object, labels: Mapping[str, str]) -> tuple[QueryGroup, int]:
+    """A query, and the number of the answer that labels name.
+
+    Raises:
+        ConfigError, SchemaError: there is no such query or label.
+    """
+    group = query_given(release, query)
+    return group, answer_of(group, labels)
 
 
 def area_given(given: Area | Geocodes, release: Opened) -> Area:

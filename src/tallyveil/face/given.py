@@ -1,7 +1,7 @@
 """Checks of what people give from Python, where another type would be taken for something else."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +51,11 @@ def geocodes_given(geocodes: object) -> pl.Series:
         GeographyError: there are none, or they are not text (a number would have lost its leading zeros), or they are
             a single text, whose letters would be taken for geocodes.
     """
+    if isinstance(geocodes, Mapping):
+        raise GeographyError(
+            "an area is a mapping, wanted a list of geocodes, such as ['44007']. Give the areas of a mapping one by "
+            "one: {name: release.district(geocodes) for name, geocodes in areas.items()}."
+        )
     if isinstance(geocodes, str | bytes) or not isinstance(geocodes, Iterable):
         raise GeographyError(
             f"an area is {as_given(geocodes)}, wanted a list of geocodes, such as ['44007']."

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.face.areas import Area, Count, area_given, counts_given
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.face.areas import Area, Count, answer_given, area_given, counts_given, query_given
 from tallyveil.face.given import (
     Geocodes,
     fixed,
@@ -30,7 +30,9 @@ from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
+from tallyveil.universe.names import as_named
 from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ class Release(WithMeasurements):
         """
         area, query = name_given(area, "area"), name_given(query, "query")
         self._read_again()
+        query = as_named(query, self.queries)
         refuse_earlier_tables(self.path, "Read their files directly")
         folder = table_name(area, query) + "/"
         parts = [self.path / name for name in self.manifest.digests if name.startswith(folder)]
@@ -99,44 +102,55 @@ class Release(WithMeasurements):
 
         Args:
             query: A query of `intervals/`.
-            area: Geocode of a geounit, or name of an entity.
+            area: Geocode of a geounit, name of an entity, or a name in the release's table of names.
         Returns:
             One row for each answer: `geolevel` (the geolevel or family), the labels, `count`, `estimate`,
-            `standard_error`, `lower` and `upper`. If areas of several geolevels or families have this code, the rows of
-            all of them.
+            `standard_error`, `lower` and `upper`. If areas of several geolevels or families have this code or name, the
+            rows of all of them.
         Raises:
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
-            GeographyError: nothing has this code.
+            GeographyError: nothing has this code or name.
         """
-        if not isinstance(area, str):
-            raise GeographyError(f"an area is {area!r}, wanted a geocode as text, such as '44007'.")
-        query = name_given(query, "query")
+        from tallyveil.postprocess.derived.named_areas import areas_asked
+
         self._read_again()
-        unnamed = summed_out(self._schema.query(query))
+        group = query_given(self, query)
+        tables = {
+            parquet_metadata(parts[0])["tallyveil.geolevel"]: parts
+            for parts in self._interval_parts(group.name)
+        }
+        # Intervals may be of entities that the release itself does not know, so their files are asked first.
+        rows = self._interval_rows(group, tables, [(kind, area) for kind in tables if isinstance(area, str)])
+        return rows if len(rows) else self._interval_rows(group, tables, areas_asked(self._hierarchies, area))
+
+    @staticmethod
+    def _interval_rows(
+        group: QueryGroup, tables: Mapping[str, list[Path]], areas: Sequence[tuple[str, str]]
+    ) -> pl.DataFrame:
+        """The intervals of areas, each given by its geolevel or family and its code, as far as `tables` has them."""
         frames = []
-        for parts in self._interval_parts(query):
-            name = parquet_metadata(parts[0])["tallyveil.geolevel"]
-            rows = scan_parquet(*parts).filter(pl.col("geocode") == area).drop("geocode", *unnamed)
+        for kind, parts in tables.items():
+            codes = [code for own, code in areas if own == kind]
+            rows = (
+                scan_parquet(*parts)
+                .filter(pl.col("geocode").is_in(codes))
+                .drop("geocode", *summed_out(group))
+            )
             frames.append(
-                collect(rows.select(pl.lit(name).alias("geolevel"), pl.all()), parts[0], "intervals")
+                collect(rows.select(pl.lit(kind).alias("geolevel"), pl.all()), parts[0], "intervals")
             )
-        found = pl.concat(frames)
-        if found.is_empty():
-            raise GeographyError(
-                f"no geounit or entity of {self.path} has the code {area!r}. Give a geocode as text, such as '44007'."
-            )
-        return found
+        return pl.concat(frames)
 
     def area(self, code: str, geolevel: str | None = None) -> Area:
         """A geounit or an entity, whose counts can be estimated and compared.
 
         Args:
-            code: Geocode of a geounit, or name of an entity.
-            geolevel: Its geolevel, or its family of entities; None if only one of these has the code.
+            code: Geocode of a geounit, name of an entity, or else a name in the release's table of names.
+            geolevel: Its geolevel, or its family of entities; None if only one of these has the code or name.
         Returns:
             The area.
         Raises:
-            GeographyError: nothing has this code, or areas of several geolevels or families have it.
+            GeographyError: nothing has this code or name, or several areas have it.
         """
         from tallyveil.postprocess.derived.named_areas import finest_geocodes
 
@@ -148,11 +162,15 @@ class Release(WithMeasurements):
         Args:
             geocodes: Geocodes of the finest geounits, each once.
         Returns:
-            The area. Its geocodes are looked up when it is estimated.
+            The area.
         Raises:
-            GeographyError: there are no geocodes, or they are not text.
+            GeographyError: there are no geocodes, or they are not text, unknown or given twice.
         """
-        return Area(self, geocodes_given(geocodes))
+        from tallyveil.postprocess.derived.area_counts import area_family
+
+        codes = geocodes_given(geocodes)
+        area_family(self._hierarchies.spine, {"the district": codes})  # refuses what could not be estimated
+        return Area(self, codes)
 
     def quantities(
         self,
@@ -179,14 +197,12 @@ class Release(WithMeasurements):
             SchemaError: there is no such query or label.
         """
         from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
-        from tallyveil.universe.answer_columns import answer_of
 
         self._read_again()
         chosen = []
         for name, count in counts_given(counts).items():
-            group = self._schema.query(count.query)
             geocodes = area_given(count.area, self).geocodes
-            chosen.append(ChosenCount(name, geocodes, group, answer_of(group, count.labels)))
+            chosen.append(ChosenCount(name, geocodes, *answer_given(self, count.query, count.labels)))
         return quantities_of(
             self.path,
             chosen,
@@ -280,12 +296,14 @@ class Release(WithMeasurements):
         Args:
             out: Folder of the site: new, empty, or with an earlier site, which is replaced.
             queries: Queries; None for those of the release's tables and of its intervals.
-            compared_with: A second release of the same areas, or its folder. Its counts are shown beside these.
+            compared_with: A second release of the same geography, or its folder. Its counts are shown beside these, for
+                the geolevels and families that both have.
         Returns:
             Where the site is, and how large.
         Raises:
             StoreError: a file of the release was changed, or `out` holds something else.
-            ConfigError: the release has no such table, or the second release has other areas or tables.
+            ConfigError: the release has no such table, or the second release has other areas of a geolevel, or other
+                tables.
         Privacy: post-processing. It reads published files alone and spends nothing.
         """
         from tallyveil.explore.site import make_site

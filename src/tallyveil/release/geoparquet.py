@@ -35,6 +35,7 @@ from tallyveil.storage.published import published_columns
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import file_digest, write_parquet
 from tallyveil.universe.answer_columns import answer_expression
+from tallyveil.universe.names import as_named
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 
@@ -79,7 +80,8 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     refuse_earlier_tables(root, "Read them as they are")
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
-    groups = [schema.query(name) for name in dict.fromkeys(queries)]
+    known = manifest.body["plan"]["tables"]
+    groups = [schema.query(name) for name in dict.fromkeys(as_named(query, known) for query in queries)]
     folders = [_folder(root, geolevel, group) for group in groups]
     _refuse_many(groups)
     with new_file(out, []):

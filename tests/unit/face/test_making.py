@@ -21,7 +21,11 @@ KEY = "face"
 def folder(tmp_path_factory, make_small_inputs) -> Path:
     """The small inputs and a release of them."""
     place = tmp_path_factory.mktemp("face")
-    make_small_inputs(place)
+    file = make_small_inputs(place)
+    names = [("Town", "P01", "Pawtucket city, RI"), ("Town", "P02", "Twin"), ("Town", "Q02", "Twin")]
+    pl.DataFrame(names, ["geolevel", "geocode", "name"], orient="row").write_parquet(place / "names.parquet")
+    geography = 'path = "geography.parquet"'
+    file.write_text(file.read_text().replace(geography, f'{geography}\nnames = "names.parquet"'))
     tallyveil.run(place / "release.toml", place / "out", insecure_test_key=KEY).add_intervals()
     return place
 
@@ -150,7 +154,7 @@ def test_intervals_of_a_geounit(release):
     table = release.table("Town", "age").filter(geocode="P01")
     assert found["estimate"].to_list() == table["estimate"].to_list()
     assert found["count"].to_list() == table["count"].to_list()
-    with pytest.raises(GeographyError, match="has the code 'X'"):
+    with pytest.raises(GeographyError, match="has the code or the name 'X'"):
         release.interval("age", "X")
     with pytest.raises(StoreError, match=r"add_intervals\(\)"):
         release.interval("age*home", "P01")
@@ -350,6 +354,53 @@ def reopened(folder: Path) -> tallyveil.Release:
     opened = tallyveil.open(folder)
     assert isinstance(opened, tallyveil.Release)
     return opened
+
+
+def test_an_area_by_its_name(release):
+    town = release.area("Pawtucket city, RI")
+    assert town.geocodes.equals(release.area("P01").geocodes)
+    assert release.interval("age", "Pawtucket city, RI").equals(release.interval("age", "P01"))
+    assert len(release.interval("total", "Twin")) == 2
+    with pytest.raises(
+        GeographyError, match="2 areas have the name 'Twin': P02 in Town, Q02 in Town. Give the code"
+    ):
+        release.area("Twin")
+    with pytest.raises(GeographyError, match="Did you mean 'Pawtucket city, RI'"):
+        release.area("Pawtucket City")
+    with pytest.raises(GeographyError, match="wanted a geocode as text"):
+        release.area(5)
+
+
+def test_factors_of_a_query_in_any_order(folder, release, tmp_path):
+    """Wherever a query is asked for by its name."""
+    noisy = release.measurements("Town", "home*age")
+    assert noisy.equals(release.measurements("Town", "age*home"))
+    shutil.copytree(folder / "out", tmp_path / "out")
+    copied = reopened(tmp_path / "out")
+    copied.add_intervals(["home*age"])
+    assert copied.interval(" home * age", "P01").equals(copied.interval("age*home", "P01"))
+    answers = copied.area("P01").estimate(["home*age"]).to_frame()
+    assert answers.equals(copied.area("P01").estimate(["age*home"]).to_frame())
+    assert answers["estimate"].null_count() == 0
+    labels = {"age": "old", "home": "house"}
+    ordered, other = (copied.area("P01").count(query, labels) for query in ("age*home", "home*age"))
+    assert copied.quantities({"": ordered}).to_frame().equals(copied.quantities({"": other}).to_frame())
+    assert copied.explore(tmp_path / "site", queries=["home*age"]).tables == ("age*home",)
+
+
+def test_what_no_area_can_be_is_refused_at_the_call(release):
+    blocks = release.table("Block", "total")["geocode"]
+    assert len(release.district(set(blocks[:3])).geocodes) == 3
+    with pytest.raises(GeographyError, match="an area is a mapping.*one by one"):
+        release.district({"north": list(blocks[:3])})
+    with pytest.raises(GeographyError, match="nowhere"):
+        release.district([*blocks[:3], "nowhere"])
+    with pytest.raises(GeographyError, match="P0000"):
+        release.district([*blocks[:3], "P0000"])
+    with pytest.raises(SchemaError, match="income"):
+        release.area("P01").count("income")
+    with pytest.raises(SchemaError, match="no label 'ancient'"):
+        release.area("P01").count("age", {"age": "ancient"})
 
 
 def test_areas_of_two_releases_have_no_difference(release, copied):

@@ -35,6 +35,7 @@ from tallyveil.postprocess.derived.area_counts import (
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import named_queries, open_release
 from tallyveil.printable import tabulated
+from tallyveil.release.intervals import known_queries
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
 
@@ -163,7 +164,7 @@ def district_answers(
         release.spine, {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
     )
     signs = np.array([1, -1][: family.n_entities])
-    groups = named_queries(release, tables)
+    groups = named_queries(release, tables, known_queries(root, release.manifest))
     made, with_bounds = bounds_choice(release, with_bounds=with_bounds)
     refuse_level(level)
     regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]

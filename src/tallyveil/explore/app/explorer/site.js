@@ -46,8 +46,8 @@ import { shown } from "../parts/shown.js";
  * @property {string | null} no_map why there is none
  * @property {{file: string} | null} district what the standard errors of sums follow from
  * @property {string | null} no_district why there is none
- * @property {{name: string, warnings: string[], tables: boolean[]} | null} compared another release of the same areas
- *   and tables; `tables` says of each table whether that release has intervals of it
+ * @property {{name: string, warnings: string[], tables: boolean[], kinds: number[]} | null} compared another release of the same
+ *   tables; `tables` says of each table whether that release has intervals of it, and `kinds` which kinds of areas both have
  */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
