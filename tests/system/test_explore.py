@@ -251,6 +251,13 @@ def test_a_second_release(releases, make_small_inputs, tmp_path):
     assert differs > 0
 
 
+def test_several_areas_have_a_plural(made):
+    _, site = made
+    many = {kind["name"]: kind["many"] for kind in content(site)["kinds"]}
+    assert many["Town"] == "towns"
+    assert set(many) == {kind["name"] for kind in content(site)["kinds"]}
+
+
 def test_a_second_release_with_another_root(releases, make_small_inputs, tmp_path):
     """The geolevels that both have are compared, in either direction."""
     path = make_small_inputs(tmp_path / "b")

@@ -259,7 +259,9 @@ def test_measuring_and_estimating_apart(folder, release, tmp_path):
 def test_a_folder_says_what_it_lacks(folder, release, tmp_path):
     """And keeps Python's own words for names that nothing has."""
     measured = tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
-    with pytest.raises(AttributeError, match="`tallyveil measure`, which has no 'table'.*tallyveil.estimate"):
+    with pytest.raises(
+        AttributeError, match=r"`tallyveil measure`, which has no 'table'.*tallyveil\.estimate"
+    ):
         measured.table("Town", "home")
     assert not hasattr(measured, "interval")
     assert copy.copy(measured).path == measured.path
@@ -362,7 +364,7 @@ def test_an_area_by_its_name(release):
     assert release.interval("age", "Pawtucket city, RI").equals(release.interval("age", "P01"))
     assert len(release.interval("total", "Twin")) == 2
     with pytest.raises(
-        GeographyError, match="2 areas have the name 'Twin': P02 in Town, Q02 in Town. Give the code"
+        GeographyError, match=r"2 areas have the name 'Twin': P02 in Town, Q02 in Town\. Give the code"
     ):
         release.area("Twin")
     with pytest.raises(GeographyError, match="Did you mean 'Pawtucket city, RI'"):
@@ -391,7 +393,7 @@ def test_factors_of_a_query_in_any_order(folder, release, tmp_path):
 def test_what_no_area_can_be_is_refused_at_the_call(release):
     blocks = release.table("Block", "total")["geocode"]
     assert len(release.district(set(blocks[:3])).geocodes) == 3
-    with pytest.raises(GeographyError, match="an area is a mapping.*one by one"):
+    with pytest.raises(GeographyError, match=r"an area is a mapping.*one by one"):
         release.district({"north": list(blocks[:3])})
     with pytest.raises(GeographyError, match="nowhere"):
         release.district([*blocks[:3], "nowhere"])

@@ -9,7 +9,7 @@ import { ANSWER_HEADINGS, answerRows, answerTable } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { intervalPicture, pictureKey } from "./interval-picture.js";
 import { answerOf, answerSentences, estimateText, intervalText, outsideSentence } from "./sentences.js";
-import { answerTitle, kindTitle, levelTitle, tablesOf, tableTitle } from "./site.js";
+import { answerTitle, kindTitle, kindWords, levelTitle, tablesOf, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
 /** @typedef {import("./view.js").View} View */
@@ -81,8 +81,8 @@ function crumbs(above, area) {
  */
 function subtitle(area, site) {
   const code = area.name === null ? "" : `${kindTitle(area.kind)} ${shown(area.geocode)}`;
-  const finest = kindTitle(site.kinds[site.finest]).toLowerCase();
-  const size = area.kind.number !== site.finest && area.nFinest > 0 ? counted(area.nFinest, finest, `${finest}s`) : "";
+  const { one, many } = kindWords(site.kinds[site.finest]);
+  const size = area.kind.number !== site.finest && area.nFinest > 0 ? counted(area.nFinest, one, many) : "";
   return [code, size].filter((text) => text !== "").join(" · ");
 }
 

@@ -6,6 +6,7 @@ import { shown } from "../parts/shown.js";
  * @typedef {object} Kind a geolevel, or a family of entities
  * @property {number} number
  * @property {string} name
+ * @property {string} many what several of them are called, in lower case
  * @property {"geolevel" | "family"} type
  * @property {number} n how many areas there are
  * @property {number} chunk areas of a file
@@ -79,6 +80,14 @@ export async function loadSite() {
 export function kindTitle(kind) {
   const words = kind.name.replaceAll("_", " ");
   return shown(words.charAt(0).toUpperCase() + words.slice(1));
+}
+
+/**
+ * What an area of a kind, and several of them, are called within a sentence.
+ * @param {Kind} kind
+ */
+export function kindWords(kind) {
+  return { one: kindTitle(kind).toLowerCase(), many: shown(kind.many.replaceAll("_", " ")) };
 }
 
 /**
