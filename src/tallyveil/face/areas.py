@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
@@ -25,6 +25,14 @@ from tallyveil.universe.query_group import QueryGroup
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District
+
+
+TWO_RELEASES: Final = (
+    "To compare two releases, estimate the area in each and subtract. If the two are of different runs and neither was "
+    "made to agree with the other, their noise is independent, and the standard error of the difference is the root of "
+    "the sum of the squares of both."
+)
+"""What somebody is told who subtracts counts of one release from those of another."""
 
 
 class Area:
@@ -145,11 +153,17 @@ def area_given(given: Area | Geocodes, release: Opened) -> Area:
         GeographyError: it is no area and no list of geocodes.
         ConfigError: it is an area of another release.
     """
+    if isinstance(given, Opened):
+        raise ConfigError(
+            f"an area is the release in {given.path}, wanted a geounit, an entity or a district, such as "
+            f"release.area('44007'). {TWO_RELEASES}",
+            code="bad-argument",
+        )
     area = given if isinstance(given, Area) else Area(release, geocodes_given(given))
     if area.release.path != release.path:
         raise ConfigError(
             f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one "
-            "release, or subtract the estimates of two releases yourself.",
+            f"release. {TWO_RELEASES}",
             code="bad-argument",
         )
     return area

@@ -231,7 +231,7 @@ class Release(WithMeasurements):
             The differences; `to_frame()` makes a table of them.
         Raises:
             GeographyError: a geocode is unknown or given twice.
-            ConfigError: as `Area.estimate`.
+            ConfigError: an area is of another release, or a release; else as `Area.estimate`.
         """
         return area_given(first, self).estimate(
             queries,

@@ -68,4 +68,3 @@ def plural_of(noun: str) -> str:
     if noun.endswith(("ss", "us", "x", "z", "ch", "sh")):
         return f"{noun}es"
     return noun if noun.endswith("s") else f"{noun}s"
-

@@ -262,7 +262,7 @@ def test_a_folder_says_what_it_lacks(folder, release, tmp_path):
     with pytest.raises(
         AttributeError, match=r"`tallyveil measure`, which has no 'table'.*tallyveil\.estimate"
     ):
-        measured.table("Town", "home")
+        measured.table("Town", "home")  # type: ignore[attr-defined]
     assert not hasattr(measured, "interval")
     assert copy.copy(measured).path == measured.path
     for opened in (measured, release):
@@ -279,9 +279,9 @@ def test_the_kind_that_is_asked_for(folder, tmp_path):
     with pytest.raises(StoreError, match="holds a release of `tallyveil run`"):
         tallyveil.open(folder / "out", kind="safetab")
     with pytest.raises(ConfigError, match="kind is 'tables', wanted topdown, topdown-measurements"):
-        tallyveil.open(folder / "out", kind="tables")
+        tallyveil.open(folder / "out", kind="tables")  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="kind"):
-        tallyveil.open(folder / "out", kind=5)
+        tallyveil.open(folder / "out", kind=5)  # type: ignore[call-overload]
 
 
 def test_notebooks_show_what_matters(folder, release):
@@ -411,6 +411,10 @@ def test_areas_of_two_releases_have_no_difference(release, copied):
         release.difference(release.district(codes[:2]), copied.district(codes[:2]))
     with pytest.raises(ConfigError, match="areas of one release"):
         release.difference(copied.district(codes[:2]), codes[2:4])
+    with pytest.raises(
+        ConfigError, match=r"an area is the release in .*/copy, wanted a geounit.*estimate the area in each"
+    ):
+        release.difference(release.area("P01"), copied)
 
 
 def test_intervals_that_were_changed_are_not_shown(copied):
