@@ -54,13 +54,12 @@ class Opened:
 
         def __getattr__(self, name: str) -> Any:
             # Python asks here for what is missing. `tallyveil.open` gives what the folder holds, often without tables.
-            from tallyveil.face.released import Release
-
-            if name.startswith("_") or not hasattr(Release, name) or hasattr(type(self), name):
-                return self.__getattribute__(name)
+            is_ours = name.startswith("_") or "manifest" not in vars(self) or hasattr(type(self), name)
+            if is_ours or self.manifest.kind is ReleaseKind.TOPDOWN:
+                return self.__getattribute__(name)  # raises Python's own error
             raise AttributeError(
-                f"{self.path} holds a folder of `{self.manifest.kind.command}`, which has no {name!r}; a release of "
-                f"`{ReleaseKind.TOPDOWN.command}` has it. {self._instead}"
+                f"{self.path} holds what `{self.manifest.kind.command}` made, which has no {name!r}. Tables, areas and "
+                f"intervals can be asked for in a release of `{ReleaseKind.TOPDOWN.command}`. {self._instead}"
             )
 
     def report(self) -> Path:
