@@ -40,8 +40,6 @@ TYPES = {
 RETURNED = (
     "tallyveil.face.areas.Area",
     "tallyveil.face.areas.Count",
-    "tallyveil.face.opened.Measurements",
-    "tallyveil.face.opened.Opened",
     "tallyveil.face.programme.PlannedProgramme",
     "tallyveil.face.programme.Programme",
     "tallyveil.face.stated.StatedGuarantee",

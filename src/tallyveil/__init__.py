@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.version import VERSION
 
 if TYPE_CHECKING:
+    from tallyveil import accounting, noise, safetab, spine, subspace
     from tallyveil.errors import TallyveilError
     from tallyveil.face.estimating import estimate
     from tallyveil.face.making import measure, run
+    from tallyveil.face.opened import Measurements, Opened
     from tallyveil.face.opening import open_folder as open  # noqa: A004 - read as `tallyveil.open`
     from tallyveil.face.planned import Plan, plan
     from tallyveil.face.programme import plan_programme, run_programme
@@ -25,6 +27,8 @@ __version__ = VERSION
 
 _PLACES = {
     "ClusterSettings": ("runs.cluster.site", "ClusterSettings"),
+    "Measurements": ("face.opened", "Measurements"),
+    "Opened": ("face.opened", "Opened"),
     "Plan": ("face.planned", "Plan"),
     "Release": ("face.released", "Release"),
     "TallyveilError": ("errors", "TallyveilError"),
@@ -41,6 +45,8 @@ _ROOMS = ("accounting", "noise", "safetab", "spine", "subspace")
 
 __all__ = [
     "ClusterSettings",
+    "Measurements",
+    "Opened",
     "Plan",
     "Release",
     "TallyveilError",
@@ -60,18 +66,20 @@ __all__ = [
     "subspace",
 ]
 
+# Type checkers read the imports above; a name that is not listed stays a mistake for them.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    # Nothing is imported before it is used, so that `import tallyveil` and the command line start at once.
-    if name in _ROOMS:
-        return import_module(f"{__name__}.{name}")
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tallyveil.primitives import require_hashes
+    def __getattr__(name: str) -> Any:
+        # Nothing is imported before it is used, so that `import tallyveil` and the command line start at once.
+        if name in _ROOMS:
+            return import_module(f"{__name__}.{name}")
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tallyveil.primitives import require_hashes
 
-    require_hashes()
-    place, own = _PLACES[name]
-    return getattr(import_module(f"{__name__}.{place}"), own)
+        require_hashes()
+        place, own = _PLACES[name]
+        return getattr(import_module(f"{__name__}.{place}"), own)
 
 
 def __dir__() -> list[str]:

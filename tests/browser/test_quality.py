@@ -54,7 +54,54 @@ def test_print_leaves_controls_out(visit):
     page.open()
     page.page.emulate_media(media="print")
     assert not page.page.is_visible("#find")
+    assert not page.page.is_visible("#district")
     assert page.page.is_visible("#area .figures")
+
+
+def test_print_names_every_row_and_what_is_chosen(visit):
+    page = visit("town")
+    page.open("table=detailed")
+    page.page.emulate_media(media="print")
+    heads = page.page.locator("tbody th[scope=row] > *:not(svg)")
+    assert heads.count() > 16
+    assert [place for place in range(heads.count()) if not heads.nth(place).is_visible()] == []
+    assert page.page.is_visible("#table")
+    assert not page.page.is_visible("#area-actions")
+
+
+def test_a_phone_shows_that_a_table_goes_on(visit):
+    """The shadow at the right edge is there until the end of the table is reached."""
+    page = visit("town", width=390)
+    page.open("table=voting_age")
+    tables = page.page.locator("#answers .scroll, #inside .scroll")
+    assert tables.count() == 2
+    for place in range(2):
+        table = tables.nth(place)
+        assert table.evaluate("(one) => one.scrollWidth > one.clientWidth")
+        table.scroll_into_view_if_needed()
+        before = table.screenshot()
+        table.evaluate("(one) => { one.style.backgroundImage = 'none'; }")
+        assert table.screenshot() != before
+        table.evaluate("(one) => { one.style.backgroundImage = ''; one.scrollLeft = one.scrollWidth; }")
+        shadow = table.evaluate("(one) => getComputedStyle(one).backgroundAttachment")
+        assert shadow == "local, local, scroll, scroll"
+
+
+def test_many_areas_are_called_by_their_plural(visit):
+    page = visit("town")
+
+    def renamed(route):
+        site = route.fetch().json()
+        site["kinds"][site["finest"]] |= {"name": "municipality", "many": "municipalities"}
+        route.fulfill(json=site)
+
+    page.page.route("**/data/site.json", renamed)
+    page.open()
+    text = page.text("body")
+    assert "1,500 municipalities" in text
+    assert "Other areas that share municipalities with this one" in text
+    assert "Put together any municipalities" in text
+    assert "municipalitys" not in text
 
 
 def test_a_browser_that_remembers_nothing(visit):

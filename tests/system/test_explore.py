@@ -251,10 +251,54 @@ def test_a_second_release(releases, make_small_inputs, tmp_path):
     assert differs > 0
 
 
-def test_a_release_of_other_areas_is_refused(releases, tmp_path):
+def test_several_areas_have_a_plural(made):
+    _, site = made
+    many = {kind["name"]: kind["many"] for kind in content(site)["kinds"]}
+    assert many["Town"] == "towns"
+    assert set(many) == {kind["name"] for kind in content(site)["kinds"]}
+
+
+def test_a_second_release_with_another_root(releases, make_small_inputs, tmp_path):
+    """The geolevels that both have are compared, in either direction."""
+    path = make_small_inputs(tmp_path / "b")
+    text = path.read_text().replace(
+        'geolevels = ["Region", "Town", "Block"]', 'geolevels = ["Nation", "Region", "Town", "Block"]'
+    )
+    text = text.replace("prefix_lengths = [1, 3, 5]", "prefix_lengths = [0, 1, 3, 5]")
+    text = text.replace('Region = "1/4"', 'Nation = "1/8"\nRegion = "1/8"')
+    path.write_text(text.replace('geolevels = ["Region"]', 'geolevels = ["Nation"]'))
+    rooted = release_of(path, tmp_path / "rooted", "plain")
+    for first, second, kinds in (
+        (releases["entities"], rooted, [0, 1, 2]),
+        (rooted, releases["entities"], [1, 2, 3]),
+    ):
+        site = make_site(first, tmp_path / f"site-{kinds[0]}", tables=["total", "age"], compared=second).path
+        described = content(site)
+        assert described["compared"]["kinds"] == kinds
+        for kind in kinds:
+            other = pl.read_parquet(site / f"data/other/areas/{kind}/table-1-0.parquet")
+            name = described["kinds"][kind]["name"]
+            counts = (
+                opened(second)
+                .table(name, "age")
+                .pivot("age", index="geocode", values="count")
+                .drop("geocode")
+            )
+            assert other.select("^p.*$").rows() == counts.rows()
+        assert len(list((site / "data/other/areas").iterdir())) == len(kinds)
+
+
+def test_a_release_of_other_areas_is_refused(releases, make_small_inputs, tmp_path):
     first, second = releases["entities"], releases["plain"]
-    with pytest.raises(ConfigError, match=r"cannot be compared.*place") as caught:
-        make_site(first, tmp_path / "site", tables=["total"], compared=second)
+    path = make_small_inputs(tmp_path / "b")
+    codes = pl.col("geocode").str.replace("P00", "P09")
+    for file in ("people", "geography", "barracks"):
+        pl.read_parquet(path.with_name(f"{file}.parquet")).with_columns(codes).write_parquet(
+            path.with_name(f"{file}.parquet")
+        )
+    moved = release_of(path, tmp_path / "moved", "plain")
+    with pytest.raises(ConfigError, match=r"cannot be compared.*its areas of Town are others") as caught:
+        make_site(first, tmp_path / "site", tables=["total"], compared=moved)
     assert caught.value.code == "not-comparable"
     with pytest.raises(ConfigError, match="no table of detailed"):
         make_site(first, tmp_path / "site", compared=second)

@@ -99,8 +99,21 @@ files_of <- function(release, folder, area, query) {
   one_text(area, "area")
   one_text(query, "query")
   files <- if (is.null(release$csv)) release$files else release$csv$files
-  found <- files[startsWith(files$path, folder) & files$geolevel %in% area & files$query %in% query, ]
+  found <- files[startsWith(files$path, folder) & files$geolevel %in% area, ]
+  found <- found[found$query %in% as_named(query, unique(found$query)), ]
   found[order(found$path, method = "radix"), ]
+}
+
+# The known query with the factors of a query, which may name them in another order; else the query as it is.
+as_named <- function(query, known) {
+  factors <- function(name) {
+    paste(sort(trimws(strsplit(name, "*", fixed = TRUE)[[1]]), method = "radix"), collapse = "*")
+  }
+  if (query %in% known) {
+    return(query)
+  }
+  same <- known[vapply(as.character(known), factors, "") == factors(query)]
+  if (length(same) == 0) query else same[[1]]
 }
 
 # Rows without the attributes that the query sums out.

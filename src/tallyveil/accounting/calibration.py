@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from typing import Generic, TypeVar, cast
 
 from scipy.optimize import brentq
 
@@ -34,7 +35,6 @@ from tallyveil.accounting.events import (
     ParallelEvent,
     PoissonSampled,
     PrivacyEvent,
-    Sampleable,
     SequentialEvent,
     WorstEvent,
 )
@@ -54,6 +54,10 @@ MAX_STEPS = 60
 LARGEST_LOG_FACTOR = 100
 LARGEST_TARGET = Fraction(10**9)
 """Largest epsilon that noise is scaled for. Noise with an epsilon of 100 already protects nobody."""
+Event_co = TypeVar("Event_co", bound=PrivacyEvent, covariant=True)
+"""Type of an event, which scaling its noise does not change."""
+Event = TypeVar("Event", bound=PrivacyEvent)
+
 _LARGEST_EXCESS = 1e6
 _NEAR = 1e-3
 """Half the distance of the logarithms of factors between which the slope of the excess is measured."""
@@ -62,20 +66,20 @@ _SHORTEST_STEP = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Generic[Event_co]):
     """Noise that meets a target, and what it guarantees.
 
     Attributes:
         factor: Exact factor on every variance (Gaussian) and scale (Laplace): the smallest, to its digits,
             that keeps the upper bound of epsilon at delta within the target.
-        event: The event with that noise.
+        event: The event with that noise, of the class of the one that was given.
         guarantee: Its guarantee.
         target: The epsilon that was asked for, exact: a certified upper bound of epsilon at the delta.
         delta: The delta of the target, or the smallest one of a curve.
     """
 
     factor: Fraction
-    event: PrivacyEvent
+    event: Event_co
     guarantee: Guarantee
     target: Fraction
     delta: Fraction
@@ -91,13 +95,13 @@ class Calibration:
 
 
 def calibrate(
-    event: PrivacyEvent,
+    event: Event,
     *,
     epsilon: Fraction | float | str,
     delta: Fraction | float | str,
     neighbours: Neighbours | str,
     digits: int = DIGITS,
-) -> Calibration:
+) -> Calibration[Event]:
     """Scale all noise of an event by one factor, as small as a target allows.
 
     The variance of Gaussian noise and the scale of Laplace noise are both multiplied by the factor. So the shares of
@@ -141,8 +145,14 @@ def calibrate(
     )
 
 
-def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0911, PLR0912 (one return a kind)
+def scaled(event: Event, factor: Fraction) -> Event:
     """The same event with every variance and scale multiplied by a factor."""
+    return cast(
+        Event, _scaled(event, factor)
+    )  # the class stays, which a checker cannot follow through `match`
+
+
+def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0911, PLR0912 (one return a kind)
     match event:
         case DiscreteGaussian():
             return DiscreteGaussian(event.variance * factor, event.sensitivity, event.multiplicity)
@@ -162,9 +172,7 @@ def scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR0
                 "target by what it costs."
             )
         case PoissonSampled():
-            inner = scaled(event.event, factor)
-            assert isinstance(inner, Sampleable | PoissonSampled)
-            return PoissonSampled(inner, event.probability, event.multiplicity)
+            return PoissonSampled(scaled(event.event, factor), event.probability, event.multiplicity)
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)
         case IntegerSubspaceGaussian():

@@ -35,6 +35,7 @@ from scipy.optimize import brentq
 from tallyveil.accounting.calibration import (
     MAX_STEPS,
     Calibration,
+    Event,
     bracket,
     calibrate,
     finite,
@@ -43,7 +44,6 @@ from tallyveil.accounting.calibration import (
 )
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.conversion import real_number
-from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
@@ -125,12 +125,12 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
 
 
 def calibrate_to_curve(
-    event: PrivacyEvent,
+    event: Event,
     *,
     reference: ReferenceCurve,
     smallest_delta: Fraction | float | str,
     neighbours: Neighbours | str,
-) -> Calibration:
+) -> Calibration[Event]:
     """Scale all noise of an event by one factor, as small as a whole curve allows.
 
     The result has epsilon(delta) at most the reference curve's at every delta of `smallest_delta` or more. `calibrate`

@@ -11,6 +11,7 @@ from tallyveil.budget.strategy import Strategy
 
 if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration
+    from tallyveil.accounting.events import PrivacyEvent
 
 DIGITS = 9
 """Significant decimal digits of the resulting rho, which is rounded down."""
@@ -38,7 +39,7 @@ def rho_for_target(shape: Strategy, epsilon: Fraction, delta: Fraction) -> Fract
 
 def geolevel_savings(
     strategy: Strategy, delta: Fraction, conversion: ZcdpConversion = ZcdpConversion.BEST
-) -> "tuple[tuple[str, Calibration], ...]":
+) -> "tuple[tuple[str, Calibration[PrivacyEvent]], ...]":
     """For each geolevel, the smallest noise whose exact epsilon is at most what zCDP alone gives for the present noise.
 
     Args:

@@ -136,7 +136,7 @@ def conversion_of(text: str, flag: str) -> "ZcdpConversion":
 
 def calibrated(
     before: "Guarantee", epsilon: str | None, delta: Fraction, curve: str | None, rho: str | None
-) -> "tuple[Calibration, dict[str, Any]]":
+) -> "tuple[Calibration[PrivacyEvent], dict[str, Any]]":
     """The least noise for a target at one delta or for a whole curve, and what it was held against, in words.
 
     Args:

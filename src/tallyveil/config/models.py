@@ -129,7 +129,7 @@ class SchemaTable(Table):
     unit: Name | None = Field(
         default=None, description='What one record is, in the singular. Default: "person".'
     )
-    units: Name | None = Field(default=None, description='Plural of unit. Default: unit followed by "s".')
+    units: Name | None = Field(default=None, description="Plural of unit. Default: by the rules of English.")
     attributes: list[AttributeTable] = Field(
         default_factory=list, description="The attributes of a record, in order."
     )

@@ -1,41 +1,73 @@
-"""A second release of the same areas and tables, whose counts are shown beside those of the first."""
+"""A second release of the same geography and tables, whose counts are shown beside those of the first."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tallyveil.errors import ConfigError
+from tallyveil.explore.kinds import Kind
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 
 
-def open_compared(release: OpenedRelease, root: Path) -> OpenedRelease:
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRelease:
+    """The release that another one is compared with.
+
+    Attributes:
+        release: The release.
+        kinds: The kinds of areas that both have: for the number of a kind in the first, its number in this one.
+    """
+
+    release: OpenedRelease
+    kinds: Mapping[int, int]
+
+
+def open_compared(release: OpenedRelease, root: Path) -> ComparedRelease:
     """Open the release that another one is compared with.
+
+    The two may have different kinds of areas, such as a root that only one has. Kinds of one name are the same areas.
 
     Args:
         release: The one that is shown.
         root: Folder of the other.
     Raises:
         StoreError: the folder holds no finished release, or one that was changed.
-        ConfigError: its areas, or the answers of a table, are others.
+        ConfigError: they have no kind of areas in common, or the areas of one kind or the answers of a table differ.
     """
     other = open_for_explorer(root, [group.name for group in release.queries])
-    difference = _difference(release, other)
+    numbers = {kind.name: number for number, kind in enumerate(other.areas.kinds)}
+    kinds = {
+        number: numbers[kind.name] for number, kind in enumerate(release.areas.kinds) if kind.name in numbers
+    }
+    difference = _difference(release, other, kinds)
     if difference is not None:
         raise ConfigError(
-            f"{root} cannot be compared with {release.root}: {difference}. The areas and the answers of the tables "
-            "must be the same. Name a release of the same geography, and with --tables those queries that both have.",
+            f"{root} cannot be compared with {release.root}: {difference}. Areas of one geolevel or family, and the "
+            "answers of the tables, must be the same. Name a release of the same geography, and with --tables those "
+            "queries that both have.",
             code="not-comparable",
         )
-    return other
+    return ComparedRelease(other, kinds)
 
 
-def _difference(release: OpenedRelease, other: OpenedRelease) -> str | None:
+def _difference(release: OpenedRelease, other: OpenedRelease, kinds: Mapping[int, int]) -> str | None:
     """The first thing in which two releases differ, in words; None if they can be compared."""
-    names = [[kind.name for kind in one.areas.kinds] for one in (release, other)]
-    if names[0] != names[1]:
-        return f"it has {', '.join(names[1])}, and the first has {', '.join(names[0])}"
-    for own, its in zip(release.areas.kinds, other.areas.kinds, strict=True):
-        if own.n != its.n or not own.codes.equals(its.codes):
-            return f"its areas of {own.name} are others"
+    if not kinds:
+        first, second = (", ".join(kind.name for kind in one.areas.kinds) for one in (release, other))
+        return f"it has areas of {second}, and the first has {first}"
+    for number, its in kinds.items():
+        difference = _areas_differ(release.areas.kinds[number], other.areas.kinds[its])
+        if difference is not None:
+            return difference
     for one, two in zip(release.queries, other.queries, strict=True):
         if one.labels() != two.labels():
             return f"its answers of '{one.name}' are others"
     return None
+
+
+def _areas_differ(first: Kind, second: Kind) -> str | None:
+    if first.codes.equals(second.codes):
+        return None
+    if first.codes.sort().equals(second.codes.sort()):
+        return f"its areas of {first.name} stand in another order, because they lie in other areas"
+    return f"its areas of {first.name} are others"

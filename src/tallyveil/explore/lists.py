@@ -18,6 +18,7 @@ from tallyveil.explore.files import (
 from tallyveil.explore.kinds import Areas, Kind, KindType
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.universe.unit import plural_of
 
 BOX = ("west", "south", "east", "north")
 
@@ -29,6 +30,7 @@ def kind_entries(areas: Areas) -> list[JsonObject]:
         {
             "number": number,
             "name": kind.name,
+            "many": plural_of(kind.name.lower()),
             "type": kind.type.value,
             "n": kind.n,
             "chunk": CHUNK,

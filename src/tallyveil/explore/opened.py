@@ -10,7 +10,7 @@ from tallyveil.explore.rows import BESIDE, COUNT, TableRows
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.geometry import GEOMETRY
 from tallyveil.release.interval_tables import refuse_earlier_tables
-from tallyveil.release.intervals import INTERVALS, made_intervals, unchanged_parts
+from tallyveil.release.intervals import INTERVALS, known_queries, made_intervals, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
@@ -18,6 +18,7 @@ from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.release.tables import TABLES, table_name
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
+from tallyveil.universe.names import as_named
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -110,7 +111,7 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
     plan = manifest.body["plan"]
     intervals = made_intervals(root, manifest.run)
     schema = schema_from_mapping(plan["schema"])
-    names = _table_names(root, plan, intervals, tables)
+    names = _table_names(root, manifest, tables)
     return OpenedRelease(
         root,
         manifest,
@@ -121,13 +122,10 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
     )
 
 
-def _table_names(
-    root: Path, plan: JsonObject, intervals: JsonObject | None, tables: Sequence[str] | None
-) -> list[str]:
+def _table_names(root: Path, manifest: Manifest, tables: Sequence[str] | None) -> list[str]:
     """The queries to show, in the order of the release."""
-    beside = [] if intervals is None else [item["query"] for item in intervals["compared"]]
-    known = list(dict.fromkeys([*plan["tables"], *beside]))
-    wanted = known if tables is None else list(dict.fromkeys(tables))
+    known = known_queries(root, manifest)
+    wanted = known if tables is None else [as_named(name, known) for name in tables]
     missing = [name for name in wanted if name not in known]
     if missing or not wanted:
         what = f"has no table of {', '.join(missing)}" if missing else "has no tables to show"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tallyveil.explore.compared import open_compared
+from tallyveil.explore.compared import ComparedRelease, open_compared
 from tallyveil.explore.district import DISTRICT_FILE, write_district
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
@@ -64,7 +64,8 @@ def make_site(
         root: Folder of a finished release.
         site: Folder of the site: it does not exist, is empty, or holds an earlier site, which is replaced.
         tables: The queries to show; None for those of the release's tables and of its intervals.
-        compared: Folder of a second release of the same areas and queries, whose counts are shown beside; None without.
+        compared: Folder of a second release of the same geography and queries, whose counts are shown beside, for the
+            kinds of areas that both have; None without.
     Returns:
         What was made. The same releases give the same bytes.
     Raises:
@@ -84,7 +85,7 @@ def make_site(
         write_lists(unfinished, release.areas, mapped.boxes, release.tags)
         written = write_tables(unfinished, release)
         if other is not None:
-            write_other_tables(unfinished, other, OTHER)
+            write_other_tables(unfinished, other.release, other.kinds, OTHER)
         lacking = write_district(unfinished, root, release.queries, release.areas.measured)
         content = _content(release, written, other) | {
             "map": mapped.entry,
@@ -95,11 +96,12 @@ def make_site(
         write_json_data(unfinished, SITE_FILE, content)
         sizes = [path.stat().st_size for path in unfinished.rglob("*") if path.is_file()]
     queries = tuple(group.name for group in release.queries)
-    shown_marks = joint_marks({one.name: one.manifest for one in (release, other) if one is not None})
+    opened = [release] if other is None else [release, other.release]
+    shown_marks = joint_marks({each.name: each.manifest for each in opened})
     return Site(site, len(sizes), sum(sizes), queries, shown_marks, left_out(release))
 
 
-def _content(release: OpenedRelease, written: WrittenTables, other: OpenedRelease | None) -> JsonObject:
+def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRelease | None) -> JsonObject:
     intervals = intervals_entry(release)
     return {
         "format": FORMAT,
@@ -118,10 +120,11 @@ def _content(release: OpenedRelease, written: WrittenTables, other: OpenedReleas
         "compared": None
         if other is None
         else {
-            "name": other.name,
-            "run": other.manifest.run,
-            "warnings": list(marks_of(other.manifest).warnings),
-            "intervals": intervals_entry(other),
-            "tables": [other.has_intervals(group.name) for group in other.queries],
+            "name": other.release.name,
+            "run": other.release.manifest.run,
+            "warnings": list(marks_of(other.release.manifest).warnings),
+            "intervals": intervals_entry(other.release),
+            "tables": [other.release.has_intervals(group.name) for group in other.release.queries],
+            "kinds": list(other.kinds),
         },
     }

@@ -67,15 +67,20 @@ def write_tables(site: Path, release: OpenedRelease) -> WrittenTables:
     return WrittenTables(entries, share_of)
 
 
-def write_other_tables(site: Path, release: OpenedRelease, root: str) -> None:
+def write_other_tables(site: Path, release: OpenedRelease, kinds: Mapping[int, int], root: str) -> None:
     """Write the tables of a release that another one is compared with, below the folder `root` of the site.
 
+    Args:
+        site: Folder of the site.
+        release: The release.
+        kinds: For the numbers of kinds in the site, those in this release.
+        root: The folder below `site`.
     Raises:
         StoreError: as `write_tables`.
     """
-    for kind in range(len(release.areas.kinds)):
+    for kind, own in kinds.items():
         for table, group in enumerate(release.queries):
-            rows = release.rows(kind, group)
+            rows = release.rows(own, group)
             if rows is not None:
                 for block in rows.blocks():
                     _write_chunks(site, (kind, table), block, root, release.tags)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
@@ -12,14 +12,28 @@ from tallyveil.face.given import (
     Geocodes,
     flag_given,
     geocodes_given,
+    name_given,
     names_given,
     number_given,
     workers_given,
 )
 from tallyveil.face.opened import Opened
+from tallyveil.release.intervals import known_queries
+from tallyveil.universe.answer_columns import answer_of
+from tallyveil.universe.names import as_named
+from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.query_group import QueryGroup
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District
+
+
+TWO_RELEASES: Final = (
+    "To compare two releases, estimate the area in each and subtract. If the two are of different runs and neither was "
+    "made to agree with the other, their noise is independent, and the standard error of the difference is the root of "
+    "the sum of the squares of both."
+)
+"""What somebody is told who subtracts counts of one release from those of another."""
 
 
 class Area:
@@ -43,9 +57,13 @@ class Area:
             query: A query, measured or not.
             labels: The label of every attribute in the query, as in the columns of the tables; None for `total`.
         Returns:
-            The count. The query and the labels are looked up by `Release.quantities`.
+            The count.
+        Raises:
+            SchemaError: there is no such query or label.
         """
-        return Count(self, query, dict(labels or {}))
+        count = Count(self, query, dict(labels or {}))
+        answer_given(self.release, count.query, count.labels)
+        return count
 
     def estimate(
         self,
@@ -166,6 +184,28 @@ class Count:
     labels: dict[str, str]
 
 
+def query_given(release: Opened, query: object) -> QueryGroup:
+    """A query, by the name that the files of a release have for it.
+
+    Raises:
+        ConfigError: it is no text.
+        SchemaError: there is no such query.
+    """
+    schema = schema_from_mapping(release.manifest.body["plan"]["schema"])
+    known = known_queries(release.path, release.manifest)
+    return schema.query(as_named(name_given(query, "query"), known))
+
+
+def answer_given(release: Opened, query: object, labels: Mapping[str, str]) -> tuple[QueryGroup, int]:
+    """A query, and the number of the answer that labels name.
+
+    Raises:
+        ConfigError, SchemaError: there is no such query or label.
+    """
+    group = query_given(release, query)
+    return group, answer_of(group, labels)
+
+
 def area_given(given: Area | Geocodes, release: Opened) -> Area:
     """An area of a release.
 
@@ -173,11 +213,17 @@ def area_given(given: Area | Geocodes, release: Opened) -> Area:
         GeographyError: it is no area and no list of geocodes.
         ConfigError: it is an area of another release.
     """
+    if isinstance(given, Opened):
+        raise ConfigError(
+            f"an area is the release in {given.path}, wanted a geounit, an entity or a district, such as "
+            f"release.area('44007'). {TWO_RELEASES}",
+            code="bad-argument",
+        )
     area = given if isinstance(given, Area) else Area(release, geocodes_given(given))
     if area.release.path != release.path:
         raise ConfigError(
             f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one "
-            "release, or subtract the estimates of two releases yourself.",
+            f"release. {TWO_RELEASES}",
             code="bad-argument",
         )
     return area

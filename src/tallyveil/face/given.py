@@ -61,8 +61,13 @@ def geocodes_given(geocodes: object) -> pl.Series:
         GeographyError: there are none, or they are not text (a number would have lost its leading zeros), or they are
             a single text, whose letters would be taken for geocodes.
     """
+    if isinstance(geocodes, Mapping):
+        raise GeographyError(
+            "an area is a mapping, wanted a list of geocodes, such as ['44007']. Give the areas of a mapping one by "
+            "one: {name: release.district(geocodes) for name, geocodes in areas.items()}."
+        )
     if (
-        isinstance(geocodes, str | bytes | Mapping)
+        isinstance(geocodes, str | bytes)
         or hasattr(type(geocodes), "columns")
         or not isinstance(geocodes, Iterable)
     ):

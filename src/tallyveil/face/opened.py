@@ -9,6 +9,7 @@ from tallyveil.face.given import fixed, name_given
 from tallyveil.face.products import write_page
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.printable import described
+from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest, Spent
 from tallyveil.release.marks import NOT_PRIVATE, marks_of
 
@@ -50,6 +51,18 @@ class Opened:
         """The guarantee as plain data, as the manifest states it."""
         return dict(self.manifest.privacy)
 
+    if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            # Python asks here for what is missing. `tallyveil.open` gives what the folder holds, often without tables.
+            is_ours = name.startswith("_") or "manifest" not in vars(self) or hasattr(type(self), name)
+            if is_ours or self.manifest.kind is ReleaseKind.TOPDOWN:
+                return self.__getattribute__(name)  # raises Python's own error
+            raise AttributeError(
+                f"{self.path} holds what `{self.manifest.kind.command}` made, which has no {name!r}. Tables, areas and "
+                f"intervals can be asked for in a release of `{ReleaseKind.TOPDOWN.command}`. {self._instead}"
+            )
+
     def report(self) -> Path:
         """Write the page of the release again, from its published files.
 
@@ -73,6 +86,11 @@ class Opened:
     def _title(self) -> str:
         """Name of the release, or of the command that made it if it has none."""
         return str(self.manifest.body.get("name", self.manifest.kind.command))
+
+    @property
+    def _instead(self) -> str:
+        """What to do for what only a release of the main product has."""
+        return "The published tables of this folder are files, which `manifest.files` lists."
 
     def _lead(self) -> str:
         """What the folder is, in a sentence."""
@@ -117,6 +135,10 @@ class WithMeasurements(Opened):
 
 class Measurements(WithMeasurements):
     """The noisy measurements of a release, without its counts; made by `measure`."""
+
+    @property
+    def _instead(self) -> str:
+        return "Make a release of it with tallyveil.estimate, which spends nothing."
 
 
 def _spent(spent: Spent) -> str:

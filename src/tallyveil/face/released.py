@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.exact import as_given
-from tallyveil.face.areas import Area, Count, DistrictPlan, area_given, counts_given
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.face.areas import (
+    Area,
+    Count,
+    DistrictPlan,
+    answer_given,
+    area_given,
+    counts_given,
+    query_given,
+)
 from tallyveil.face.given import (
     Geocodes,
     fixed,
@@ -22,7 +29,6 @@ from tallyveil.face.given import (
 )
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.plans.machine import machine_memory
-from tallyveil.printable import is_one_line
 from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
 from tallyveil.release.intervals import INTERVALS, unchanged_parts
 from tallyveil.release.intervals_format_1 import refuse_format_1
@@ -34,6 +40,7 @@ from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
+from tallyveil.universe.names import as_named
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
@@ -92,6 +99,7 @@ class Release(WithMeasurements):
         """
         area, query = name_given(area, "area"), name_given(query, "query")
         self._read_again()
+        query = as_named(query, self.queries)
         refuse_earlier_tables(self.path, "Read their files directly")
         folder = table_name(area, query) + "/"
         if not any(name.startswith(folder) for name in self.manifest.digests):
@@ -114,44 +122,55 @@ class Release(WithMeasurements):
 
         Args:
             query: A query of `intervals/`.
-            area: Geocode of a geounit, or name of an entity.
+            area: Geocode of a geounit, name of an entity, or a name in the release's table of names.
         Returns:
             One row for each answer: `geolevel` (the geolevel or family), the labels, `count`, `estimate`,
-            `standard_error`, `lower` and `upper`. If areas of several geolevels or families have this code, the rows of
-            all of them.
+            `standard_error`, `lower` and `upper`. If areas of several geolevels or families have this code or name, the
+            rows of all of them.
         Raises:
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
-            GeographyError: nothing has this code.
+            GeographyError: nothing has this code or name.
         """
-        if not isinstance(area, str) or not is_one_line(area):
-            raise GeographyError(f"an area is {as_given(area)}, wanted a geocode as text, such as '44007'.")
-        query = name_given(query, "query")
+        from tallyveil.postprocess.derived.named_areas import areas_asked
+
         self._read_again()
-        unnamed = summed_out(self._schema.query(query))
+        group = query_given(self, query)
+        tables = {
+            parquet_metadata(parts[0])["tallyveil.geolevel"]: parts
+            for parts in self._interval_parts(group.name)
+        }
+        # Intervals may be of entities that the release itself does not know, so their files are asked first.
+        rows = self._interval_rows(group, tables, [(kind, area) for kind in tables if isinstance(area, str)])
+        return rows if len(rows) else self._interval_rows(group, tables, areas_asked(self._hierarchies, area))
+
+    @staticmethod
+    def _interval_rows(
+        group: QueryGroup, tables: Mapping[str, list[Path]], areas: Sequence[tuple[str, str]]
+    ) -> pl.DataFrame:
+        """The intervals of areas, each given by its geolevel or family and its code, as far as `tables` has them."""
         frames = []
-        for parts in self._interval_parts(query):
-            name = parquet_metadata(parts[0])["tallyveil.geolevel"]
-            rows = scan_parquet(*parts).filter(pl.col("geocode") == area).drop("geocode", *unnamed)
+        for kind, parts in tables.items():
+            codes = [code for own, code in areas if own == kind]
+            rows = (
+                scan_parquet(*parts)
+                .filter(pl.col("geocode").is_in(codes))
+                .drop("geocode", *summed_out(group))
+            )
             frames.append(
-                collect(rows.select(pl.lit(name).alias("geolevel"), pl.all()), parts[0], "intervals")
+                collect(rows.select(pl.lit(kind).alias("geolevel"), pl.all()), parts[0], "intervals")
             )
-        found = pl.concat(frames)
-        if found.is_empty():
-            raise GeographyError(
-                f"no geounit or entity of {self.path} has the code {area!r}. Give a geocode as text, such as '44007'."
-            )
-        return found
+        return pl.concat(frames)
 
     def area(self, code: str, geolevel: str | None = None) -> Area:
         """A geounit or an entity, whose counts can be estimated and compared.
 
         Args:
-            code: Geocode of a geounit, or name of an entity.
-            geolevel: Its geolevel, or its family of entities; None if only one of these has the code.
+            code: Geocode of a geounit, name of an entity, or else a name in the release's table of names.
+            geolevel: Its geolevel, or its family of entities; None if only one of these has the code or name.
         Returns:
             The area.
         Raises:
-            GeographyError: nothing has this code, or areas of several geolevels or families have it.
+            GeographyError: nothing has this code or name, or several areas have it.
         """
         from tallyveil.postprocess.derived.named_areas import finest_geocodes
 
@@ -164,17 +183,21 @@ class Release(WithMeasurements):
         Args:
             geocodes: Geocodes of the finest geounits, each once; or the Path of a file of them.
         Returns:
-            The area. Its geocodes are looked up when it is estimated.
+            The area.
         Raises:
-            GeographyError: there are no geocodes, or they are not text.
+            GeographyError: there are no geocodes, or they are not text, unknown or given twice.
             ConfigError, StoreError: the file cannot be read, or is a districting plan, which `districts` reads.
         """
+        from tallyveil.postprocess.derived.area_counts import area_family
+
         if isinstance(geocodes, Path):
             from tallyveil.geography.assignments import read_districts
 
             read = read_districts(path_given(geocodes, "geocodes"), None, "districts(..., column=NAME)")
             geocodes = read.only("district")
-        return Area(self, geocodes_given(geocodes))
+        codes = geocodes_given(geocodes)
+        area_family(self._hierarchies.spine, {"the district": codes})  # refuses what could not be estimated
+        return Area(self, codes)
 
     def districts(self, plan: str | Path, column: str | None = None) -> DistrictPlan:
         """All districts of a plan: a file that says the district of each finest geounit.
@@ -228,14 +251,12 @@ class Release(WithMeasurements):
             SchemaError: there is no such query or label.
         """
         from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
-        from tallyveil.universe.answer_columns import answer_of
 
         self._read_again()
         chosen = []
         for name, count in counts_given(counts).items():
-            group = self._schema.query(count.query)
             geocodes = area_given(count.area, self).geocodes
-            chosen.append(ChosenCount(name, geocodes, group, answer_of(group, count.labels)))
+            chosen.append(ChosenCount(name, geocodes, *answer_given(self, count.query, count.labels)))
         return quantities_of(
             self.path,
             chosen,
@@ -264,7 +285,7 @@ class Release(WithMeasurements):
             The differences; `to_frame()` makes a table of them.
         Raises:
             GeographyError: a geocode is unknown or given twice.
-            ConfigError: as `Area.estimate`.
+            ConfigError: an area is of another release, or a release; else as `Area.estimate`.
         """
         return area_given(first, self).estimate(
             queries,
@@ -329,12 +350,14 @@ class Release(WithMeasurements):
         Args:
             out: Folder of the site: new, empty, or with an earlier site, which is replaced.
             queries: Queries; None for those of the release's tables and of its intervals.
-            compared_with: A second release of the same areas, or its folder. Its counts are shown beside these.
+            compared_with: A second release of the same geography, or its folder. Its counts are shown beside these, for
+                the geolevels and families that both have.
         Returns:
             Where the site is, and how large.
         Raises:
             StoreError: a file of the release was changed, or `out` holds something else.
-            ConfigError: the release has no such table, or the second release has other areas or tables.
+            ConfigError: the release has no such table, or the second release has other areas of a geolevel, or other
+                tables.
         Privacy: post-processing. It reads published files alone and spends nothing.
         """
         from tallyveil.explore.site import make_site

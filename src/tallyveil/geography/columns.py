@@ -15,7 +15,7 @@ from tallyveil.errors import GeographyError
 
 LONGEST_GEOCODE: Final = 1000
 """Characters of a geocode. All geocodes of a geolevel are stored with the width of the longest one."""
-TextColumn: TypeAlias = Sequence[str] | pl.Series | NDArray[Any]
+TextColumn: TypeAlias = Sequence[str | None] | pl.Series | NDArray[Any]
 
 
 def text_column(values: TextColumn, where: str) -> pl.Series:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,14 +21,14 @@ COORDINATES = ("latitude", "longitude")
 
 
 def entities_from_columns(
-    spine: Spine, columns: Mapping[str, TextColumn], families: Sequence[str], geocode: str = "geocode"
+    spine: Spine, columns: Mapping[str, Any], families: Sequence[str], geocode: str = "geocode"
 ) -> tuple[EntityFamily, ...]:
     """Disjoint families. For each family, one column names the entity of every finest geounit.
 
     Args:
         spine: The spine of the families.
-        columns: Columns of equal length by name, with one row for each finest geounit, in any order. Other columns are
-            ignored.
+        columns: Columns of equal length by name, with one row for each finest geounit, in any order. Those that are
+            read are text, as `text_column` takes it. Other columns are ignored.
         families: Columns to read. A null means that the finest geounit is in no entity.
         geocode: Name of the column of finest geocodes.
 

@@ -30,6 +30,7 @@ from tallyveil.release.marks import Marks, marks_of
 from tallyveil.release.whole_tables import table_files, whole_table
 from tallyveil.storage.outputs import new_file, refuse_output_inside
 from tallyveil.storage.write import file_digest, write_parquet
+from tallyveil.universe.names import as_named
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 
@@ -74,7 +75,8 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     refuse_earlier_tables(root, "Read them as they are")
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
-    groups = [schema.query(name) for name in dict.fromkeys(queries)]
+    known = manifest.body["plan"]["tables"]
+    groups = [schema.query(name) for name in dict.fromkeys(as_named(query, known) for query in queries)]
     for group in groups:
         table_files(root, manifest, geolevel, group.name)
     _refuse_many(groups)

@@ -24,6 +24,7 @@ from tallyveil.errors import StoreError
 from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.interval_tables import BESIDE
 from tallyveil.release.intervals_format_1 import scan_format_1
+from tallyveil.release.manifest import Manifest
 from tallyveil.release.tables import table_folder, table_part, table_tags
 from tallyveil.storage.json_files import JsonObject, read_shaped
 from tallyveil.storage.read import scan_parquet
@@ -303,6 +304,17 @@ def made_intervals(root: Path, run: str) -> JsonObject | None:
             code="release-damaged",
         )
     return made
+
+
+def known_queries(root: Path, manifest: Manifest) -> list[str]:
+    """The queries that a release has tables of, in order, then others that it has intervals of.
+
+    Raises:
+        StoreError: as `made_intervals`.
+    """
+    made = made_intervals(root, manifest.run)
+    beside = [] if made is None else [item["query"] for item in made["compared"]]
+    return list(dict.fromkeys([*manifest.body["plan"]["tables"], *beside]))
 
 
 def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:

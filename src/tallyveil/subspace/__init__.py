@@ -69,8 +69,10 @@ __all__ = [
     "shortest_vectors",
 ]
 
+# Type checkers read the imports above; a name that is not listed stays a mistake for them.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

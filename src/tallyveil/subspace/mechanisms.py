@@ -9,7 +9,7 @@ Source: Dharangutte, Gao, Gong, Yu 2022, "Integer Subspace Differential Privacy"
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +48,10 @@ class GeneralisedLaplace:
     norm: Norm
     epsilon: Fraction
 
-    def __post_init__(self) -> None:
-        _checked("GeneralisedLaplace", "epsilon", self.epsilon, SMALLEST_PARAMETER, LARGEST_PARAMETER)
-        object.__setattr__(self, "norm", Norm(self.norm))
+    def __init__(self, norm: Norm | Literal["l1", "l2"], epsilon: Fraction) -> None:
+        _checked("GeneralisedLaplace", "epsilon", epsilon, SMALLEST_PARAMETER, LARGEST_PARAMETER)
+        object.__setattr__(self, "norm", Norm(norm))
+        object.__setattr__(self, "epsilon", epsilon)
 
     @property
     def rate(self) -> Fraction:

@@ -231,6 +231,23 @@ def check_factor_name(name: str, what: str) -> None:
         )
 
 
+def as_named(query: str, known: Iterable[str]) -> str:
+    """The known query with the factors of a query, which may name them in another order; else the query as it is.
+
+    Args:
+        query: The query that somebody asks for, such as `age*sex`.
+        known: The queries that there are, such as `sex*age`.
+    """
+    names = list(known)
+    if query in names:
+        return query
+    return next((name for name in names if _factors(name) == _factors(query)), query)
+
+
+def _factors(query: str) -> list[str]:
+    return sorted(name.strip() for name in query.split("*"))
+
+
 def closest_hint(name: str, known: Iterable[str]) -> str:
     """Suggest the known names that were probably meant, or list known names.
 

@@ -47,10 +47,24 @@ def unit_of(one: str | None = None, many: str | None = None) -> Unit:
 
     Args:
         one: The singular; None for a person.
-        many: The plural. The default is the singular with an "s", and "people" for persons.
+        many: The plural. The default is that of `plural_of`, and "people" for persons.
     Raises:
         SchemaError: see `Unit`.
     """
     if one is None or one == PERSON.one:
         return PERSON if many is None else Unit(PERSON.one, many)
-    return Unit(one, f"{one}s" if many is None else many)
+    return Unit(one, plural_of(one) if many is None else many)
+
+
+def plural_of(noun: str) -> str:
+    """The plural of an English noun, or of the last word of several: cities, parishes, school districts.
+
+    A noun that ends in a single "s", such as "towns", is taken for a plural already.
+    """
+    if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
+        return f"{noun[:-1]}ies"
+    if noun.endswith("is"):
+        return f"{noun[:-2]}es"
+    if noun.endswith(("ss", "us", "x", "z", "ch", "sh")):
+        return f"{noun}es"
+    return noun if noun.endswith("s") else f"{noun}s"

@@ -1,5 +1,6 @@
 """Plans, releases, measurements and estimates from Python are those of the command line."""
 
+import copy
 import json
 import shutil
 import tomllib
@@ -20,7 +21,11 @@ KEY = "face"
 def folder(tmp_path_factory, make_small_inputs) -> Path:
     """The small inputs and a release of them."""
     place = tmp_path_factory.mktemp("face")
-    make_small_inputs(place)
+    file = make_small_inputs(place)
+    names = [("Town", "P01", "Pawtucket city, RI"), ("Town", "P02", "Twin"), ("Town", "Q02", "Twin")]
+    pl.DataFrame(names, ["geolevel", "geocode", "name"], orient="row").write_parquet(place / "names.parquet")
+    geography = 'path = "geography.parquet"'
+    file.write_text(file.read_text().replace(geography, f'{geography}\nnames = "names.parquet"'))
     tallyveil.run(place / "release.toml", place / "out", insecure_test_key=KEY).add_intervals()
     return place
 
@@ -149,7 +154,7 @@ def test_intervals_of_a_geounit(release):
     table = release.table("Town", "age").filter(geocode="P01")
     assert found["estimate"].to_list() == table["estimate"].to_list()
     assert found["count"].to_list() == table["count"].to_list()
-    with pytest.raises(GeographyError, match="has the code 'X'"):
+    with pytest.raises(GeographyError, match="has the code or the name 'X'"):
         release.interval("age", "X")
     with pytest.raises(StoreError, match=r"add_intervals\(\)"):
         release.interval("age*home", "P01")
@@ -251,6 +256,33 @@ def test_measuring_and_estimating_apart(folder, release, tmp_path):
     assert measured.guarantee.spent == release.guarantee.spent
 
 
+def test_a_folder_says_what_it_lacks(folder, release, tmp_path):
+    """And a release keeps Python's own words."""
+    measured = tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
+    with pytest.raises(
+        AttributeError, match=r"`tallyveil measure` made, which has no 'table'.*tallyveil\.estimate"
+    ):
+        measured.table("Town", "home")  # type: ignore[attr-defined]
+    assert not hasattr(measured, "interval")
+    assert copy.copy(measured).path == measured.path
+    with pytest.raises(AttributeError, match="object has no attribute 'tabel'"):
+        release.tabel("Town", "home")
+
+
+def test_the_kind_that_is_asked_for(folder, tmp_path):
+    tallyveil.measure(folder / "release.toml", tmp_path / "measured", insecure_test_key=KEY)
+    assert isinstance(tallyveil.open(folder / "out", kind="topdown"), tallyveil.Release)
+    assert isinstance(tallyveil.open(tmp_path / "measured", kind="topdown-measurements"), Measurements)
+    with pytest.raises(StoreError, match="holds only measurements"):
+        tallyveil.open(tmp_path / "measured", kind="topdown")
+    with pytest.raises(StoreError, match="holds a release of `tallyveil run`"):
+        tallyveil.open(folder / "out", kind="safetab")
+    with pytest.raises(ConfigError, match="kind is 'tables', wanted topdown, topdown-measurements"):
+        tallyveil.open(folder / "out", kind="tables")  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="kind"):
+        tallyveil.open(folder / "out", kind=5)  # type: ignore[call-overload]
+
+
 def test_notebooks_show_what_matters(folder, release):
     page = release._repr_html_()
     assert "NOT PRIVATE" in page
@@ -325,12 +357,63 @@ def reopened(folder: Path) -> tallyveil.Release:
     return opened
 
 
+def test_an_area_by_its_name(release):
+    town = release.area("Pawtucket city, RI")
+    assert town.geocodes.equals(release.area("P01").geocodes)
+    assert release.interval("age", "Pawtucket city, RI").equals(release.interval("age", "P01"))
+    assert len(release.interval("total", "Twin")) == 2
+    with pytest.raises(
+        GeographyError, match=r"2 areas have the name 'Twin': P02 in Town, Q02 in Town\. Give the code"
+    ):
+        release.area("Twin")
+    with pytest.raises(GeographyError, match="Did you mean 'Pawtucket city, RI'"):
+        release.area("Pawtucket City")
+    with pytest.raises(GeographyError, match="wanted a geocode as text"):
+        release.area(5)
+
+
+def test_factors_of_a_query_in_any_order(folder, release, tmp_path):
+    """Wherever a query is asked for by its name."""
+    noisy = release.measurements("Town", "home*age")
+    assert noisy.equals(release.measurements("Town", "age*home"))
+    shutil.copytree(folder / "out", tmp_path / "out")
+    copied = reopened(tmp_path / "out")
+    copied.add_intervals(["home*age"])
+    assert copied.interval(" home * age", "P01").equals(copied.interval("age*home", "P01"))
+    answers = copied.area("P01").estimate(["home*age"]).to_frame()
+    assert answers.equals(copied.area("P01").estimate(["age*home"]).to_frame())
+    assert answers["estimate"].null_count() == 0
+    labels = {"age": "old", "home": "house"}
+    ordered, other = (copied.area("P01").count(query, labels) for query in ("age*home", "home*age"))
+    assert copied.quantities({"": ordered}).to_frame().equals(copied.quantities({"": other}).to_frame())
+    assert copied.explore(tmp_path / "site", queries=["home*age"]).tables == ("age*home",)
+
+
+def test_what_no_area_can_be_is_refused_at_the_call(release):
+    blocks = release.table("Block", "total")["geocode"]
+    assert len(release.district(set(blocks[:3])).geocodes) == 3
+    with pytest.raises(GeographyError, match=r"an area is a mapping.*one by one"):
+        release.district({"north": list(blocks[:3])})
+    with pytest.raises(GeographyError, match="nowhere"):
+        release.district([*blocks[:3], "nowhere"])
+    with pytest.raises(GeographyError, match="P0000"):
+        release.district([*blocks[:3], "P0000"])
+    with pytest.raises(SchemaError, match="income"):
+        release.area("P01").count("income")
+    with pytest.raises(SchemaError, match="no label 'ancient'"):
+        release.area("P01").count("age", {"age": "ancient"})
+
+
 def test_areas_of_two_releases_have_no_difference(release, copied):
     codes = release.table("Block", "total")["geocode"]
     with pytest.raises(ConfigError, match="areas of one release"):
         release.difference(release.district(codes[:2]), copied.district(codes[:2]))
     with pytest.raises(ConfigError, match="areas of one release"):
         release.difference(copied.district(codes[:2]), codes[2:4])
+    with pytest.raises(
+        ConfigError, match=r"an area is the release in .*/copy, wanted a geounit.*estimate the area in each"
+    ):
+        release.difference(release.area("P01"), copied)
 
 
 def test_intervals_that_were_changed_are_not_shown(copied):

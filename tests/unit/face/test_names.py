@@ -10,6 +10,8 @@ from tallyveil import accounting, noise, safetab, spine, subspace
 
 PUBLIC = [
     "ClusterSettings",
+    "Measurements",
+    "Opened",
     "Plan",
     "Release",
     "TallyveilError",

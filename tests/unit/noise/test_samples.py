@@ -67,7 +67,7 @@ def test_what_is_refused():
     with pytest.raises(SchemaError, match="query is 65536"):
         discrete_gaussian(2, 3, number=1 << 16)
     with pytest.raises(AttributeError, match="no attribute"):
-        _ = noise.gaussian
+        _ = noise.gaussian  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("shape", [2.5, "3", None, (2, "3"), True, -1, (-2, -3)])

@@ -4,7 +4,7 @@ import pytest
 
 from tallyveil.errors import SchemaError
 from tallyveil.universe.presets import load_preset, schema_from_mapping
-from tallyveil.universe.unit import PERSON, Unit, unit_of
+from tallyveil.universe.unit import PERSON, Unit, plural_of, unit_of
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,30 @@ from tallyveil.universe.unit import PERSON, Unit, unit_of
         (("housing unit", None), ("housing unit", "housing units")),
         (("family", "families"), ("family", "families")),
         (("élève", None), ("élève", "élèves")),
+        (("family", None), ("family", "families")),
+        (("group quarters facility", None), ("group quarters facility", "group quarters facilities")),
     ],
 )
-def test_the_plural_has_an_s_unless_it_is_given(given, wanted):
+def test_the_plural_follows_english_unless_it_is_given(given, wanted):
     unit = unit_of(*given)
     assert (unit.one, unit.many) == wanted
+
+
+@pytest.mark.parametrize(
+    ("noun", "many"),
+    [
+        ("municipality", "municipalities"),
+        ("school district", "school districts"),
+        ("valley", "valleys"),
+        ("parish", "parishes"),
+        ("census", "censuses"),
+        ("box", "boxes"),
+        ("analysis", "analyses"),
+        ("towns", "towns"),
+    ],
+)
+def test_plurals_of_names_of_areas(noun, many):
+    assert plural_of(noun) == many
 
 
 @pytest.mark.parametrize("word", ["", " ", "a ", "[red]", "a\nb", "\x1b[2J", "h1", "<b>", "x" * 41, "-"])

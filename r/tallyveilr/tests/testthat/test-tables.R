@@ -57,6 +57,13 @@ test_that("what there is no table of is said", {
   expect_error(release_intervals(release, "Town", "total"), class = "tallyveil_csv_without_intervals")
 })
 
+test_that("a query may name its factors in any order", {
+  known <- c("total", NA, "home*age")
+  expect_identical(as_named("age * home", known), "home*age")
+  expect_identical(as_named("home*age", known), "home*age")
+  expect_identical(as_named("age", known), "age")
+})
+
 test_that("a changed CSV file is refused", {
   folder <- copied("csv")
   cat("\n", file = file.path(folder, "tables", "Town", "total.csv"), append = TRUE)

@@ -36,6 +36,7 @@ from tallyveil.postprocess.derived.area_counts import (
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
 from tallyveil.printable import short_name, tabulated
+from tallyveil.release.intervals import known_queries
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
 
@@ -234,7 +235,7 @@ def _answers(
     """
     level, threads = wanted.level, wanted.workers
     family = area_family(release.spine, areas)
-    groups = named_queries(release, wanted.tables)
+    groups = named_queries(release, wanted.tables, known_queries(release.root, release.manifest))
     made, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
     refuse_level(level)
     area_regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]

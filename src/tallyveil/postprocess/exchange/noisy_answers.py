@@ -13,6 +13,7 @@ from tallyveil.release.finished import MANIFEST
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_listed_table
 from tallyveil.universe.answer_columns import summed_out
+from tallyveil.universe.names import as_named
 
 
 def noisy_parts(root: Path, manifest: Manifest, geolevel: str, query: str) -> Iterator[pl.DataFrame]:
@@ -55,6 +56,7 @@ def noisy_answers(root: Path, manifest: Manifest, geolevel: str, query: str) -> 
             code="measurements-missing",
         )
     measured = {name: plan.strategy.queries(name) for name in plan.strategy.geolevels}
+    query = as_named(query, measured.get(geolevel, ()))
     if query not in measured.get(geolevel, ()):
         known = "; ".join(f"{name}: {', '.join(queries)}" for name, queries in measured.items())
         raise ConfigError(

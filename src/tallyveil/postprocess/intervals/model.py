@@ -31,7 +31,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import entered_manifest, written_manifest
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.names import check_table_name
+from tallyveil.universe.names import as_named, check_table_name
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema
 
@@ -101,14 +101,26 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     return FinishedRelease(root, manifest, estimating.schema, hierarchies, strategy_of_plan(plan), estimating)
 
 
-def named_queries(release: FinishedRelease, tables: Sequence[str] | None) -> tuple[QueryGroup, ...]:
+def named_queries(
+    release: FinishedRelease, tables: Sequence[str] | None, known: Sequence[str] = ()
+) -> tuple[QueryGroup, ...]:
     """The queries that are named, or those of the release's tables where None is given.
 
+    Args:
+        release: The release.
+        tables: The queries; factors may stand in another order than in the release's tables and measurements.
+        known: Further queries whose names are taken where a query has the same factors.
     Raises:
         ConfigError: there is none.
         SchemaError: a name is no query of the schema.
     """
-    names = dict.fromkeys(release.plan["tables"] if tables is None else tables)
+    measured = (
+        name for geolevel in release.strategy.geolevels for name in release.strategy.queries(geolevel)
+    )
+    known = [*release.plan["tables"], *known, *measured]
+    names = dict.fromkeys(
+        release.plan["tables"] if tables is None else (as_named(name, known) for name in tables)
+    )
     if not names:
         raise ConfigError(
             f"no queries are named, and {release.root} publishes no tables. Name queries with --tables."

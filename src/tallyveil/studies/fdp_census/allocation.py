@@ -78,7 +78,7 @@ def noise_parameters(variance: Fraction) -> dict[str, float | None]:
 
 
 @cache
-def reduced_noise(variance: Fraction) -> Calibration:
+def reduced_noise(variance: Fraction) -> Calibration[DiscreteGaussian]:
     """The smallest noise of one geolevel that keeps, at DELTA, the epsilon published for `variance`."""
     return calibrate(
         DiscreteGaussian(variance, multiplicity=FOLDS),
@@ -117,7 +117,7 @@ def overall_guarantee(factor: Fraction = Fraction(1)) -> Guarantee:
 
 
 @cache
-def overall_reduced_noise() -> Calibration:
+def overall_reduced_noise() -> Calibration[SequentialEvent]:
     """The smallest noise of all geolevels that keeps the published epsilon at OVERALL_DELTA."""
     return calibrate(
         overall_event(),

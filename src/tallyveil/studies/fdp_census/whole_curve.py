@@ -16,6 +16,7 @@ from tallyveil.accounting import (
     Calibration,
     DiscreteGaussian,
     Guarantee,
+    SequentialEvent,
     ZcdpCurve,
     calibrate_to_curve,
     curve_excess,
@@ -44,7 +45,7 @@ _FROM = 0.8
 
 
 @cache
-def least_noise(variance: Fraction) -> Calibration:
+def least_noise(variance: Fraction) -> Calibration[DiscreteGaussian]:
     """The smallest noise of one geolevel whose epsilon is at most the Bureau's at every delta of 1e-11 or more."""
     return calibrate_to_curve(
         DiscreteGaussian(variance, multiplicity=FOLDS),
@@ -55,7 +56,7 @@ def least_noise(variance: Fraction) -> Calibration:
 
 
 @cache
-def overall_least_noise() -> Calibration:
+def overall_least_noise() -> Calibration[SequentialEvent]:
     """The smallest noise of all geolevels whose epsilon is at most the Bureau's at every delta of 1e-10 or more."""
     return calibrate_to_curve(
         overall_event(), reference=ZcdpCurve(RHO), smallest_delta=OVERALL_DELTA, neighbours=NEIGHBOURS

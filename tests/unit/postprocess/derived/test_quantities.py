@@ -280,7 +280,7 @@ def test_a_ratio_has_no_negative_weights(counts):
 
 def test_areas_that_do_not_exist(root):
     release = open_release(root)
-    with pytest.raises(GeographyError, match="has the code 'X'"):
+    with pytest.raises(GeographyError, match="has the code or the name 'X'"):
         finest_geocodes(release.hierarchies, "X", None)
     with pytest.raises(GeographyError, match="in 'Region'"):
         finest_geocodes(release.hierarchies, "P01", "Region")

@@ -9,7 +9,7 @@ import { ANSWER_HEADINGS, answerRows, answerTable } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { intervalPicture, pictureKey } from "./interval-picture.js";
 import { answerOf, answerSentences, EXACT, estimateText, intervalText, isExact, outsideSentence } from "./sentences.js";
-import { answerTitle, kindTitle, levelTitle, tablesOf, tableTitle } from "./site.js";
+import { answerTitle, kindTitle, kindWords, levelTitle, tablesOf, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
 /** @typedef {import("./view.js").View} View */
@@ -26,12 +26,13 @@ import { areaKey } from "./view.js";
  */
 export async function showCard(place, areas, view) {
   const { area, table } = view;
+  const { site } = areas;
+  const inBoth = site.compared?.kinds.includes(area.kind.number) ?? false;
   const [above, numbers, other] = await Promise.all([
     areas.ancestors(area),
     areas.numbers(area, table.number),
-    areas.site.compared ? areas.numbers(area, table.number, true) : null,
+    inBoth ? areas.numbers(area, table.number, true) : null,
   ]);
-  const { site } = areas;
   const compared = site.compared && other ? { name: site.compared.name, numbers: other } : null;
   const rows = await answerTable({
     table, numbers, compared, intervals: site.intervals !== null && table.intervals, caption: `${tableTitle(table)} in ${areaTitle(area)}`,
@@ -46,6 +47,8 @@ export async function showCard(place, areas, view) {
     element("div", { class: "panel card" },
       tableChoice(areas, view),
       ...headline(areas, view, numbers),
+      site.compared && !inBoth
+        ? element("p", { class: "note" }, `The other release, ${shown(site.compared.name)}, has no counts of ${shown(area.kind.name)}.`) : null,
       element("div", { class: "actions", id: "area-actions" },
         element("button", { type: "button", onclick: () => save(areas, area, view.table, numbers) }, "Download as CSV"))));
   showAnswers(byId("answers"), table, table.answers.length > 1 || compared !== null ? rows : null);
@@ -78,8 +81,8 @@ function crumbs(above, area) {
  */
 function subtitle(area, site) {
   const code = area.name === null ? "" : `${kindTitle(area.kind)} ${shown(area.geocode)}`;
-  const finest = kindTitle(site.kinds[site.finest]).toLowerCase();
-  const size = area.kind.number !== site.finest && area.nFinest > 0 ? counted(area.nFinest, finest, `${finest}s`) : "";
+  const { one, many } = kindWords(site.kinds[site.finest]);
+  const size = area.kind.number !== site.finest && area.nFinest > 0 ? counted(area.nFinest, one, many) : "";
   return [code, size].filter((text) => text !== "").join(" · ");
 }
 

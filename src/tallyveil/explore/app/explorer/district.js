@@ -6,7 +6,7 @@ import { counted } from "../parts/numbers.js";
 import { ANSWER_HEADINGS, answerRows } from "./answer-table.js";
 import { rowsOfFile } from "./district-file.js";
 import { union, without } from "./rows.js";
-import { kindTitle } from "./site.js";
+import { kindWords } from "./site.js";
 import { sumView } from "./sum-view.js";
 
 /** @typedef {import("./view.js").View} View */
@@ -50,7 +50,7 @@ export class District {
         `${this.#areas.site.map ? "choose or draw on the map, " : ""}or load a file of their geocodes.`),
       lost ? element("p", { class: "note" }, "The link does not carry its district, because it is too large. Load it from a file.") : null,
       !linked && rows.length > 0
-        ? element("p", { class: "note" }, "This district is too large for a link. Download its blocks to keep it.") : null,
+        ? element("p", { class: "note" }, `This district is too large for a link. Download its ${many} to keep it.`) : null,
       element("p", { id: "district-size" }, rows.length === 0 ? `No ${one} is chosen.` : `${counted(rows.length, one, many)} chosen.`),
       element("div", { class: "row" },
         element("label", { class: "field" }, element("span", {}, "Load a district file (CSV or text)"), file),
@@ -124,7 +124,6 @@ export class District {
   }
 
   #words() {
-    const one = kindTitle(this.#areas.site.kinds[this.#areas.site.finest]).toLowerCase();
-    return { one, many: `${one}s` };
+    return kindWords(this.#areas.site.kinds[this.#areas.site.finest]);
   }
 }

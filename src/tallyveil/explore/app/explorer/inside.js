@@ -9,7 +9,7 @@ import { ANSWER_HEADINGS } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { intervalSpark } from "./interval-picture.js";
 import { answerOf, intervalText } from "./sentences.js";
-import { answerTitle, kindTitle, tableTitle } from "./site.js";
+import { answerTitle, kindTitle, kindWords, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
 /** @typedef {import("./area.js").Area} Area */
@@ -63,20 +63,20 @@ async function insideOf(areas, area) {
  */
 function across(areas, view) {
   const { area } = view;
-  const finest = kindTitle(areas.site.kinds[areas.site.finest]).toLowerCase();
+  const { one, many } = kindWords(areas.site.kinds[areas.site.finest]);
   const list = element("div", {});
-  const summary = area.kind.number === areas.site.finest ? "Other areas that this one is in" : `Other areas that share ${finest}s with this one`;
+  const summary = area.kind.number === areas.site.finest ? "Other areas that this one is in" : `Other areas that share ${many} with this one`;
   const details = element("details", {}, element("summary", {}, summary), list);
   const size = area.kind.type === "family" ? 0 : area.nFinest;
   const look = async () => {
     if (list.childElementCount > 0) return;
     if (size > MOST_FINEST) {
-      refill(list, element("p", { class: "quiet" }, `This area has ${count(size)} ${finest}s. Open an area inside it to see what it shares.`));
+      refill(list, element("p", { class: "quiet" }, `This area has ${count(size)} ${many}. Open an area inside it to see what it shares.`));
       return;
     }
     refill(list, element("p", { class: "quiet" }, "Loading …"));
     const found = (await areas.entities(area)).sort((a, b) => a.kind - b.kind || b.shared - a.shared);
-    const notes = found.map((one) => counted(one.shared, finest, `${finest}s`));
+    const notes = found.map(({ shared }) => counted(shared, one, many));
     const group = { n: found.length, at: (/** @type {number} */ place) => found[place], notes };
     refill(list, found.length > 0 ? await groupTable(areas, view, group, summary) : element("p", { class: "quiet" }, "There are none."));
   };

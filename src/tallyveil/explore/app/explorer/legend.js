@@ -1,7 +1,7 @@
 /** The legend of a map: a colour and a text for each class. */
 
 import { element, refill, svgElement } from "../parts/elements.js";
-import { kindTitle } from "./site.js";
+import { kindWords } from "./site.js";
 
 /**
  * @param {HTMLElement} place
@@ -23,7 +23,7 @@ export function showLegend(place, title, colours, texts, empty) {
  */
 export function cellsNote({ map, kinds, finest }) {
   if (map?.made_from !== "points") return null;
-  const one = kindTitle(kinds[finest]).toLowerCase();
+  const { one } = kindWords(kinds[finest]);
   return element("p", { class: "map-note" }, `The lines on this map are not borders. The release has one point for each ${one}. The map gives a ` +
     `${one} all that is nearer to its point than to any other point, and puts larger areas together from these cells.`);
 }

@@ -4,7 +4,7 @@ import { element } from "../parts/elements.js";
 import { drawShape } from "./lasso.js";
 import { rowsInShape } from "./district-shape.js";
 import { toggled, union } from "./rows.js";
-import { kindTitle } from "./site.js";
+import { kindWords } from "./site.js";
 
 /** @typedef {import("./areas.js").Areas} Areas */
 /** @typedef {import("./map-canvas.js").MapCanvas} MapCanvas */
@@ -20,7 +20,7 @@ import { kindTitle } from "./site.js";
  */
 export function chooseTools(areas, canvas, box, chosen) {
   const { finest, kinds } = areas.site;
-  const many = `${kindTitle(kinds[finest]).toLowerCase()}s`;
+  const { many } = kindWords(kinds[finest]);
   /** @type {Int32Array} */
   let marked = new Int32Array();
   let choosing = false;

@@ -6,6 +6,7 @@ import { shown } from "../parts/shown.js";
  * @typedef {object} Kind a geolevel, or a family of entities
  * @property {number} number
  * @property {string} name
+ * @property {string} many what several of them are called, in lower case
  * @property {"geolevel" | "family"} type
  * @property {number} n how many areas there are
  * @property {number} chunk areas of a file
@@ -46,8 +47,8 @@ import { shown } from "../parts/shown.js";
  * @property {string | null} no_map why there is none
  * @property {{file: string} | null} district what the standard errors of sums follow from
  * @property {string | null} no_district why there is none
- * @property {{name: string, warnings: string[], tables: boolean[]} | null} compared another release of the same areas
- *   and tables; `tables` says of each table whether that release has intervals of it
+ * @property {{name: string, warnings: string[], tables: boolean[], kinds: number[]} | null} compared another release of the same
+ *   tables; `tables` says of each table whether that release has intervals of it, and `kinds` which kinds of areas both have
  */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
@@ -79,6 +80,14 @@ export async function loadSite() {
 export function kindTitle(kind) {
   const words = kind.name.replaceAll("_", " ");
   return shown(words.charAt(0).toUpperCase() + words.slice(1));
+}
+
+/**
+ * What an area of a kind, and several of them, are called within a sentence.
+ * @param {Kind} kind
+ */
+export function kindWords(kind) {
+  return { one: kindTitle(kind).toLowerCase(), many: shown(kind.many.replaceAll("_", " ")) };
 }
 
 /**
