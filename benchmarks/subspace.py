@@ -9,11 +9,17 @@ is that of the same chain, at the iterations a second that it makes.
 """
 
 import argparse
+import sys
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import headline
 import numpy as np
+
+sys.path.append(str(Path(__file__).parents[1]))  # where the tests are, with their oracles
+
+from tests.oracles.mcmc import algorithm_1
 
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -26,7 +32,6 @@ from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
 from tallyveil.subspace.mcmc_examples import illinois_counties
 from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
-from tallyveil.subspace.mcmc_oracle import algorithm_1
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
 
 KEY = insecure_key("benchmark of exact samplers")

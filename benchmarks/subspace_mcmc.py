@@ -8,10 +8,16 @@ on more columns a sweep is longer, which the column `iterations` allows for (upd
 
 import argparse
 import math
+import sys
 import time
+from pathlib import Path
 
 import headline
 import numpy as np
+
+sys.path.append(str(Path(__file__).parents[1]))  # where the tests are, with their oracles
+
+from tests.oracles.mcmc import algorithm_1
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
@@ -22,7 +28,6 @@ from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
 from tallyveil.subspace.mcmc_examples import delinquent_children, illinois_counties, intersecting_constraints
 from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
-from tallyveil.subspace.mcmc_oracle import algorithm_1
 from tallyveil.subspace.mechanisms import Norm, size_of
 
 KEY = insecure_key("benchmark of chains")

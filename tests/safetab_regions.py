@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.auditing import person_scores
 
 from tallyveil.confidential.safetab_groups import PersonCounts
 from tallyveil.confidential.safetab_measure import GroupMeasurer
 from tallyveil.confidential.safetab_records import ConfidentialPersons
-from tallyveil.evaluation.audit import person_scores
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.safetab.ages import FINEST_CELLS
 from tallyveil.safetab.measurements import GroupMeasurements

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm, rankdata, t
-
-from tallyveil.evaluation.audit import binomial_bounds
+from tests.auditing import binomial_bounds
 
 CONFIDENCE = 0.95
 

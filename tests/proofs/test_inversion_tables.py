@@ -7,10 +7,10 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.oracles.inversion import refine_reference
 from tests.proofs.rational_laws import TwoSidedGeometric
 from tests.samples import every
 
-from tallyveil.kernels.inversion import refine_reference
 from tallyveil.noise.table import CELL_BITS, InversionTable
 
 SEEDS = every(10, range(80))

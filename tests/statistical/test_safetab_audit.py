@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.auditing import audit_epsilon, binomial_bounds
 from tests.safetab_regions import BASE, measured, plan_of_tracts
 
 from tallyveil.accounting import compose
-from tallyveil.evaluation.audit import audit_epsilon, binomial_bounds
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.safetab.levels import NEIGHBOURS
 

@@ -11,10 +11,8 @@ zero: the second one has then only mended rounding.
 Worked case: v = (5, -2) and total 3. At t = 0 the sum is 5 with one number above zero, so t = 2; the sum is 3 there.
 x = (3, 0).
 
-Oracles: `..._reference` below, which sort the numbers.
+Oracles: `tests.oracles.simplex`, which sorts the numbers.
 """
-
-import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal
@@ -87,17 +85,3 @@ def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: f
             break
         before = slope
     return shift
-
-
-def simplex_shift_reference(values: Floats, n: int, total: float, start: float) -> float:
-    """Oracle of `simplex_shift`, which sorts and needs no start."""
-    largest_first = np.sort(values[:n])[::-1]
-    shifts = (np.cumsum(largest_first) - total) / np.arange(1, n + 1)
-    return float(shifts[np.flatnonzero(largest_first > shifts)[-1]])
-
-
-def weighted_shift_reference(values: Floats, slack: Floats, n: int, total: float, start: float) -> float:
-    """Oracle of `weighted_shift`, which sorts and needs no start."""
-    order = np.argsort(-values[:n] / slack[:n])
-    shifts = (np.cumsum(values[order]) - total) / np.cumsum(slack[order])
-    return float(shifts[np.flatnonzero(values[order] > shifts * slack[order])[-1]])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.tiles import least_deviation_reference, least_squares_reference
 from tests.unit.estimation.tile_samples import problem_of, random_tiles
 
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.estimation.problem import MeasuredQuery
 from tallyveil.estimation.tile_problem import TileProblem
-from tallyveil.estimation.tile_reference import least_deviation_reference, least_squares_reference
 from tallyveil.estimation.tiles import TileStatus, chunk_of_one, estimate_tiles
 from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.kernels.tiles.parts import solve_chunk

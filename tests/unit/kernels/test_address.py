@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.oracles import address as oracles
 
 from tallyveil.kernels import address as kernels
 
@@ -22,7 +23,7 @@ def unwritten(n: int) -> np.ndarray:
 def test_dense_addresses(per_geounit: int, first: int, n_blocks: int) -> None:
     fast, plain = unwritten(210), unwritten(210)
     kernels.dense_addresses(HIGH, GEOUNITS, per_geounit, first, n_blocks, fast)
-    kernels.dense_addresses_reference(HIGH, GEOUNITS, per_geounit, first, n_blocks, plain)
+    oracles.dense_addresses_reference(HIGH, GEOUNITS, per_geounit, first, n_blocks, plain)
     np.testing.assert_array_equal(fast, plain)
     assert np.all(fast[2 * n_blocks :] == 99)
 
@@ -37,7 +38,7 @@ def assert_same(results: list[tuple[np.ndarray, ...]]) -> None:
 def test_scattered_addresses(neighbours: bool, first: int, n_draws: int) -> None:
     geounits, answers = (GEOUNITS // (1 << 33), np.arange(40) * 3) if neighbours else (GEOUNITS, ANSWERS)
     results = []
-    for kernel in (kernels.scattered_addresses, kernels.scattered_addresses_reference):
+    for kernel in (kernels.scattered_addresses, oracles.scattered_addresses_reference):
         addresses, lane_of = unwritten(100), np.full(n_draws, -1, np.int32)
         n_blocks = kernel(HIGH, geounits, answers, first, addresses, lane_of)
         results.append((addresses, lane_of))
@@ -67,7 +68,7 @@ LISTED = kernels.Listed(
 @pytest.mark.parametrize("n_draws", [1, 5, 32])
 def test_listed_addresses(first: int, n_draws: int) -> None:
     results = []
-    for kernel in (kernels.listed_addresses, kernels.listed_addresses_reference):
+    for kernel in (kernels.listed_addresses, oracles.listed_addresses_reference):
         addresses, lane_of = unwritten(70), np.full(min(n_draws, 32 - first), -1, np.int32)
         n_blocks = kernel(HIGH, LISTED, first, addresses, lane_of)
         results.append((addresses, lane_of))
@@ -82,7 +83,7 @@ def test_dense_refinement(n_answers: int) -> None:
     places = np.sort(RNG.choice(np.arange(first_row * n_answers, 40 * n_answers), 25, replace=False))
     blocks = kernels.Blocks(first_row * per_geounit, LANES)
     results = []
-    for kernel in (kernels.dense_refinement, kernels.dense_refinement_reference):
+    for kernel in (kernels.dense_refinement, oracles.dense_refinement_reference):
         addresses, cells = unwritten(60), np.zeros(30, dtype=np.uint16)
         kernel(HIGH, GEOUNITS, n_answers, blocks, places, kernels.Refinement(addresses, cells))
         results.append((addresses, cells))
@@ -95,7 +96,7 @@ def test_scattered_refinement() -> None:
     kernels.scattered_addresses(HIGH, GEOUNITS, ANSWERS, 0, addresses, lane_of)
     places, change = np.array([11, 12, 30, 39]), np.uint64(1 << 60)
     results = []
-    for kernel in (kernels.scattered_refinement, kernels.scattered_refinement_reference):
+    for kernel in (kernels.scattered_refinement, oracles.scattered_refinement_reference):
         refined, cells = unwritten(10), np.zeros(6, dtype=np.uint16)
         blocks = kernels.ScatteredBlocks(10, lane_of[10:], LANES)
         kernel(change, blocks, addresses, places, kernels.Refinement(refined, cells))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 from tests.from_python import from_python
+from tests.oracles.certificate import squared_deviation_reference
 
 from tallyveil.estimation import (
     UNBOUNDED,
@@ -22,12 +23,7 @@ from tallyveil.estimation.program import Point as ReferencePoint
 from tallyveil.estimation.program import reduced_cost, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
 from tallyveil.kernels.compiled import with_pointers
-from tallyveil.kernels.family.certificate import (
-    reduced_costs,
-    residual,
-    squared_deviation,
-    squared_deviation_reference,
-)
+from tallyveil.kernels.family.certificate import reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
 from tallyveil.kernels.family.descent import (
     descend,

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles import inversion as oracles
 
 from tallyveil.kernels import inversion as kernels
 from tallyveil.kernels.address import Blocks, ScatteredBlocks
@@ -30,7 +31,7 @@ def test_look_up_dense(
 ) -> None:
     rows = (first + n_blocks) // -(-n_answers // 8) + 1
     results = []
-    for kernel in (kernels.look_up_dense, kernels.look_up_dense_reference):
+    for kernel in (kernels.look_up_dense, oracles.look_up_dense_reference):
         out = np.arange(rows * n_answers, dtype=dtype)
         positions = np.zeros(8 * n_blocks, dtype=np.int64)
         n_open = kernel(
@@ -45,7 +46,7 @@ def test_look_up_dense(
 def test_look_up_scattered(table: InversionTable) -> None:
     lane_of = RNG.integers(0, LANES.size, 500).astype(np.int32)
     results = []
-    for kernel in (kernels.look_up_scattered, kernels.look_up_scattered_reference):
+    for kernel in (kernels.look_up_scattered, oracles.look_up_scattered_reference):
         out, positions = np.zeros(600, dtype=np.int64), np.zeros(500, dtype=np.int64)
         n_open = kernel(ScatteredBlocks(80, lane_of, LANES), table.first_part, out, positions)
         results.append((out, positions[:n_open]))
@@ -66,7 +67,7 @@ def test_refine(table: InversionTable, add: bool) -> None:
     words[:40:2] = table.fractions[hits]
     places = RNG.permutation(cells.size)
     results = []
-    for kernel in (kernels.refine, kernels.refine_reference):
+    for kernel in (kernels.refine, oracles.refine_reference):
         out, still_open = np.full(cells.size, 5), np.zeros(cells.size, dtype=np.int64)
         n_open = kernel(
             cells,

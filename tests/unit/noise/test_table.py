@@ -6,10 +6,10 @@ from itertools import chain, repeat
 
 import numpy as np
 import pytest
+from tests.oracles.inversion import refine_reference
 
 from tallyveil.errors import SolverError
 from tallyveil.exact import as_given
-from tallyveil.kernels.inversion import refine_reference
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.noise.table import InversionTable
 

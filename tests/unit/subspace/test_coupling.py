@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.mcmc import algorithm_1, algorithm_3
 
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.key import insecure_key
@@ -24,7 +25,6 @@ from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
 from tallyveil.subspace.mcmc_moves import plan_chain
-from tallyveil.subspace.mcmc_oracle import algorithm_1, algorithm_3
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
 
 KEY = insecure_key("coupled chains")

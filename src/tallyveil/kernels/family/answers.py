@@ -7,7 +7,7 @@ Worked case: two families whose supports are the cells {0, 1} and {1}, and one q
 The first family reaches the answers 0 and 1, the second reaches 1, so the chunk's answers are 0, 1, 1. With two
 children in each family there are 4 values of the first family and then 2 of the second.
 
-Specifications: the functions `..._reference` below.
+Specifications: `tests.oracles.answers`.
 """
 
 from typing import NamedTuple
@@ -107,26 +107,6 @@ def list_answers(
     return columns, answers[:n].copy(), begin
 
 
-def list_answers_reference(
-    answer_of_cell: Int32s, n_answers: Integers, offsets: Integers, cells: Integers, settled: Bools
-) -> tuple[Int32s, Integers, Integers]:
-    """Specification of `list_answers`."""
-    columns = np.full((n_answers.size, cells.size), -1, np.int32)
-    answers: list[int] = []
-    begin = np.zeros((n_answers.size, settled.size + 1), np.int64)
-    for q in range(n_answers.size):
-        begin[q, 0] = len(answers)
-        for f in range(settled.size):
-            part = slice(offsets[f], offsets[f + 1])
-            if not settled[f]:
-                own = answer_of_cell[q, cells[part]]
-                distinct = sorted(set(own.tolist()) - {-1})
-                columns[q, part] = [distinct.index(one) if one >= 0 else -1 for one in own.tolist()]
-                answers += distinct
-            begin[q, f + 1] = len(answers)
-    return columns, np.array(answers, np.int64), begin
-
-
 @njit(nogil=True, cache=True)
 def spread_answers(
     answers: Integers, begin: Integers, child_begin: Integers, geounits: Integers, spread: Integers
@@ -146,20 +126,6 @@ def spread_answers(
             for k in range(begin[f], begin[f + 1]):
                 geounits[n], spread[n] = child, answers[k]
                 n += 1
-
-
-def spread_answers_reference(
-    answers: Integers, begin: Integers, child_begin: Integers, geounits: Integers, spread: Integers
-) -> None:
-    """Specification of `spread_answers`."""
-    pairs = [
-        (child, answer)
-        for f in range(child_begin.size - 1)
-        for child in range(child_begin[f], child_begin[f + 1])
-        for answer in answers[begin[f] : begin[f + 1]].tolist()
-    ]
-    geounits[:] = [child for child, _ in pairs]
-    spread[:] = [answer for _, answer in pairs]
 
 
 @njit(nogil=True, cache=True)
@@ -197,25 +163,3 @@ def add_counts(
             place += begin[f + 1] - begin[f]
         for k in range(begin[f], begin[f + 1]):
             column[answers[k]] = -1
-
-
-def add_counts_reference(
-    answers: Integers,
-    begin: Integers,
-    child_begin: Integers,
-    answer_of_cell: Int32s,
-    n_answers: int,
-    sparse: SparseCounts,
-    values: Integers,
-) -> None:
-    """Specification of `add_counts`, with every child's answers in full."""
-    offsets, cells, counts = sparse
-    place = 0
-    for f in range(child_begin.size - 1):
-        listed = answers[begin[f] : begin[f + 1]]
-        for child in range(child_begin[f], child_begin[f + 1]):
-            full = np.zeros(n_answers + 1, np.int64)
-            part = slice(offsets[child], offsets[child + 1])
-            np.add.at(full, answer_of_cell[cells[part]], counts[part])
-            values[place : place + listed.size] += full[listed]
-            place += listed.size

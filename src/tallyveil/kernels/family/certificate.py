@@ -7,7 +7,7 @@ parent's count, and a row by |sum - clip(sum - price / s, between its bounds)|. 
 Worked case: x = 2 with reduced cost 0.5 at curvature 1 violates by half a person. x = 0 with reduced cost 4 does not
 violate.
 
-Specification: `tallyveil.estimation.program.residual_persons`, and `squared_deviation_reference` below.
+Specification: `tallyveil.estimation.program.residual_persons`, and `tests.oracles.certificate`.
 """
 
 import numpy as np
@@ -115,18 +115,4 @@ def squared_deviation(
                 if reached[k]:
                     total += weights[q, c] * answers[k] * answers[k]
             place += width
-    return total
-
-
-def squared_deviation_reference(
-    labels: Int32s, widths: Integers, values: Floats, weights: Floats, estimate: Floats
-) -> float:
-    """Specification of `squared_deviation`."""
-    total, n_children = 0.0, estimate.shape[0]
-    starts = np.concatenate([[0], np.cumsum(n_children * widths)])
-    for q, width in enumerate(widths):
-        member = labels[q][:, None] == np.arange(width)
-        measured = values[starts[q] : starts[q + 1]].reshape(n_children, width)
-        missed = (estimate @ member - measured)[:, member.any(axis=0)]
-        total += float(weights[q] @ np.square(missed).sum(axis=1))
     return total

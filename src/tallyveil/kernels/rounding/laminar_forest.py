@@ -9,7 +9,7 @@ another set.
 Worked case: the sets {0, 1, 2}, {0, 1} and {2} are nested; the first holds the other two. The sets {0, 1} and {1, 2}
 cross.
 
-Oracle: `laminar_forest_reference` compares Python's sets two by two.
+Oracle: the tests compare Python's sets two by two.
 """
 
 from typing import NamedTuple
@@ -110,13 +110,3 @@ def _falling(size: Integers, largest: int) -> Integers:
         order[place[largest - flat[j]]] = j
         place[largest - flat[j]] += 1
     return order
-
-
-def laminar_forest_reference(labels: Int32s) -> tuple[bool, set[frozenset[int]]]:
-    """Oracle of `laminar_forest`: whether all sets are nested or disjoint, and the sets."""
-    sets = {
-        frozenset(np.flatnonzero(one == k).tolist())
-        for one in labels
-        for k in range(int(one.max(initial=-1)) + 1)
-    } - {frozenset()}
-    return all(not a & b or a <= b or b <= a for a in sets for b in sets), sets

@@ -12,7 +12,7 @@ outcome c below its threshold and one other outcome above it (Walker 1977, Vose 
 Worked case: two columns and two outcomes with 3/4 and 1/4 of the mass. Column 1 holds outcome 1 up to half its
 height and outcome 0 above; column 0 holds outcome 0 alone.
 
-Specifications: `..._reference` below.
+Specifications: `tests.oracles.alias`.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from tallyveil.kernels.compiled import njit
 FRACTION_BITS = 39
 """Digits compared with a column's threshold; with at most 11 for the column, below the 53 of a float."""
 
-_SHORT = 1.0 - 2.0**-40
+SHORT = 1.0 - 2.0**-40
 """More than makes up for the errors of two factors, a divisor (2**-49 each) and three roundings."""
 
 
@@ -72,7 +72,7 @@ def fill_alias(
     mass = np.zeros(n, dtype=np.int64)
     reach, other = left.size // 2, right.size // 2
     rest = capacity << column_bits
-    scale = 2.0 ** (column_bits + FRACTION_BITS) * _SHORT / total
+    scale = 2.0 ** (column_bits + FRACTION_BITS) * SHORT / total
     for i in range(1, n):
         s = (t >> 1) - (n >> 1) + i
         if -reach <= s <= reach and -other <= t - s <= other:
@@ -100,41 +100,6 @@ def fill_alias(
     for place in range(full, n):
         i = waiting[place]
         table[i] = np.uint64(capacity << 12 | i)
-
-
-def fill_alias_reference(
-    left: Floats,
-    right: Floats,
-    total: float,
-    t: int,
-    column_bits: int,
-    ignored: int,
-    table: Words,
-) -> None:
-    """Specification of `fill_alias`."""
-    n, capacity = 1 << column_bits, 1 << FRACTION_BITS
-    first = t // 2 - n // 2 + 1
-    scale = 2.0 ** (column_bits + FRACTION_BITS) * _SHORT / total
-
-    def at(values: Floats, s: int) -> float:
-        return float(values[s + values.size // 2]) if abs(s) <= values.size // 2 else 0.0
-
-    mass = [0]
-    mass += [
-        int(at(left, s) * at(right, t - s) * scale) >> ignored << ignored for s in range(first, first + n - 1)
-    ]
-    mass[0] = n * capacity - sum(mass)
-    short = [i for i in range(n) if mass[i] < capacity]
-    full = [i for i in range(n) if mass[i] >= capacity]
-    while short:
-        low, high = short.pop(), full[-1]
-        table[low] = mass[low] << 12 | high
-        mass[high] -= capacity - mass[low]
-        if mass[high] < capacity:
-            full.pop()
-            short.append(high)
-    for i in full:
-        table[i] = capacity << 12 | i
 
 
 @njit(nogil=True, cache=True)
@@ -187,33 +152,3 @@ def split_by_alias(
         open_draws[draw] = not decided
         for cell in range(cells.size):
             out[draw, cells[cell]] = sums[lefts.size + cell]
-
-
-def split_by_alias_reference(
-    words: Words,
-    tables: AliasArrays,
-    lefts: Integers,
-    rights: Integers,
-    cells: Integers,
-    out: Integers,
-    open_draws: npt.NDArray[np.bool_],
-) -> None:
-    """Specification of `split_by_alias`."""
-    entries, starts, reaches, column_bits = tables
-    n_splits = lefts.size
-    for draw in range(words.shape[0]):
-        sums = np.zeros(2 * n_splits + 1, dtype=np.int64)
-        for node in range(n_splits):
-            t, reach, bits = int(sums[node]), int(reaches[node]), int(column_bits[node])
-            outcome = 0
-            if abs(t) <= reach:
-                digits = int(words[draw, node]) >> 64 - FRACTION_BITS - bits
-                column, fraction = digits >> FRACTION_BITS, digits % (1 << FRACTION_BITS)
-                threshold, alias = divmod(int(entries[starts[node] + ((t + reach) << bits) + column]), 4096)
-                outcome = column if fraction < threshold else alias
-            if outcome == 0:
-                open_draws[draw] = True
-                break
-            s = t // 2 - 2 ** (bits - 1) + outcome
-            sums[lefts[node]], sums[rights[node]] = s, t - s
-        out[draw, cells] = sums[n_splits:]

@@ -21,7 +21,7 @@ starts[k] to ends[k] are cells and those up to starts[k + 1] are coordinates.
 Key: starts, ends, rows, steps: columns in compressed form; thresholds, guide: table of the slack's base-256 digits
 (`tallyveil.subspace.mcmc_tables`); limit: greatest size a chain may reach; u: 64 random bits.
 
-Specification: `tallyveil.kernels.subspace.chain_reference`.
+Specification: `tests.oracles.chain`.
 """
 
 import math

@@ -7,7 +7,7 @@ along a column, the values they get at that row are coupled.
 
 A draw by a plain share of 2**64 (`_share`) is not exactly uniform. `ChainPlan.points_error` bounds the error.
 
-Specification: `tallyveil.kernels.subspace.chain_reference`.
+Specification: `tests.oracles.chain`.
 
 Sources: Algorithm 2 of Dharangutte et al. 2022 (with w* going to the lagged chain); for jumps the residual is the
 mirror image, also maximal: Bou-Rabee, Eberle, Zimmer 2020, section 2.3.

@@ -11,7 +11,7 @@ whole numbers.
 Worked case: candidates c, c + 1 and c - 1 have probabilities 0.5, 0.25 and 0.25. The uniform number 0.6 lies between
 0.5 and 0.75, so s = c + 1.
 
-Specification: `split_sums_reference`.
+Specification: `tests.oracles.sums`.
 """
 
 from typing import NamedTuple
@@ -133,45 +133,3 @@ def split_sums(
             else:
                 open_draws[draw] = True
                 break
-
-
-def split_sums_reference(
-    words: Words,
-    of_sums: FloatTables,
-    nodes: TreeNodes,
-    shift: np.uint64,
-    sums: Integers,
-    open_draws: npt.NDArray[np.bool_],
-) -> None:
-    """Specification of `split_sums`."""
-    tables, centres, reaches = of_sums
-    lefts, rights, sizes, kinds = nodes
-
-    def probability(kind: int, s: int) -> float:
-        return float(tables[centres[kind] + s]) if abs(s) <= reaches[kind] else 0.0
-
-    width = 2.0 ** (max(int(shift), 11) - 64)
-    splits = [node for node in range(lefts.size) if lefts[node] >= 0]
-    for draw in range(words.shape[0]):
-        for split, node in enumerate(splits):
-            left, right, t = int(lefts[node]), int(rights[node]), int(sums[draw, node])
-            total = probability(int(kinds[node]), t)
-            digits = int(words[draw, split]) >> int(shift) << int(shift) >> 11
-            uniform = digits * 2.0**-53
-            c = (2 * t * int(sizes[left]) + int(sizes[node])) // (2 * int(sizes[node]))
-            reach = int(reaches[kinds[left]]) + abs(c)
-            cumulated, outcome, above = 0.0, c, False
-            for i in range(2 * reach + 1):  # beyond, nothing is added any more
-                step = (i + 1) // 2
-                margin = MARGIN + step * UNIT
-                outcome = c + step if i % 2 else c - step
-                cumulated += probability(int(kinds[left]), outcome) * probability(
-                    int(kinds[right]), t - outcome
-                )
-                if cumulated > (uniform - margin) * total:
-                    above = cumulated >= (uniform + width + margin) * total
-                    break
-            if total < LEAST_TOTAL or not above:
-                open_draws[draw] = True
-                break
-            sums[draw, left], sums[draw, right] = outcome, t - outcome

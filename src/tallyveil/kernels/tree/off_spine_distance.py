@@ -14,7 +14,7 @@ minus a block) and far = 1 (the block).
 A geounit that an entity does not touch has near 0 and far 1 (the geounit itself). Only touched geounits are stored,
 so the cost is that of the touched part of the tree.
 
-Specification: `raise_level_reference`. Source: Cumings-Menon et al. 2023, Algorithm 1.
+Specification: `tests.oracles.off_spine_distance`. Source: Cumings-Menon et al. 2023, Algorithm 1.
 """
 
 from typing import NamedTuple
@@ -75,28 +75,3 @@ def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tup
     # Copies: a few entries of a coarse geolevel must not keep alive the arrays of a fine one.
     raised = Touched(begin_above, geounit_above[:n].copy(), inner_above[:n].copy(), outer_above[:n].copy())
     return raised, above
-
-
-def raise_level_reference(
-    touched: Touched, parent: Integers, n_children: Integers
-) -> list[dict[int, tuple[int, int]]]:
-    """Specification of `raise_level`: for each entity, (inner, outer) of every geounit above that it touches."""
-    begin, geounit, inner, outer = (array.tolist() for array in touched)
-    children: dict[int, list[int]] = {}
-    for child, p in enumerate(parent.tolist()):
-        children.setdefault(p, []).append(child)
-    found = []
-    for entity in range(len(begin) - 1):
-        near: dict[int, int] = {}
-        far: dict[int, int] = {}
-        for i in range(begin[entity], begin[entity + 1]):
-            near[geounit[i]] = min(inner[i], outer[i] + 1)
-            far[geounit[i]] = min(outer[i], inner[i] + 1)
-        found.append(
-            {
-                p: (sum(near.get(v, 0) for v in below), sum(far.get(v, 1) for v in below))
-                for p, below in children.items()
-                if any(v in near for v in below)
-            }
-        )
-    return found

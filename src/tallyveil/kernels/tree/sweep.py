@@ -5,7 +5,7 @@ estimate is a sum over geounits of block times the coefficients of Q'(weight y).
 their adjoints.
 
 Every geounit's sums are taken in one fixed order, so the result does not depend on how the work is divided.
-Specifications: `..._reference` below.
+Specifications: `tests.oracles.sweep`.
 """
 
 from typing import NamedTuple
@@ -18,13 +18,9 @@ from tallyveil.kernels.tree.transform import (
     Basis,
     Cascade,
     apply_blocks,
-    apply_blocks_reference,
     collect_from_cells,
-    collect_from_cells_reference,
     reflect,
-    reflect_reference,
     spread_to_cells,
-    spread_to_cells_reference,
 )
 
 
@@ -112,27 +108,6 @@ def add_measured(
         apply_blocks(basis, blocks[own], x, out[groups.target[g]])
 
 
-def add_measured_reference(
-    basis: Basis,
-    answers: NoisyAnswers,
-    blocks: Floats,
-    groups: Groups,
-    first: int,
-    last: int,
-    out: Floats,
-) -> None:
-    """Specification of `add_measured`: every row by itself."""
-    cascade, values, weights = answers
-    work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
-    for g in range(first, last):
-        for r in range(int(groups.begin[g]), int(groups.begin[g + 1])):
-            own = int(groups.blocks[g])
-            row = groups.factors[r] * values[groups.order[r]]
-            spread_to_cells_reference(cascade, weights[own], row, work, cells)
-            reflect_reference(basis, cells)
-            apply_blocks_reference(basis, blocks[own], cells[basis.order], out[groups.target[g]])
-
-
 @njit(nogil=True, cache=True)
 def add_products(
     basis: Basis,
@@ -149,19 +124,6 @@ def add_products(
         apply_blocks(basis, matrices[matrix_of[i]], vectors[vector_of[i]], out[i])
 
 
-def add_products_reference(
-    basis: Basis,
-    blocks: SharedRows,
-    x: SharedRows,
-    first: int,
-    last: int,
-    out: Floats,
-) -> None:
-    """Specification of `add_products`."""
-    for i in range(first, last):
-        apply_blocks_reference(basis, blocks.rows[blocks.row_of[i]], x.rows[x.row_of[i]], out[i])
-
-
 @njit(nogil=True, cache=True)
 def answer_rows(basis: Basis, cascade: Cascade, x: Floats, first: int, last: int, out: Floats) -> None:
     """NoisyAnswers of queries from rows first..last of coefficients; out has one place more than answers."""
@@ -171,17 +133,6 @@ def answer_rows(basis: Basis, cascade: Cascade, x: Floats, first: int, last: int
             cells[basis.order[j]] = x[i, j]
         reflect(basis, cells)
         collect_from_cells(cascade, cells, out[i])
-
-
-def answer_rows_reference(
-    basis: Basis, cascade: Cascade, x: Floats, first: int, last: int, out: Floats
-) -> None:
-    """Specification of `answer_rows`."""
-    for i in range(first, last):
-        cells = np.empty(len(basis.order))
-        cells[basis.order] = x[i]
-        reflect_reference(basis, cells)
-        collect_from_cells_reference(cascade, cells, out[i])
 
 
 @njit(nogil=True, cache=True)
@@ -218,23 +169,3 @@ def finest_rows(
         for j in range(n_cells):
             x[j] = cells[basis.order[j]] + own[j]
         apply_blocks(basis, matrices[signature[i]], x, out[i])
-
-
-def finest_rows_reference(
-    basis: Basis,
-    answers: NoisyAnswers,
-    blocks: SharedRows,
-    pull: SharedRows,
-    first: int,
-    last: int,
-    out: Floats,
-) -> None:
-    """Specification of `finest_rows`."""
-    cascade, values, weights = answers
-    work, cells = np.empty(len(cascade.scale) + 1), np.empty(len(basis.order))
-    for i in range(first, last):
-        own = blocks.row_of[i]
-        spread_to_cells_reference(cascade, weights[own], values[i], work, cells)
-        reflect_reference(basis, cells)
-        x = cells[basis.order] + pull.rows[pull.row_of[i]]
-        apply_blocks_reference(basis, blocks.rows[own], x, out[i])

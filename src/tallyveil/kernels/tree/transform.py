@@ -7,7 +7,7 @@ eleven queries costs little more than that of the finest query.
 Worked case: the reflection of two levels with counts (3, 1) gives (4, 2) / sqrt(2): the normalised sum, and the
 contrast. Reflecting again gives (3, 1).
 
-Specifications: `..._reference` below, which use the definitions and take every query straight to the cells.
+Specifications: `tests.oracles.transform`, which use the definitions and take every query straight to the cells.
 """
 
 from typing import NamedTuple
@@ -113,18 +113,6 @@ def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull:
     cells[first] = total
 
 
-def reflect_reference(basis: Basis, cells: Floats) -> None:
-    """Specification of `reflect`: each reflection I - 2 w w' / w'w with w = first unit vector - normalised ones."""
-    for r, size in enumerate(basis.axis_size):
-        levels = basis.levels[basis.begin[r] : basis.begin[r + 1]]
-        w = np.zeros(int(size))
-        w[levels] = -1 / np.sqrt(len(levels))
-        w[levels[0]] += 1
-        mirror = np.eye(int(size)) - 2 * np.outer(w, w) / (w @ w)
-        table = cells.reshape(-1, int(size), int(basis.inner[r]))
-        cells[:] = np.einsum("ij,ojk->oik", mirror, table).ravel()
-
-
 @njit(nogil=True, cache=True)
 def spread_to_cells(cascade: Cascade, weights: Floats, values: Numbers, work: Floats, cells: Floats) -> None:
     """Sum over queries of weight times the adjoint of the (scaled) answers, into cells, which are overwritten.
@@ -154,17 +142,6 @@ def spread_to_cells(cascade: Cascade, weights: Floats, values: Numbers, work: Fl
                 work[taking + j] += work[answers[j]]
 
 
-def spread_to_cells_reference(
-    cascade: Cascade, weights: Floats, values: Numbers, work: Floats, cells: Floats
-) -> None:
-    """Specification of `spread_to_cells`: every query straight to the cells. `work` is left alone."""
-    cells[:] = 0
-    for q in range(len(weights)):
-        answers = straight_answers(cascade, q)
-        kept = answers >= 0
-        cells[kept] += weights[q] * (cascade.scale * values)[answers[kept]]
-
-
 @njit(nogil=True, cache=True)
 def collect_from_cells(cascade: Cascade, cells: Floats, answers: Floats) -> None:
     """Answers of the cascade's queries from cells: each finer query's answers add up to a coarser one's.
@@ -184,14 +161,6 @@ def collect_from_cells(cascade: Cascade, cells: Floats, answers: Floats) -> None
             finer = cascade.begin[cascade.target[e]]
             for j in range(len(places)):
                 answers[places[j]] += answers[finer + j]
-
-
-def collect_from_cells_reference(cascade: Cascade, cells: Floats, answers: Floats) -> None:
-    """Specification of `collect_from_cells`: every query straight from the cells."""
-    answers[:] = 0
-    for q in range(len(cascade.begin) - 1):
-        places = straight_answers(cascade, q)
-        np.add.at(answers, places[places >= 0], cells[places >= 0])
 
 
 def straight_answers(cascade: Cascade, query: int) -> Integers:
@@ -233,11 +202,3 @@ def apply_blocks(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
                 for m in range(mult):
                     row[m] += m0 * x0[m]
                 j += 1
-
-
-def apply_blocks_reference(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
-    """Specification of `apply_blocks`: one small matrix product a class."""
-    for k, d in enumerate(basis.dims):
-        own = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
-        matrix = blocks[basis.blocks[k] : basis.blocks[k + 1]].reshape(d, d)
-        out[own] += (matrix @ x[own].reshape(d, -1)).ravel()

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from tests.oracles.variance import raise_parts_reference
 
 from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError
 from tallyveil.geography import spine_from_columns
 from tallyveil.geography.areas import geounits_as_entities
-from tallyveil.kernels.tree.variance import raise_parts, raise_parts_reference
+from tallyveil.kernels.tree.variance import raise_parts
 
 
 def members(family):

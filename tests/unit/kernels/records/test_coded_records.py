@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.oracles import coded_records as oracles
 
 from tallyveil.kernels.records import coded_records as kernels
 
@@ -47,7 +48,7 @@ def test_rows_are_coded(blocks, k, outside):
     wanted = np.zeros(100, bool)
     wanted[list(STATES)] = True
     results = []
-    for function in (kernels.code_rows, kernels.code_rows_reference):
+    for function in (kernels.code_rows, oracles.code_rows_reference):
         rows, places, races = (np.zeros(n, np.int32) for _ in range(3))
         ethnicity, lists = np.zeros(n, np.int16), np.zeros(n * (k + 1), np.int16)
         unknown = np.zeros(k + 1, bool)
@@ -71,7 +72,7 @@ def test_lists_are_checked():
         races = np.where(rng.random((4, 8)) < np.linspace(0.02, 0.4, 8), 0, 1000).astype(np.int32)
         races = races if rng.random() < 0.5 else -np.sort(-races, axis=1)
         for n_read in (1, 3, 8):
-            assert kernels.check_lists(races, n_read) == kernels.check_lists_reference(races, n_read)
+            assert kernels.check_lists(races, n_read) == oracles.check_lists_reference(races, n_read)
     clean = np.array([[1000, 2000, 0, 0], [1000, 0, 0, 0]], np.int32)
     assert kernels.check_lists(clean, 2) == (False, False)
     assert kernels.check_lists(clean, 1) == (False, True)
@@ -87,7 +88,7 @@ def test_records_take_their_lists_along():
         lists += [*own, -1] if len(own) > 1 else []
     order = rng.permutation(200)[:150].astype(np.int32)
     results = []
-    for function in (kernels.order_lists, kernels.order_lists_reference):
+    for function in (kernels.order_lists, oracles.order_lists_reference):
         ordered, further = np.zeros(150, np.int32), np.zeros(len(lists), np.int16)
         n = function(order, np.array(races, np.int32), np.array(lists, np.int16), ordered, further)
         results.append((ordered.tolist(), further[:n].tolist()))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.oracles import safetab_groups as oracles
 
 from tallyveil.kernels.records import safetab_groups as kernels
 
@@ -36,7 +37,7 @@ def test_order_by_region(people):
     region = people[3]
     start, order = ordered(region)
     other, wanted = np.zeros(8, np.int64), np.empty(len(region), np.int32)
-    kernels.order_by_region_reference(region, 7, other, wanted)
+    oracles.order_by_region_reference(region, 7, other, wanted)
     np.testing.assert_array_equal(start, other)
     np.testing.assert_array_equal(order[: start[-1]], wanted[: start[-1]])
 
@@ -51,14 +52,14 @@ def test_counts(people):
     )
     found, wanted = np.zeros((4, 9), np.int64), np.zeros((4, 9), np.int64)
     kernels.count_totals(regions, blocks, coded, maps, found)
-    kernels.count_totals_reference(regions, blocks, coded, maps, wanted)
+    oracles.count_totals_reference(regions, blocks, coded, maps, wanted)
     np.testing.assert_array_equal(found, wanted)
     assert found.sum() > 400
     slots = np.full((4, 7), -1, np.int32)  # fewer columns than iterations: the rest are total-only
     slots[0, 2], slots[2, 5], slots[2, 0] = 0, 1, 2
     tables, other = np.zeros((4, 46), np.int64), np.zeros((4, 46), np.int64)
     kernels.count_tables(regions, blocks, coded, cells, maps, slots, tables)
-    kernels.count_tables_reference(regions, blocks, coded, cells, maps, slots, other)
+    oracles.count_tables_reference(regions, blocks, coded, cells, maps, slots, other)
     np.testing.assert_array_equal(tables, other)
     np.testing.assert_array_equal(tables.sum(axis=1), [found[0, 2], found[2, 5], found[2, 0], 0])
 
@@ -71,7 +72,7 @@ def test_choice_and_lists(thresholds):
     results = []
     for choose, listing in (
         (kernels.choose_detail, kernels.list_totals),
-        (kernels.choose_detail_reference, kernels.list_totals_reference),
+        (oracles.choose_detail_reference, oracles.list_totals_reference),
     ):
         detail, slots = np.empty(counts.shape, np.int8), np.empty(counts.shape, np.int32)
         totals, places = counts[::-1].copy(), np.zeros(counts.size, np.int64)

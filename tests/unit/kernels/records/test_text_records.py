@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.text_records import parse_rows_reference
 
-from tallyveil.kernels.records.text_records import parse_rows, parse_rows_reference
+from tallyveil.kernels.records.text_records import parse_rows
 from tallyveil.safetab.files import PERSONS
 from tallyveil.safetab.households import HOUSEHOLDS
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.from_python import from_python
+from tests.oracles.network_simplex import minimum_cost_flow_reference
 
 from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.network_simplex import (
@@ -12,7 +13,6 @@ from tallyveil.kernels.rounding.network_simplex import (
     OPTIMAL,
     TOO_LARGE,
     minimum_cost_flow,
-    minimum_cost_flow_reference,
     proves_least_cost,
 )
 

@@ -2,14 +2,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.alias import fill_alias_reference, split_by_alias_reference
 
-from tallyveil.kernels.subspace.alias import (
-    FRACTION_BITS,
-    fill_alias,
-    fill_alias_reference,
-    split_by_alias,
-    split_by_alias_reference,
-)
+from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias, split_by_alias
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, alias_tables
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of

@@ -7,6 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.chain import (
+    DenseColumns,
+    Jumps,
+    couple_uniforms_reference,
+    coupled_jump_sweeps_reference,
+    coupled_slice_sweeps_reference,
+    draw_jump_reference,
+    jump_sweeps_reference,
+    slice_sweeps_reference,
+)
 
 from tallyveil.kernels.subspace.chain import (
     ROOT,
@@ -23,16 +33,6 @@ from tallyveil.kernels.subspace.chain_coupled import (
     couple_uniforms,
     coupled_jump_sweeps,
     coupled_slice_sweeps,
-)
-from tallyveil.kernels.subspace.chain_reference import (
-    DenseColumns,
-    Jumps,
-    couple_uniforms_reference,
-    coupled_jump_sweeps_reference,
-    coupled_slice_sweeps_reference,
-    draw_jump_reference,
-    jump_sweeps_reference,
-    slice_sweeps_reference,
 )
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import lattice_of

@@ -2,8 +2,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.sums import split_sums_reference
 
-from tallyveil.kernels.subspace.sums import TreeNodes, split_sums, split_sums_reference
+from tallyveil.kernels.subspace.sums import TreeNodes, split_sums
 from tallyveil.noise import DiscreteLaplace
 from tallyveil.subspace.exact.split import BlockSplitter
 

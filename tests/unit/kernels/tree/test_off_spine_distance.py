@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.oracles.off_spine_distance import raise_level_reference
 
-from tallyveil.kernels.tree.off_spine_distance import Touched, raise_level, raise_level_reference
+from tallyveil.kernels.tree.off_spine_distance import Touched, raise_level
 
 
 @pytest.mark.parametrize("seed", range(100))

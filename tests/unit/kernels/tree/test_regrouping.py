@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.oracles.regrouping import regroup_reference
 
-from tallyveil.kernels.tree.regrouping import Container, regroup, regroup_reference
+from tallyveil.kernels.tree.regrouping import Container, regroup
 
 
 def random_container(rng):

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.oracles.sibling_merging import merge_siblings_reference
 
-from tallyveil.kernels.tree.sibling_merging import Entries, Siblings, merge_siblings, merge_siblings_reference
+from tallyveil.kernels.tree.sibling_merging import Entries, Siblings, merge_siblings
 
 
 def near_and_far(inner, outer):

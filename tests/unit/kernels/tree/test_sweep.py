@@ -2,6 +2,12 @@
 
 import numpy as np
 import pytest
+from tests.oracles.sweep import (
+    add_measured_reference,
+    add_products_reference,
+    answer_rows_reference,
+    finest_rows_reference,
+)
 
 from tallyveil.intervals.algebra import derive_algebra
 from tallyveil.intervals.cascade import cascade_of
@@ -10,13 +16,9 @@ from tallyveil.kernels.tree.sweep import (
     NoisyAnswers,
     SharedRows,
     add_measured,
-    add_measured_reference,
     add_products,
-    add_products_reference,
     answer_rows,
-    answer_rows_reference,
     finest_rows,
-    finest_rows_reference,
 )
 from tallyveil.universe.presets import load_preset
 

@@ -2,18 +2,20 @@
 
 import numpy as np
 import pytest
+from tests.oracles.transform import (
+    apply_blocks_reference,
+    collect_from_cells_reference,
+    reflect_reference,
+    spread_to_cells_reference,
+)
 
 from tallyveil.intervals.algebra import coefficients, derive_algebra, information
 from tallyveil.intervals.cascade import cascade_of
 from tallyveil.kernels.tree.transform import (
     apply_blocks,
-    apply_blocks_reference,
     collect_from_cells,
-    collect_from_cells_reference,
     reflect,
-    reflect_reference,
     spread_to_cells,
-    spread_to_cells_reference,
     straight_answers,
 )
 from tallyveil.universe.presets import load_preset
