@@ -27,7 +27,10 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
 
-NO_LAW: Final = "noise on a lattice has no single exact loss law if it is Gaussian, or if a sampler only comes close to its law"
+NO_LAW: Final = (
+    "noise on a lattice has no single exact loss law if it is Gaussian, "
+    "or if a sampler only comes close to its law"
+)
 
 _SAME: Final = 1e-6
 """Relative difference up to which the simpler of two bounds is stated. With Gaussian noise alone, rho and Renyi
