@@ -80,7 +80,7 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
     assert "total of Region P; total of Region Q" in report
     assert "from 10,000 other draws of the same law" in report
     assert (
-        "no single law of the privacy loss describes everything" in report
+        "Gaussian noise on the lattice of the invariants has no single law of its privacy loss" in report
     )  # no exact epsilon is claimed for the whole
 
 
