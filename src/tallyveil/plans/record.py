@@ -1,12 +1,13 @@
 """A plan as plain data: its cost, its expected errors, the resources of a run, and advice."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.expected import expected_errors
 from tallyveil.budget.parameters import query_parameters
-from tallyveil.plans.advice import fixed_shares, spine_advice
+from tallyveil.plans.advice import fixed_shares, impossible_levels, spine_advice
 from tallyveil.plans.estimating import values_in_words
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
@@ -17,7 +18,10 @@ CONFIDENCE: Final = Fraction(95, 100)
 
 
 def plan_record(
-    loaded: ReleasePlan, resources: Resources | None = None, allocation: Allocation | None = None
+    loaded: ReleasePlan,
+    resources: Resources | None = None,
+    allocation: Allocation | None = None,
+    warnings: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Cost and expected errors of a plan as plain data, as `tallyveil plan --json` prints them.
 
@@ -27,6 +31,7 @@ def plan_record(
         loaded: The plan.
         resources: Predicted resources of a run; None to leave them out.
         allocation: Share of the budget of each geounit, if the geography was read; None for the plan's own shares.
+        warnings: What public inputs allow and seldom mean; None if only the schema is known.
     Raises:
         BudgetError, SolverError: no exact epsilon can be given.
     """
@@ -39,6 +44,7 @@ def plan_record(
         "values": {level: item.values for level, item in loaded.estimation},
         "values_in_words": values_in_words(loaded.estimation, drawn=bool(loaded.subspace)),
         **advice_record(loaded),
+        "warnings": list(impossible_levels(loaded.schema) if warnings is None else warnings),
     }
     if resources is not None:
         record["resources"] = _needed(loaded, resources)

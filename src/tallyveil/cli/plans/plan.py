@@ -187,11 +187,10 @@ def plan(
         from tallyveil.plans.record import plan_record
         from tallyveil.postprocess.intervals.expected_deviations import deviations_record
 
-        record = plan_record(loaded, resources, allocation)
+        record = plan_record(loaded, resources, allocation, warnings)
         if deviations is not None:
             record["deviations"] = deviations_record(deviations)
         record |= changes_record(changes)
-        record["warnings"] = list(warnings)
         say(json.dumps(record, indent=2))
     if as_json or quiet:
         return
