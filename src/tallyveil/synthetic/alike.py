@@ -76,7 +76,10 @@ class Limits:
 
     def counted(self, cells: Integers, answer: int) -> Bools:
         """Which cells count in an answer."""
-        return np.any([layer.answers_of(cells) == answer for layer in self.query.layers], axis=0)
+        cells_counted: Bools = np.any(
+            [layer.answers_of(cells) == answer for layer in self.query.layers], axis=0
+        )
+        return cells_counted
 
 
 def records_alike(
@@ -201,7 +204,8 @@ def _drawn(shares: Floats, parent: Integers, generator: np.random.Generator) -> 
     """A level for each record, by the cumulative shares of its parent geounit."""
     rows = np.arange(len(shares))[:, None]
     place = np.searchsorted((shares + rows).reshape(-1), generator.random(len(parent)) + parent, side="right")
-    return np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
+    levels: Integers = np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
+    return levels
 
 
 def _mended(
