@@ -268,7 +268,7 @@ class Release(WithMeasurements):
     def difference(
         self,
         first: Area | Geocodes,
-        second: Area | Geocodes,
+        second: Area | Geocodes | None = None,
         *,
         queries: Sequence[str] | None = None,
         level: float = 0.95,
@@ -279,15 +279,22 @@ class Release(WithMeasurements):
         """Counts of the first area minus those of the second, with their exact standard errors.
 
         Args:
-            first, second: Areas, or geocodes of their finest geounits.
+            first, second: Areas, or geocodes of their finest geounits. Both must be given.
             queries, level, simultaneous, with_bounds, workers: As for `Area.estimate`.
         Returns:
             The differences; `to_frame()` makes a table of them.
         Raises:
             GeographyError: a geocode is unknown or given twice.
-            ConfigError: an area is of another release, or a release; else as `Area.estimate`.
+            ConfigError: an area is missing, is of another release, or is a release; else as `Area.estimate`.
         """
-        return area_given(first, self).estimate(
+        area = area_given(first, self)
+        if second is None:  # somebody may think of a release as the other side of a difference
+            raise ConfigError(
+                "difference has one area, wanted two of this release: release.difference(first, second). Give the area "
+                "to subtract, too.",
+                code="bad-argument",
+            )
+        return area.estimate(
             queries,
             minus=second,
             level=level,
