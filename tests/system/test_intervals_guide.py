@@ -24,6 +24,8 @@ def release(small_release, tmp_path, monkeypatch, capsys):
     pl.DataFrame({"geocode": codes, **entities}).write_parquet("entities.parquet")
     pl.DataFrame({"geocode": codes[:7]}).write_csv("district.csv")
     pl.DataFrame({"geocode": codes[5:30]}).write_csv("other.csv")
+    plan = pl.DataFrame({"BLOCKID": codes, "DISTRICT": [f"{1 + i % 2:02}" for i in range(len(codes))]})
+    plan.write_csv("BlockAssign_ST44_RI_CD.txt", separator="|")
 
     def call(line: str) -> str:
         monkeypatch.setattr(sys, "argv", shlex.split(line))
@@ -41,11 +43,12 @@ def test_guide(release, capsys):
     text = GUIDE.read_text()
     commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL).group(1).splitlines()
     said = [release(line) for line in commands]
-    assert len(said) == 5
+    assert len(said) == 6
     assert "90 % intervals" in said[1]
     assert "District of 7 finest geounits" in said[2]
     assert "less one of 25" in said[3]
-    assert "st.dev. of estimates" in said[4]
+    assert "01" in said[4]
+    assert "st.dev. of estimates" in said[5]
     atoms, example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(atoms, str(GUIDE), "exec"), {})

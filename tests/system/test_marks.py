@@ -247,16 +247,24 @@ def test_safetab(outputs, state, tmp_path):
     toy = module_of(ROOT / "tests" / "unit" / "safetab" / "conftest.py", "toy_country_marks")
     out = tmp_path / "out"
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(300))
-    words = (params, data, "--out", out)
-    require_product(outputs, state, out, ("safetab", "run", *words), ("safetab", "evaluate", *words))
+    inputs = (params, data)
+    run, evaluate = (
+        ("safetab", "run", *inputs, "--out", out),
+        ("safetab", "evaluate", *inputs, "--finished", out),
+    )
+    require_product(outputs, state, out, run, evaluate)
 
 
 def test_safetab_groups(outputs, state, tmp_path):
     example = ROOT / "examples" / "hospital_stays"
     module_of(example / "make_stays.py", "make_stays_marks").write_stays(tmp_path / "stays.csv", 300)
     out = tmp_path / "out"
-    words = (example / "stays.toml", tmp_path / "stays.csv", "--out", out)
-    require_product(outputs, state, out, ("safetab", "run", *words), ("safetab", "evaluate", *words))
+    inputs = (example / "stays.toml", tmp_path / "stays.csv")
+    run, evaluate = (
+        ("safetab", "run", *inputs, "--out", out),
+        ("safetab", "evaluate", *inputs, "--finished", out),
+    )
+    require_product(outputs, state, out, run, evaluate)
 
 
 TABLE = """

@@ -14,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError
-from tallyveil.printable import short_name, some_names
+from tallyveil.printable import present_columns, short_name, some_names
 from tallyveil.storage.read import (
     collect,
     column_names,
@@ -29,7 +29,8 @@ _BLOCK_NAME: Final = re.compile(
     r"(geocode|blockid|geoid|geoid_tabblock)(_?[1-9]0)?", re.ASCII | re.IGNORECASE
 )
 """Names of the column of geocodes, some with the year of the census: BLOCKID, GEOID, GEOID20, GEOID_TABBLOCK_20."""
-WANTED: Final = "geocode, BLOCKID, GEOID or GEOID20"
+USUAL: Final = (GEOCODE, "BLOCKID", "GEOID", "GEOID20")
+"""The names that messages propose."""
 
 
 def is_block_name(name: str) -> bool:
@@ -53,8 +54,8 @@ def geocode_column(names: Sequence[str], path: Path, what: str, wanted: str = GE
     usual = [name for name in names if is_block_name(name)]
     if not usual:
         raise ConfigError(
-            f"the {what} file {path} lacks the column of finest geocodes. Wanted a header line in which it is called "
-            f"{WANTED}. Add the line, or rename the column.",
+            f"the {what} file {path} lacks the column of finest geocodes. {present_columns(names, USUAL)} Wanted a "
+            f"header line in which that column is called {' or '.join(USUAL)}. Add the line, or rename the column.",
             code="column-missing",
         )
     if len(usual) > 1:

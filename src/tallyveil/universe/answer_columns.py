@@ -7,6 +7,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SchemaError
+from tallyveil.exact import type_of
 from tallyveil.universe.query_group import Factor, QueryGroup
 
 LABELS_SHOWN = 12
@@ -64,6 +65,13 @@ def answer_of(group: QueryGroup, labels: Mapping[str, str]) -> int:
     Raises:
         SchemaError: an attribute is missing or not in the query, or has no such label.
     """
+    if not isinstance(labels, Mapping) or not all(
+        isinstance(text, str) for pair in labels.items() for text in pair
+    ):
+        raise SchemaError(
+            f"labels for query {group.name!r} are {type_of(labels)}, wanted a mapping from attributes to labels, both "
+            "as text, such as {'age': '18-64'}."
+        )
     named = [factor for factor in group.factors if factor.name is not None]
     wanted = [factor.attribute for factor in named]
     if sorted(labels) != sorted(wanted):

@@ -106,7 +106,7 @@ def test_mistakes_are_named(load, text, said):
             for size in ("1e400", "1e-400", "-1e400", "1e200")
         ),
         (AIMS + TARGET + 'within = "1e400"\n', "above 0, from 1e-9 to 1e9. A count"),
-        (AIMS + '[keep.Block]\ntotal = "1e400"\n', "1000.*\\.\\.\\. of the budget; wanted a number between"),
+        (AIMS + '[keep.Block]\ntotal = "1e400"\n', "1e400 of the budget; wanted a number between"),
         (
             AIMS.replace('["total", "age"]', str([f"q{i}" for i in range(501)])),
             "1,002 aims and targets; wanted",

@@ -414,7 +414,7 @@ def test_areas_of_two_releases_have_no_difference(release, copied):
         ConfigError, match=r"an area is the release in .*/copy, wanted a geounit.*estimate the area in each"
     ):
         release.difference(release.area("P01"), copied)
-    with pytest.raises(ConfigError, match="an area is the release in .*/copy"):
+    with pytest.raises(ConfigError, match=r"an area is the release in .*/copy"):
         release.difference(copied)
     with pytest.raises(ConfigError, match="wanted two of this release"):
         release.difference(release.area("P01"))

@@ -47,7 +47,7 @@ def plan(
         typer.Option(
             "--people",
             min=0,
-            help="Number of people, also of those that --try makes up. Default: 40 for each finest geounit.",
+            help="Number of people. --try makes up as many. Default: 40 for each finest geounit.",
         ),
     ] = None,
     geography: Annotated[
