@@ -76,7 +76,8 @@ class Limits:
 
     def counted(self, cells: Integers, answer: int) -> Bools:
         """Which cells count in an answer."""
-        return np.any([layer.answers_of(cells) == answer for layer in self.query.layers], axis=0)
+        found: Bools = np.any([layer.answers_of(cells) == answer for layer in self.query.layers], axis=0)
+        return found
 
 
 def records_alike(
@@ -201,7 +202,8 @@ def _drawn(shares: Floats, parent: Integers, generator: np.random.Generator) -> 
     """A level for each record, by the cumulative shares of its parent geounit."""
     rows = np.arange(len(shares))[:, None]
     place = np.searchsorted((shares + rows).reshape(-1), generator.random(len(parent)) + parent, side="right")
-    return np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
+    found: Integers = np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
+    return found
 
 
 def _mended(

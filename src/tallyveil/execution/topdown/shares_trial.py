@@ -60,7 +60,7 @@ class Trial:
     @property
     def keys(self) -> int:
         """Number of test keys."""
-        return self.before.shape[1]
+        return int(self.before.shape[1])
 
     @property
     def deviations(self) -> tuple[Floats, Floats]:
