@@ -76,10 +76,8 @@ class Limits:
 
     def counted(self, cells: Integers, answer: int) -> Bools:
         """Which cells count in an answer."""
-        cells_counted: Bools = np.any(
-            [layer.answers_of(cells) == answer for layer in self.query.layers], axis=0
-        )
-        return cells_counted
+        found: Bools = np.any([layer.answers_of(cells) == answer for layer in self.query.layers], axis=0)
+        return found
 
 
 def records_alike(
@@ -204,8 +202,8 @@ def _drawn(shares: Floats, parent: Integers, generator: np.random.Generator) -> 
     """A level for each record, by the cumulative shares of its parent geounit."""
     rows = np.arange(len(shares))[:, None]
     place = np.searchsorted((shares + rows).reshape(-1), generator.random(len(parent)) + parent, side="right")
-    levels: Integers = np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
-    return levels
+    found: Integers = np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
+    return found
 
 
 def _mended(

@@ -100,3 +100,12 @@ def test_precision_that_nobody_pays_for(limit):
     assert found.objective == pytest.approx(best, rel=3e-4)  # a limit may be exceeded by 1e-4
     assert best * (1 - 3e-4) <= found.bound <= best * (1 + 1e-6)  # the first keeps its least share
     assert found.shares == pytest.approx([0, left - 0.1, third], abs=2e-3)
+
+
+def test_settled_shares_stay_above_their_least_values():
+    """Divided by their sum, the second share would fall below its least value."""
+    program = Program(np.ones(1), False, np.full(1, np.inf), np.array([0.0, 0.4, 0.1]))
+    shares = program.settled(np.array([0.3, 0.4 + 1e-12, 0.3]) * (1 + 1e-9))
+    assert shares.sum() == pytest.approx(1, abs=1e-15)
+    assert (shares >= program.least).all()
+    assert shares == pytest.approx([0.3, 0.4, 0.3], abs=1e-8)
