@@ -84,6 +84,25 @@ def release(small_release, request):
     return small_release
 
 
+def test_regions_whose_parts_lie_between_each_other_are_refused_before_records_are_opened(small_release):
+    """The parts of P are `P+R` and `P-R`. Those of `P,` lie between them."""
+    folder = small_release.parent
+    write_reserve(folder)
+    (folder / "people.parquet").unlink()
+    region = pl.col("geocode").str.head(1).replace_strict({"P": "P", "Q": "P,"})
+    blocks = pl.read_parquet(folder / "geography.parquet").with_columns(
+        region=region, town=pl.col("geocode").str.head(3)
+    )
+    blocks.write_parquet(folder / "geography.parquet")
+    text = small_release.read_text().replace(
+        "prefix_lengths = [1, 3, 5]", 'parent_columns = ["region", "town"]'
+    )
+    small_release.write_text(text + BRANCH)
+    with pytest.raises(GeographyError, match="between the parts of 'P'") as caught:
+        read_hierarchies(load_plan(small_release))
+    assert caught.value.code == "not-on-spine"
+
+
 def region_sums(root, columns=()) -> dict:
     blocks = pl.read_parquet(root / "histogram" / "Block.parquet").with_columns(
         pl.col("home").cast(pl.String)

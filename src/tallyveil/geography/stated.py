@@ -52,6 +52,15 @@ class StatedGeounits:
         # No other geolevel has this name, because names have no slashes (`universe.names`).
         return None if self.groups is None else f"{self.geolevel}/sums"
 
+    @property
+    def apart(self) -> str | None:
+        """Geocode of a geounit whose parts have parts of another one between them; None if there is none."""
+        if self.groups is None:
+            return None
+        begins_run = np.append(True, self.groups[1:] != self.groups[:-1])
+        runs = np.bincount(self.groups[begins_run])
+        return None if runs.max() == 1 else str(self.areas.geocodes[self.place][int(runs.argmax())])
+
 
 def stated_geounits(hierarchies: Hierarchies, geolevel: str, what: str) -> StatedGeounits:
     """Where the geounits of a geolevel are on the spine that is measured.

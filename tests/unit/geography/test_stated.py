@@ -52,7 +52,9 @@ def test_sums_of_roots_and_coarser_sums_of_the_same_siblings():
 
 def test_geounits_whose_parts_lie_between_each_other_make_one_sum():
     spine = spine_of("A", "B", "C", "D", "E")
-    made = with_sums(spine, [stated("State", 1, [0, 1, 0, 2, 2])])
+    mixed = stated("State", 1, [0, 1, 0, 2, 2])
+    assert (mixed.apart, stated("State", 1, [0, 0, 1, 2, 2]).apart) == ("State 0", None)
+    made = with_sums(spine, [mixed])
     assert blocks_of(made, "State/sums") == {"State 0": [0, 1, 2, 3, 4, 5], "State 2": [6, 7, 8, 9]}
 
 

@@ -23,6 +23,7 @@ from tallyveil.geography.stated import stated_geounits
 from tallyveil.plans.constraints import Agreement
 from tallyveil.plans.inputs import GeographyInput, SpineInput
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.printable import short_name
 from tallyveil.storage.paths import is_same_file
 from tallyveil.storage.read import collect, column_names, require_text, scan_table
 from tallyveil.universe.query_group import Factor
@@ -100,12 +101,25 @@ def _read_areas(plan: ReleasePlan) -> Hierarchies:
 
 
 def _refuse_constraints(plan: ReleasePlan, made: Hierarchies) -> None:
-    """Refuse constraints whose geounits are no sums of siblings on the spine that was made."""
+    """Refuse constraints whose geounits are no sums of siblings on the spine that was made.
+
+    The parts of what an invariant is stated for must also be neighbours: estimates know its exact answers only so
+    (`with_sums`), and an exact count would get an interval.
+    """
     for bounds in plan.bounds:
         stated_geounits(made, bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
     for invariant in plan.invariants:
         for geolevel in invariant.geolevels:
             stated = stated_geounits(made, geolevel, f"the invariant on '{invariant.query}'")
+            if stated.apart is not None:
+                raise GeographyError(
+                    f"the invariant on '{invariant.query}' is stated for {geolevel}, whose geounits the steps of the "
+                    f"spine cut. In the order of geocodes, parts of another {geolevel} lie between the parts of "
+                    f"'{short_name(stated.apart)}', so that estimates would not know its exact count. Give all "
+                    f"{geolevel} geocodes of the same length, or let the spine keep the geolevel: a branch with "
+                    "`parts` leaves its geolevel whole.",
+                    code="not-on-spine",
+                )
             if stated.groups is not None and plan.subspace:
                 raise GeographyError(
                     f"the invariant on '{invariant.query}' is stated for {geolevel}, whose geounits the steps of the "
