@@ -44,6 +44,17 @@ def at_most(value: Fraction | float, digits: int = DIGITS, *, places: int | None
     return _text(value, digits, places, up=True)
 
 
+def claim_text(value: Fraction | float, places: int = 3) -> str:
+    """The upper bound of a claim about a release, such as its epsilon: the same digits wherever the claim is shown.
+
+    Args:
+        value: The bound.
+        places: Digits after the point. A bound below 1 has one significant digit more than that instead: with fixed
+            places, a small epsilon would be shown several times too large.
+    """
+    return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
+
+
 def at_least(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
     """A lower bound as text: the greatest decimal of the given number of digits that is not above it."""
     return _text(value, digits, places, up=False)

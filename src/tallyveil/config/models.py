@@ -1,6 +1,7 @@
 """The tables and keys of a release file, as typed models. Any other key is an error."""
 
 from fractions import Fraction
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -76,6 +77,13 @@ class GeographyTable(Table):
             raise ValueError("geometry_geocode names a column of the file of geometry: give geometry as well")
         if (self.prefix_lengths is None) == (self.parent_columns is None):
             raise ValueError("give either prefix_lengths or parent_columns, and not both")
+        if self.prefix_lengths is not None and any(
+            below <= above for above, below in pairwise(self.prefix_lengths)
+        ):
+            raise ValueError(
+                "prefix_lengths do not rise: the geocode of a geounit begins with that of the geounit above it, and is "
+                "longer"
+            )
         given = self.prefix_lengths if self.prefix_lengths is not None else self.parent_columns
         wanted = len(self.geolevels) - (self.prefix_lengths is None)
         if given is not None and len(given) != wanted:

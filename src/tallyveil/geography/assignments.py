@@ -154,10 +154,10 @@ def read_districts(path: Path, column: str | None, flag: str) -> Districts:
         SchemaError, StoreError: as `read_assignments` raises them.
     """
     what = "district"
-    # A column without a name is the index that pandas writes: it numbers the rows.
-    others = (
-        [column] if column is not None else [name for name in area_columns(path, what, text=False) if name]
-    )
+    # A column without a name is the index that pandas writes: it numbers the rows. Another column that is called as
+    # geocodes are holds those of some other year, and names no districts.
+    columns = area_columns(path, what, text=False) if column is None else [column]
+    others = [name for name in columns if name and (name == column or not is_block_name(name))]
     table = read_assignments(path, others, what)
     named = {name: _names(table[name]) for name in others}
     if column is None:

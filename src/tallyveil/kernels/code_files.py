@@ -31,8 +31,20 @@ from tallyveil.storage.system import user_cache
 
 logger = logging.getLogger(__name__)
 
-UNREADABLE = (OSError, EOFError, caching.pickle.UnpicklingError)  # type: ignore[attr-defined]
-"""The exceptions that reading raises if a file is cut off, is empty, or may not be read by this user."""
+UNREADABLE = (
+    OSError,
+    EOFError,
+    MemoryError,
+    ValueError,  # among others, of text that is not UTF-8
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    ImportError,
+    caching.pickle.UnpicklingError,  # type: ignore[attr-defined]
+)
+"""The exceptions that reading raises if a file is cut off, is empty, holds other bytes than were written, or may not be
+read by this user. numba keeps pickles, which take other bytes for instructions. These fail in each of these ways."""
 
 DAYS_KEPT = 30
 """Age in days from which code of other sources is removed when a module is compiled anew. An upgrade leaves 12 MB of

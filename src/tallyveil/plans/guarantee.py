@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.decimals import MOST_DIGITS, at_most, delta_text
+from tallyveil.accounting.decimals import MOST_DIGITS, claim_text, delta_text
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
@@ -168,27 +168,22 @@ def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return (
             f"pure differential privacy, epsilon = {exact_text(terms.spent)}, {neighbours}; "
-            f"at delta = {delta} epsilon <= {_short(exact, 3)}"
+            f"at delta = {delta} epsilon <= {claim_text(exact, 3)}"
         )
     rho = f"rho = {exact_text(terms.spent)} zCDP"
     if exact == classical:
-        return f"epsilon <= {_short(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
+        return f"epsilon <= {claim_text(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
     least, other = _apart(exact, classical)
     return (
         f"epsilon <= {least} at delta = {delta}, {neighbours}; {rho}, which alone allows epsilon <= {other}"
     )
 
 
-def _short(value: Fraction | float, places: int) -> str:
-    """Text of a bound, rounded up, with `places` decimals; if it is below 1, with `places` + 1 significant digits."""
-    return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
-
-
 def _apart(least: float, other: float) -> tuple[str, str]:
     """Texts of two different upper bounds, with enough digits to show that they differ."""
-    texts = _short(least, 3), _short(other, 3)
+    texts = claim_text(least, 3), claim_text(other, 3)
     for places in range(4, MOST_DIGITS):
         if texts[0] != texts[1]:
             break
-        texts = _short(least, places), _short(other, places)
+        texts = claim_text(least, places), claim_text(other, places)
     return texts

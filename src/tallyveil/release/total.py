@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from tallyveil.accounting.decimals import at_most, delta_text
+from tallyveil.accounting.decimals import claim_text, delta_text
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.joint import JointLedgers
 from tallyveil.accounting.ledger.joint_cost import joint_cost, least_epsilon
@@ -87,7 +87,7 @@ def _statement(names: Sequence[str], cost: JsonObject, change: str) -> str:
     which = f"release {names[0]}"
     if len(names) > 1:
         which = f"releases {', '.join(names[:-1])} and {names[-1]} together"
-    epsilon, delta = at_most(least_epsilon(cost), places=3), delta_text(Fraction(cost["delta"]))
+    epsilon, delta = claim_text(least_epsilon(cost)), delta_text(Fraction(cost["delta"]))
     return (
         f"{which}, when {change}: epsilon <= {epsilon} at delta = {delta}, {cost['neighbours']} neighbours; "
         f"rho = {exact_text(Fraction(cost['rho']))}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.decimals import at_least, at_most, claim_text
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     NonPrivateEvent,
@@ -146,9 +146,9 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         spent=exact(files.spent),
         spent_share=float(files.spent / files.declaration.total),
         delta=power_of_ten(delta) if gaussian else None,
-        epsilon=_epsilon(files.spent, delta) if gaussian else at_most(files.spent, places=3),
+        epsilon=_epsilon(files.spent, delta) if gaussian else claim_text(files.spent),
         exact_epsilon=(
-            at_most(at_once["epsilon"]["upper"], places=3),
+            claim_text(at_once["epsilon"]["upper"]),
             power_of_ten(Fraction(at_once["delta"])),
         ),
         how_exact=_how_exact(at_once, drawn="subspace" in files.plan),
@@ -156,8 +156,8 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
             (
                 name_title(level["geolevel"]),
                 at_most(Fraction(level["spent"]), 4),
-                at_most(level["epsilon"]["upper"], places=4),
-                at_most(level["classical_epsilon"], places=3),
+                claim_text(level["epsilon"]["upper"], 4),
+                claim_text(level["classical_epsilon"]),
             )
             for level in at_once["geolevels"]
         ),
@@ -194,7 +194,7 @@ def exact(value: Fraction) -> Exact:
 
 
 def _epsilon(rho: Fraction, delta: Fraction) -> str:
-    return at_most(zcdp_to_epsilon(rho, delta), places=3)
+    return claim_text(zcdp_to_epsilon(rho, delta))
 
 
 def _how_exact(stated: dict[str, Any], *, drawn: bool) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.decimals import claim_text
 from tallyveil.accounting.ledger.joint_cost import least_epsilon
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.release.finished import refuse_unfinished
@@ -69,7 +69,7 @@ def _row(part: Part) -> JsonObject:
         "counts": f"{grouped(_records(manifest))} {part.unit.many}",
         "reads": listed(list(part.reads)) if part.reads else "–",
         "spent": f"{manifest.spent.unit} {exact(manifest.spent.spent).text}",
-        "epsilon": at_most(manifest.privacy["exact"]["epsilon"]["upper"], places=3),
+        "epsilon": claim_text(manifest.privacy["exact"]["epsilon"]["upper"]),
         "delta": power_of_ten(Fraction(manifest.privacy["exact"]["delta"])),
         "checks": len(manifest.checks),
     }
@@ -85,7 +85,7 @@ def _total(part: JsonObject, units: Mapping[str, Unit]) -> JsonObject:
         "records": listed([f"one {units[many].one}’s record" for many in part["units"]]),
         "releases": listed(part["releases"]),
         "rho": exact(Fraction(part["rho"])).text,
-        "epsilon": at_most(least_epsilon(part), places=3),
+        "epsilon": claim_text(least_epsilon(part)),
         "delta": power_of_ten(Fraction(part["delta"])),
         "not_exact": part.get("not_exact", ""),
     }

@@ -33,6 +33,7 @@ WRONG = [
     (GeographyTable, 'path = "g"\ngeolevels = ["A"]\nprefix_lengths = [1]\nparent_columns = []', "not both"),
     (GeographyTable, 'path = "g"\ngeolevels = ["A", "B"]\nprefix_lengths = [1]', "1 entries, wanted 2"),
     (GeographyTable, 'path = "g"\ngeolevels = ["A", "B"]\nparent_columns = ["a", "b"]', "2 entries, wanted 1"),
+    (GeographyTable, 'path = "g"\ngeolevels = ["A", "B"]\nprefix_lengths = [2, 2]', "do not rise"),
     (GeographyTable, 'path = "g"\ngeolevels = []\nprefix_lengths = []', "at least 1 item"),
     (GeographyTable, 'path = "g"\ngeolevels = ["A"]\nprefix_lengths = [-1]', "greater than or equal to 0"),
     (GeographyTable, 'path = "g"\ngeolevels = ["A"]\nprefix_lengths = ["1"]', "valid integer"),

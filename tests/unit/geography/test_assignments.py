@@ -53,6 +53,13 @@ def test_a_list_of_blocks_is_one_district_also_beside_a_column_that_says_the_sam
     assert districts.only("--district").to_list() == ["0102", "0101"]
 
 
+def test_geocodes_of_another_year_are_no_districts(table):
+    path = table("geocode,GEOID20\n0101,0201\n0102,0202\n")
+    assert read_districts(path, None, FLAG).column is None
+    plan = read_districts(table("geocode,GEOID20,district\n0101,0201,a\n0102,0202,b\n"), None, FLAG)
+    assert (plan.column, list(plan.geocodes)) == ("district", ["a", "b"])
+
+
 @pytest.mark.parametrize("values", [["1", "2", "1"], ["1", "1", ""], ["1", " ", "1"]])
 def test_a_column_of_several_values_or_of_blanks_makes_a_plan(table, values):
     rows = "".join(f"010{n}|{value}\n" for n, value in enumerate(values))

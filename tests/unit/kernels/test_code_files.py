@@ -47,7 +47,11 @@ def test_the_code_of_another_process_under_the_same_number_is_not_taken(files):
     assert files.load("first") is None
 
 
-@pytest.mark.parametrize("left", [b"", b"\0" * 100, None], ids=["empty", "zeros", "cut"])
+@pytest.mark.parametrize(
+    "left",
+    [b"", b"\0" * 100, None, b"I12x\n.", b"cno_module\nname\n."],
+    ids=["empty", "zeros", "cut", "number", "module"],
+)
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 def test_a_damaged_file_is_as_if_it_was_not_there(files, tmp_path, left, ending):
     files.save("first", "one")

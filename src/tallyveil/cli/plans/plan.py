@@ -276,7 +276,7 @@ def _duration(seconds: float) -> str:
 
 
 def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: bool) -> None:
-    from tallyveil.accounting.decimals import at_most, delta_text
+    from tallyveil.accounting.decimals import at_most, claim_text, delta_text
     from tallyveil.budget.expected import expected_errors
     from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.plans.estimating import values_in_words
@@ -297,7 +297,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     )
     if "textbook_epsilon" in guarantee:
         console.print(
-            f"textbook    epsilon <= {at_most(guarantee['textbook_epsilon'], places=3)} by "
+            f"textbook    epsilon <= {claim_text(guarantee['textbook_epsilon'])} by "
             "rho + 2 sqrt(rho ln(1 / delta)), as published tables have it",
             soft_wrap=True,
         )

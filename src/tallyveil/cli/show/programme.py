@@ -136,7 +136,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
     from rich import box
     from rich.table import Table
 
-    from tallyveil.accounting.decimals import at_most, delta_text
+    from tallyveil.accounting.decimals import at_most, claim_text, delta_text
     from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 
@@ -151,7 +151,7 @@ def _table(plan: "ProgrammePlan", needed: "Sequence[Resources]", privacies: Sequ
             one.name,
             one.plan.schema.unit.many,
             f"{privacy['budget_unit']} {at_most(Fraction(privacy['spent']), places=5)}",
-            at_most(exact["epsilon"]["upper"], places=3),
+            claim_text(exact["epsilon"]["upper"]),
             delta_text(Fraction(exact["delta"])),
             *((in_gib(needed[number].memory), duration(needed[number].total_seconds)) if needed else ()),
         )
