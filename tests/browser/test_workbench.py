@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from tests.browser.accessible import assert_accessible
 from tests.unit.explore.workbench.in_node import LAPLACE, SMALL
 from tests.unit.explore.workbench.test_estimates import geography
@@ -194,13 +194,9 @@ def test_a_link_carries_the_position_and_back_goes_back(bench):
     page.go_back()
     settled(page)
     page.go_back()
-    page.wait_for_timeout(400)
-    settled(page)
-    assert page.inner_text("#epsilon-bounded") == second
+    expect(page.locator("#epsilon-bounded")).to_have_text(second)
     page.go_back()
-    page.wait_for_timeout(400)
-    settled(page)
-    assert page.inner_text("#epsilon-bounded") == first
+    expect(page.locator("#epsilon-bounded")).to_have_text(first)
 
 
 def test_garbage_in_the_address_is_ignored_with_a_sentence(bench):
