@@ -163,7 +163,8 @@ def refusal(call: Callable[[], Any], caplog: Any, capfd: Any) -> str:
     try:
         call()
     except TallyveilError as error:
-        said = "".join(traceback.format_exception(error)) + repr(error)
+        # A program that reports errors may follow an error to the one that was being handled when it was raised.
+        said = "".join(traceback.format_exception(error)) + repr(error) + str(error.__context__)
     except Exception:  # noqa: BLE001 - what Python itself refuses
         pass
     streams = capfd.readouterr()

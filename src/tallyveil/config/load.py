@@ -55,14 +55,14 @@ def _of_mapping(content: Mapping[str, Any], model: type[File], where: str) -> Fi
     try:
         return model.model_validate(_as_in_a_file(content))
     except ValidationError as error:
-        mistakes = _all_mistakes(where, error, model, content)
-        raise ConfigError(mistakes, code="bad-key-or-value") from None
+        message = _all_mistakes(where, error, model, content)
     except RecursionError:
-        raise ConfigError(
+        message = (
             f"{where} is nested too deeply, or a table or a list in it holds itself. No table of a release file needs "
-            "more than a few levels.",
-            code="bad-key-or-value",
-        ) from None
+            "more than a few levels."
+        )
+    # Raised here, and not where pydantic's error is caught: that one quotes values, and would stay with this one.
+    raise ConfigError(message, code="bad-key-or-value")
 
 
 def _as_in_a_file(value: Any) -> Any:

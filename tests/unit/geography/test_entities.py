@@ -99,7 +99,12 @@ def test_a_missing_column_is_named():
 
 
 PAIR_ERRORS = {
-    "a block that does not exist": ((["zz"], ["p"]), "entity-geocode", ["entity family area", "'zz'"]),
+    "a block that does not exist": (
+        (["zz", "a1"], ["p", "p"]),
+        "entity-geocode",
+        ["entity family area", "'zz'"],
+    ),
+    "only blocks that do not exist": ((["zz"], ["p"]), "entity-geocode", ["1 rows", "no row has one"]),
     "a pair twice": ((["a1", "a1"], ["p", "p"]), "entity-table", ["'a1'", "'p'", "more than once"]),
     "an overlap": ((["a1", "a1"], ["p", "q"]), "entity-overlap", ["'a1'", "'p'", "'q'", "disjoint"]),
     "a name missing": ((["a1"], [None]), "entity-table", ["1 rows", "no entity"]),
