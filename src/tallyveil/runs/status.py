@@ -222,13 +222,8 @@ def _ledger(path: Path) -> LedgerStatus:
         return LedgerStatus("absent")
     except (OSError, StoreError):
         return LedgerStatus("damaged")
-    return LedgerStatus(
-        "whole",
-        declaration.budget_unit,
-        declaration.total,
-        spent(entries),
-        ledger_marks(one.event for one in entries),
-    )
+    marks = ledger_marks(entry.event for entry in entries)
+    return LedgerStatus("whole", declaration.budget_unit, declaration.total, spent(entries), marks)
 
 
 def _manifest(path: Path) -> tuple[Manifest | None, str | None]:

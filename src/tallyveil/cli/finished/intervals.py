@@ -222,11 +222,12 @@ def _district(
     from tallyveil.geography.assignments import read_districts
     from tallyveil.postprocess.derived.district import answers_by_district, district_answers
 
-    flag, marks = "--district-column NAME", marks_in(release)
+    flag = "--district-column NAME"
     districts = read_districts(*file, flag)
     if districts.column is None or minus is not None:
         less = None if minus is None else read_districts(minus, None, flag).only("--minus FILE")
         found = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
+        marks = marks_in(release)
         if as_json:
             say(json.dumps({**_record(found), **marks.entry()}))
         else:
@@ -234,6 +235,7 @@ def _district(
             _show_district(found)
         return
     rows = answers_by_district(release, districts.geocodes, **asked)
+    marks = marks_in(release)
     if as_json:
         listed = [{"district": name, **_record(district)} for name, district in rows.items()]
         say(json.dumps({"column": districts.column, "districts": listed, **marks.entry()}))
