@@ -138,7 +138,38 @@ def test_a_release_and_what_follows_from_it(outputs, state, small_release, tmp_p
     opened = tallyveil.open(out)
     assert NOT_PRIVATE in repr(opened)
     outputs.said["notebook"] = flat(opened._repr_html_())
+    outputs.printed("status", out)
+    require_districts(outputs, opened, tmp_path)
     outputs.require(STATES[state], protected=state == "evaluated")
+
+
+def require_districts(outputs: Outputs, opened: tallyveil.Release, folder: Path) -> None:
+    """Walk what is said of districts, and of other objects that a release gives."""
+    codes = pl.read_parquet(opened.path / "geography.parquet").to_series().sort().to_list()
+    district, other, plan = folder / "district.csv", folder / "other.csv", folder / "plan.csv"
+    pl.DataFrame({"geocode": codes[:2]}).write_csv(district)
+    pl.DataFrame({"geocode": codes[2:4]}).write_csv(other)
+    pl.DataFrame({"geocode": codes[:4], "district": list("AABB")}).write_csv(plan)
+    for name, words in {
+        "a district": ("--district", district),
+        "a difference": ("--district", district, "--minus", other),
+        "a plan": ("--district", plan),
+    }.items():
+        asked = ("intervals", opened.path, *words, "--tables", "total")
+        outputs.said[name] = flat(outputs.command(*asked))
+        outputs.stated[name] = json.loads(outputs.command(*asked, "--json"))
+    one, two = opened.district(codes[:2]), opened.district(codes[2:4])
+    shown = [
+        opened.guarantee,
+        one.estimate(["total"]),
+        opened.difference(one, two, queries=["total"]),
+        opened.quantities({"one": one.count("total")}),
+    ]
+    for said in [*shown, one, opened.area(codes[0]), opened.districts(plan)]:
+        assert repr(said).endswith(f"; {NOT_PRIVATE}, see warnings>")
+    for said in shown:
+        assert f"{NOT_PRIVATE}, see warnings" in said._repr_html_()
+        assert said.warnings == opened.warnings
 
 
 def test_measurements(outputs, small_release, tmp_path):
@@ -149,6 +180,10 @@ def test_measurements(outputs, small_release, tmp_path):
     outputs.printed("measurements", "export", out, "--layout", "tidy", into="--out")
     outputs.stated.update(manifests(out))
     outputs.said["notebook"] = flat(tallyveil.open(out)._repr_html_())
+    outputs.printed("status", out)
+    outputs.require(TEST_KEY, protected=False)
+    (out / "manifest.json").unlink()
+    outputs.printed("status", out)  # by the ledger
     outputs.require(TEST_KEY, protected=False)
 
 
@@ -172,6 +207,12 @@ def test_a_programme(outputs, state, small_release, tmp_path):
     outputs.printed("report", out)
     made = tallyveil.run_programme(programme, out, insecure_test_key=None if state == "evaluated" else KEY[1])
     assert NOT_PRIVATE in repr(made)
+    outputs.printed("status", out)
+    stated = outputs.stated["status"]
+    assert stated["warnings"] == list(made.warnings)
+    assert [one["warnings"] for one in stated["releases"]] == [
+        list(release.warnings) for release in made.releases.values()
+    ]
     outputs.said["notebook"] = flat(made._repr_html_())
     outputs.require(STATES[state], protected=state == "evaluated")
 
@@ -237,6 +278,7 @@ def require_product(
     outputs.stated.update(manifests(out))
     outputs.printed(*run, *key_of(state))
     outputs.printed("report", out)
+    outputs.printed("status", out)
     opened = tallyveil.open(out)
     assert NOT_PRIVATE in repr(opened)
     outputs.said["notebook"] = flat(opened._repr_html_())

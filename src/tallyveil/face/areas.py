@@ -19,6 +19,7 @@ from tallyveil.face.given import (
 )
 from tallyveil.face.opened import Opened
 from tallyveil.release.intervals import known_queries
+from tallyveil.release.marks import short_mark
 from tallyveil.universe.answer_columns import answer_of
 from tallyveil.universe.names import as_named
 from tallyveil.universe.presets import schema_from_mapping
@@ -107,7 +108,8 @@ class Area:
         )
 
     def __repr__(self) -> str:
-        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}>"
+        marked = short_mark(self.release.warnings)
+        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}{marked}>"
 
 
 class DistrictPlan:
@@ -166,7 +168,8 @@ class DistrictPlan:
         )
 
     def __repr__(self) -> str:
-        return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}>"
+        marked = short_mark(self.release.warnings)
+        return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}{marked}>"
 
 
 @dataclass(frozen=True, slots=True)

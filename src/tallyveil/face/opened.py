@@ -11,7 +11,7 @@ from tallyveil.face.stated import StatedGuarantee
 from tallyveil.printable import described
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest, Spent
-from tallyveil.release.marks import NOT_PRIVATE, marks_of
+from tallyveil.release.marks import NOT_PRIVATE, marks_of, short_mark
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,8 +97,7 @@ class Opened:
         return ""
 
     def __repr__(self) -> str:
-        marked = f"; {NOT_PRIVATE}, see warnings" if self.warnings else ""
-        return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}{marked}>"
+        return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}{short_mark(self.warnings)}>"
 
     def _repr_html_(self) -> str:
         return described(f"{self._title()} · run {self.manifest.run}", self._lines(), self._lead())
@@ -110,7 +109,7 @@ class WithMeasurements(Opened):
     @property
     def guarantee(self) -> StatedGuarantee:
         """What the release or the measurements promise to every person. An estimate costs nothing more."""
-        return StatedGuarantee(self.manifest.privacy)
+        return StatedGuarantee(self.manifest.privacy, self.warnings)
 
     def measurements(self, geolevel: str, query: str) -> "pl.DataFrame":
         """The noisy answers of a query: the true count plus noise of known variance, possibly negative.

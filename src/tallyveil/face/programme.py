@@ -9,7 +9,7 @@ from tallyveil.face.products import write_page
 from tallyveil.face.released import Release, finished
 from tallyveil.noise.key import insecure_key
 from tallyveil.printable import described
-from tallyveil.release.marks import NOT_PRIVATE
+from tallyveil.release.marks import NOT_PRIVATE, short_mark
 
 if TYPE_CHECKING:
     from tallyveil.execution.executors import Where
@@ -108,8 +108,7 @@ class Programme:
         return write_page(self.path)
 
     def __repr__(self) -> str:
-        marked = f"; {NOT_PRIVATE}, see warnings" if self.warnings else ""
-        return f"<Programme {self.path}: {', '.join(self.releases)}{marked}>"
+        return f"<Programme {self.path}: {', '.join(self.releases)}{short_mark(self.warnings)}>"
 
     def _repr_html_(self) -> str:
         lines = [

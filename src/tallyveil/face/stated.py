@@ -1,12 +1,13 @@
 """The guarantee that a plan or a release states, as an object that people can read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.decimals import at_most, delta_text
 from tallyveil.printable import described
+from tallyveil.release.marks import short_mark
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -15,10 +16,12 @@ class StatedGuarantee:
 
     Attributes:
         content: The entry `privacy` of the plan or the manifest.
+        warnings: What must be said wherever the release is shown; none for a plan.
     Privacy: computed from the plan alone.
     """
 
     content: dict[str, Any]
+    warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def statement(self) -> str:
@@ -65,7 +68,7 @@ class StatedGuarantee:
         return dict(self.content)
 
     def __repr__(self) -> str:
-        return f"<StatedGuarantee: {self.statement}>"
+        return f"<StatedGuarantee: {self.statement}{short_mark(self.warnings)}>"
 
     def _repr_html_(self) -> str:
         exact = [("published exactly", name) for name in self.invariants]
@@ -88,4 +91,4 @@ class StatedGuarantee:
             f"If {self.neighbours}, any result becomes at most e^epsilon times as likely or as unlikely, up to the "
             "probability delta."
         )
-        return described("Guarantee", lines, lead)
+        return described(f"Guarantee{short_mark(self.warnings)}", lines, lead)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tallyveil.accounting.events import TEST_KEY as TEST_KEY_EVENT
+from tallyveil.accounting.events import UNPROTECTED, WITHOUT_NOISE, NonPrivateEvent, PrivacyEvent
 from tallyveil.storage.json_files import JsonObject
 
 NOT_PRIVATE: Final = "NOT PRIVATE"
@@ -77,15 +79,27 @@ def marks_of(manifest: Marked) -> Marks:
     return Marks(manifest.protected, tuple(dict.fromkeys([*found, *manifest.warnings])))
 
 
+def ledger_marks(events: Iterable[PrivacyEvent]) -> Marks:
+    """The marks of a run without a manifest, by the events in its ledger."""
+    acts = {event for event in events if isinstance(event, NonPrivateEvent)}
+    marks = release_marks(protected=TEST_KEY_EVENT not in acts, declassified=bool(acts - UNPROTECTED))
+    exact = [WITHOUT_NOISE.reason] if WITHOUT_NOISE in acts else []
+    return Marks(not acts & UNPROTECTED, (*marks, *exact))
+
+
 def joint_marks(releases: Mapping[str, Marked]) -> Marks:
     """The marks of what follows from several releases.
 
     Args:
         releases: The manifests, by the names that tell them apart for readers.
     """
-    if len(releases) == 1:
-        return marks_of(*releases.values())
-    each = {name: marks_of(manifest) for name, manifest in releases.items()}
+    return joined({name: marks_of(manifest) for name, manifest in releases.items()})
+
+
+def joined(each: Mapping[str, Marks]) -> Marks:
+    """The marks of what follows from several releases, of their own marks, by the same names."""
+    if len(each) == 1:
+        return next(iter(each.values()))
     warnings = tuple(f"{name}: {warning}" for name, marks in each.items() for warning in marks.warnings)
     return Marks(all(marks.protected for marks in each.values()), warnings)
 
@@ -93,6 +107,11 @@ def joint_marks(releases: Mapping[str, Marked]) -> Marks:
 def mark_lines(warnings: Iterable[str]) -> list[str]:
     """Marks as readers see them. Earlier versions wrote some of them with the words in front."""
     return [one if one.startswith(NOT_PRIVATE) else f"{NOT_PRIVATE}: {one}" for one in warnings]
+
+
+def short_mark(warnings: Sized) -> str:
+    """What follows the short description of an object that has marks in `warnings`."""
+    return f"; {NOT_PRIVATE}, see warnings" if warnings else ""
 
 
 def marked_text(lines: Iterable[str], text: str) -> str:

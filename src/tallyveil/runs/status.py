@@ -19,7 +19,9 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import spent
 from tallyveil.errors import StoreError
 from tallyveil.release.finished import LEDGER, PRIVATE, PROGRAMME
+from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import written_manifest
+from tallyveil.release.marks import Marks, joined, ledger_marks, marks_of
 from tallyveil.runs.folder_state import LOCK_FILE, FolderState, folder_state
 from tallyveil.runs.log import LOG
 from tallyveil.runs.progress import PROGRESS, PROGRESS_FORMAT
@@ -94,12 +96,14 @@ class LedgerStatus:
         found: Whether it is there and whole.
         unit: "rho" or "epsilon"; None where it cannot be read.
         declared, spent: Exact; None where it cannot be read.
+        marks: What it says of the protection of people; None where it cannot be read.
     """
 
     found: Literal["absent", "whole", "damaged"]
     unit: str | None = None
     declared: Fraction | None = None
     spent: Fraction | None = None
+    marks: Marks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ class RunStatus:
         under_way: The stage that the run is in, or was interrupted in; None where none is known.
         ledger: What it shows.
         damage: What is wrong with the manifest of a finished release; None where nothing is.
+        marks: What must be said of the release, by its manifest, or by its ledger where there is none; for a programme,
+            by those of its releases. None where nothing tells.
         is_complete: Whether the release, or every release of the programme, is finished and its private folder gone.
         releases: For the folder of a programme, its releases by name.
     """
@@ -127,6 +133,7 @@ class RunStatus:
     under_way: StageUnderWay | None
     ledger: LedgerStatus
     damage: str | None
+    marks: Marks | None
     is_complete: bool
     releases: "tuple[tuple[str, RunStatus], ...]" = ()
 
@@ -155,7 +162,8 @@ def _look(path: Path, now: Clock) -> RunStatus:
     told = _json(path / PRIVATE / PROGRESS)
     if misfit(told, _SHAPE) is not None or told["format"] != PROGRESS_FORMAT:
         told = None
-    damage = _damage(path) if state is FolderState.FINISHED else None
+    manifest, damage = _manifest(path) if state is FolderState.FINISHED else (None, None)
+    ledger = _ledger(path)
     releases = _releases(path, now) if state is FolderState.PROGRAMME else ()
     whole = state is FolderState.FINISHED and damage is None
     is_complete = whole or (bool(releases) and all(one.is_complete for _, one in releases))
@@ -166,8 +174,9 @@ def _look(path: Path, now: Clock) -> RunStatus:
         process=None if told is None else told["process"],
         finished=_finished(path, told),
         under_way=None if told is None else _under_way(told, now() if held else _time(told["written"])),
-        ledger=_ledger(path),
+        ledger=ledger,
         damage=damage,
+        marks=_joint(releases) if releases else ledger.marks if manifest is None else marks_of(manifest),
         is_complete=is_complete and not (path / PRIVATE).exists(),
         releases=releases,
     )
@@ -213,16 +222,22 @@ def _ledger(path: Path) -> LedgerStatus:
         return LedgerStatus("absent")
     except (OSError, StoreError):
         return LedgerStatus("damaged")
-    return LedgerStatus("whole", declaration.budget_unit, declaration.total, spent(entries))
+    marks = ledger_marks(entry.event for entry in entries)
+    return LedgerStatus("whole", declaration.budget_unit, declaration.total, spent(entries), marks)
 
 
-def _damage(path: Path) -> str | None:
-    """What is wrong with a manifest, in words; None where nothing is."""
+def _manifest(path: Path) -> tuple[Manifest | None, str | None]:
+    """A manifest, and what is wrong with it, in words: one of the two."""
     try:
-        written_manifest(path)
+        return written_manifest(path), None
     except StoreError as error:
-        return str(error)
-    return None
+        return None, str(error)
+
+
+def _joint(releases: tuple[tuple[str, RunStatus], ...]) -> Marks | None:
+    """The marks of a programme; None where nothing tells those of any release."""
+    told = {name: one.marks for name, one in releases if one.marks is not None}
+    return joined(told) if told else None
 
 
 def _releases(path: Path, now: Clock) -> tuple[tuple[str, RunStatus], ...]:

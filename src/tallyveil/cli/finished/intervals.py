@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tallyveil.cli.frame.terminal import Screen
     from tallyveil.postprocess.derived.district import District, DistrictAnswer
+    from tallyveil.release.marks import Marks
 
 LINES_SHOWN = 40
 
@@ -165,8 +166,7 @@ def intervals(
         record = {key: value for key, value in outcome.manifest.items() if key != "files"}
         say(json.dumps({**record, **marks.entry()}))
     elif not quiet:
-        for line in marks.lines():
-            say(line)
+        _say_marks(marks)
         _show(outcome.manifest, release, release / "report.html")
 
 
@@ -218,6 +218,7 @@ def _district(
         as_json: Whether it is printed as JSON.
         asked: Further arguments of `district_answers`.
     """
+    from tallyveil.face.products import marks_in
     from tallyveil.geography.assignments import read_districts
     from tallyveil.postprocess.derived.district import answers_by_district, district_answers
 
@@ -226,17 +227,26 @@ def _district(
     if districts.column is None or minus is not None:
         less = None if minus is None else read_districts(minus, None, flag).only("--minus FILE")
         found = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
+        marks = marks_in(release)
         if as_json:
-            say(json.dumps(_record(found)))
+            say(json.dumps({**_record(found), **marks.entry()}))
         else:
+            _say_marks(marks)
             _show_district(found)
         return
     rows = answers_by_district(release, districts.geocodes, **asked)
+    marks = marks_in(release)
     if as_json:
         listed = [{"district": name, **_record(district)} for name, district in rows.items()]
-        say(json.dumps({"column": districts.column, "districts": listed}))
+        say(json.dumps({"column": districts.column, "districts": listed, **marks.entry()}))
     else:
+        _say_marks(marks)
         _show_plan(rows, districts.column)
+
+
+def _say_marks(marks: "Marks") -> None:
+    for line in marks.lines():
+        say(line)
 
 
 def _record(found: "District") -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from tallyveil.accounting.exact import exact_text
 from tallyveil.cli.frame.terminal import Screen, headed
+from tallyveil.release.marks import NOT_PRIVATE
 from tallyveil.report.wording import duration
 from tallyveil.runs.folder_state import FolderState
 from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay
@@ -49,6 +50,7 @@ def status_record(found: RunStatus) -> dict[str, Any]:
             "spent": None if ledger.spent is None else str(ledger.spent),
         },
         "damage": found.damage,
+        **({"protected": None, "warnings": []} if found.marks is None else found.marks.entry()),
         "releases": [{"release": name, **status_record(one)} for name, one in found.releases],
     }
 
@@ -82,6 +84,8 @@ def _show(screen: Screen, found: RunStatus, title: str) -> None:
     for name, text in _lines(found):
         table.add_row(name, text)
     screen.print(headed(title[-_LONGEST:]))
+    for line in [] if found.marks is None else found.marks.lines():
+        screen.print(headed(NOT_PRIVATE, line.removeprefix(NOT_PRIVATE), "bold red"))
     screen.print(table)
 
 

@@ -34,6 +34,7 @@ from tallyveil.postprocess.derived.area_counts import (
 from tallyveil.postprocess.derived.counted_cells import CountedCells
 from tallyveil.postprocess.derived.quantities import Quantities
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release, release_model
+from tallyveil.release.marks import marks_of
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
 
@@ -102,6 +103,7 @@ def quantities_of(
         tuple(reasons),
         model,
         _counted(model, family, area, cells),
+        marks_of(release.manifest).warnings,
     )
 
 

@@ -37,6 +37,7 @@ from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
 from tallyveil.printable import short_name, tabulated
 from tallyveil.release.intervals import known_queries
+from tallyveil.release.marks import marks_of, short_mark
 from tallyveil.storage.system import usable_cores
 from tallyveil.universe.query_group import QueryGroup
 
@@ -95,6 +96,7 @@ class District:
         level: Coverage of the intervals.
         covers: What the given intervals cover, or why the noise allows none; None without estimates.
         unpublished: Why there are no published counts; None if there are.
+        warnings: What must be said wherever the release is shown.
     """
 
     n_finest: int
@@ -103,6 +105,7 @@ class District:
     level: float
     covers: str | None
     unpublished: str | None
+    warnings: tuple[str, ...]
 
     def to_frame(self) -> pl.DataFrame:
         """One row for each answer, with the attributes of `DistrictAnswer` as columns."""
@@ -117,11 +120,15 @@ class District:
         schema |= {"lower": whole, "upper": whole, "lacking": text}
         return pl.DataFrame([line.to_mapping() for line in self.answers], schema=schema)
 
+    def __repr__(self) -> str:
+        return f"<District: {self._what()}, {len(self.answers):,} answers{short_mark(self.warnings)}>"
+
+    def _what(self) -> str:
+        what = f"{self.n_finest:,} finest geounits"
+        return what if self.n_minus is None else f"{what} minus {self.n_minus:,} others"
+
     def _repr_html_(self) -> str:
         shown, left_out = self.answers[:_MOST_SHOWN], len(self.answers) - _MOST_SHOWN
-        what = f"{self.n_finest:,} finest geounits"
-        if self.n_minus is not None:
-            what = f"{what} minus {self.n_minus:,} others"
         more = f"{left_out:,} more answers are in to_frame()." if left_out > 0 else ""
         headings = (
             "counts of",
@@ -131,7 +138,8 @@ class District:
             "standard error",
         )
         lead = " ".join(said for said in (self.unpublished, self.covers, more) if said)
-        return tabulated(f"District: {what}", headings, [one.shown() for one in shown], lead)
+        title = f"District: {self._what()}{short_mark(self.warnings)}"
+        return tabulated(title, headings, [one.shown() for one in shown], lead)
 
 
 def district_answers(
@@ -293,6 +301,7 @@ def _answers(
                 if model.gaussian
                 else NO_INTERVALS,
                 unpublished=f"{counts_path(release)} is not there" if published is None else None,
+                warnings=marks_of(release.manifest).warnings,
             )
         )
     return districts

@@ -32,6 +32,7 @@ from tallyveil.intervals.fieller import fieller_ends
 from tallyveil.intervals.interval import IntervalKind, intervals_if_any, refuse_intervals, rounded_inward
 from tallyveil.postprocess.derived.counted_cells import CountedCells
 from tallyveil.postprocess.derived.results import Derived, Equality, IntervalMethod
+from tallyveil.release.marks import short_mark
 
 Weights = str | Sequence[str] | Mapping[str, float]
 """A name of a count; several names, whose counts are added up; or a weight for each name."""
@@ -56,6 +57,7 @@ class Quantities:
             measurements do not determine a count. Shape (counts, counts).
         level: Coverage of every interval.
         lacking: Why a count has no estimate; None for each that has one.
+        warnings: What must be said wherever the release is shown.
     """
 
     names: tuple[str, ...]
@@ -66,6 +68,7 @@ class Quantities:
     lacking: tuple[str | None, ...]
     _model: TreeModel = field(repr=False)
     _counted: CountedCells = field(repr=False)
+    warnings: tuple[str, ...] = ()
 
     def sum(self, what: Weights) -> Derived:
         """A sum of counts, or any weighted sum.
@@ -156,10 +159,10 @@ class Quantities:
         )
 
     def __repr__(self) -> str:
-        return f"<Quantities: {', '.join(self.names)}>"
+        return f"<Quantities: {', '.join(self.names)}{short_mark(self.warnings)}>"
 
     def _repr_html_(self) -> str:
-        return self.to_frame()._repr_html_()
+        return f"<strong>Quantities{short_mark(self.warnings)}</strong>{self.to_frame()._repr_html_()}"
 
     def _weights(self, what: Weights) -> Floats:
         given = [what] if isinstance(what, str) else what
