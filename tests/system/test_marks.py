@@ -159,7 +159,7 @@ def require_districts(outputs: Outputs, opened: tallyveil.Release, folder: Path)
         outputs.said[name] = flat(outputs.command(*asked))
         outputs.stated[name] = json.loads(outputs.command(*asked, "--json"))
     one, two = opened.district(codes[:2]), opened.district(codes[2:4])
-    shown = [
+    shown: list[Any] = [
         opened.guarantee,
         one.estimate(["total"]),
         opened.difference(one, two, queries=["total"]),
