@@ -141,7 +141,9 @@ def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Integers:
     if len(lost):
         examples = [f"'{short_name(code)}'" for code in lost.drop_nulls().unique().sort().head(3).to_list()]
         # Where no geocode is known, these may be no geocodes at all, such as the lines of a file of records.
-        shown = f", such as {', '.join(examples) or 'null'}" if len(lost) < len(codes) else ", and no row has one"
+        shown = (
+            f", such as {', '.join(examples) or 'null'}" if len(lost) < len(codes) else ", and no row has one"
+        )
         raise GeographyError(
             f"{len(lost)} rows of {where} have a geocode that is not the geocode of a {spine.geolevels[-1]} of the "
             f"spine{shown}. Use geocodes of the same year as the spine, as text, and leave other rows out.",
