@@ -218,16 +218,17 @@ def _district(
         as_json: Whether it is printed as JSON.
         asked: Further arguments of `district_answers`.
     """
-    from tallyveil.face.products import marks_in
     from tallyveil.geography.assignments import read_districts
     from tallyveil.postprocess.derived.district import answers_by_district, district_answers
+    from tallyveil.release.manifest_files import written_manifest
+    from tallyveil.release.marks import marks_of
 
     flag = "--district-column NAME"
     districts = read_districts(*file, flag)
     if districts.column is None or minus is not None:
         less = None if minus is None else read_districts(minus, None, flag).only("--minus FILE")
         found = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
-        marks = marks_in(release)
+        marks = marks_of(written_manifest(release))  # a district needs no ledger
         if as_json:
             say(json.dumps({**_record(found), **marks.entry()}))
         else:
@@ -235,7 +236,7 @@ def _district(
             _show_district(found)
         return
     rows = answers_by_district(release, districts.geocodes, **asked)
-    marks = marks_in(release)
+    marks = marks_of(written_manifest(release))  # a district needs no ledger
     if as_json:
         listed = [{"district": name, **_record(district)} for name, district in rows.items()]
         say(json.dumps({"column": districts.column, "districts": listed, **marks.entry()}))
