@@ -103,10 +103,8 @@ def require_addresses(strategy: Strategy) -> None:
     Raises:
         GeographyError, SchemaError: there are too many.
     """
-    levels, queries = (
-        len(strategy.geolevels),
-        max(len(strategy.queries(name)) for name in strategy.geolevels),
-    )
+    levels = len(strategy.geolevels)
+    queries = max(len(strategy.queries(name)) for name in strategy.geolevels)
     if levels > 1 << GEOLEVEL_BITS:
         raise GeographyError(
             f"the spine has {levels:,} geolevels; wanted at most {1 << GEOLEVEL_BITS}, because the addresses of the "

@@ -97,7 +97,7 @@ def make_site(
         sizes = [path.stat().st_size for path in unfinished.rglob("*") if path.is_file()]
     queries = tuple(group.name for group in release.queries)
     opened = [release] if other is None else [release, other.release]
-    shown_marks = joint_marks({each.name: each.manifest for each in opened})
+    shown_marks = joint_marks({shown.name: shown.manifest for shown in opened})
     return Site(site, len(sizes), sum(sizes), queries, shown_marks, left_out(release))
 
 

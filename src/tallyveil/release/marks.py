@@ -75,8 +75,8 @@ def release_marks(*, protected: bool, declassified: bool = False) -> tuple[str, 
 
 def marks_of(manifest: Marked) -> Marks:
     """The marks of a finished release, and of everything that follows from it alone."""
-    found = release_marks(protected=manifest.protected, declassified=bool(manifest.declassified))
-    return Marks(manifest.protected, tuple(dict.fromkeys([*found, *manifest.warnings])))
+    marks = release_marks(protected=manifest.protected, declassified=bool(manifest.declassified))
+    return Marks(manifest.protected, tuple(dict.fromkeys([*marks, *manifest.warnings])))
 
 
 def ledger_marks(events: Iterable[PrivacyEvent]) -> Marks:
@@ -106,7 +106,7 @@ def joined(each: Mapping[str, Marks]) -> Marks:
 
 def mark_lines(warnings: Iterable[str]) -> list[str]:
     """Marks as readers see them. Earlier versions wrote some of them with the words in front."""
-    return [one if one.startswith(NOT_PRIVATE) else f"{NOT_PRIVATE}: {one}" for one in warnings]
+    return [mark if mark.startswith(NOT_PRIVATE) else f"{NOT_PRIVATE}: {mark}" for mark in warnings]
 
 
 def short_mark(warnings: Sized) -> str:

@@ -88,10 +88,10 @@ def _read(parts: Sequence[Path]) -> Iterator[pl.DataFrame]:
 
 def _interval_files(root: Path, area: str, query: str, tags: dict[str, str]) -> list[Path]:
     """The files of `intervals/` that hold all rows of a table with these tags."""
-    found = unchanged_parts(root, sorted(table_folder(root, area, query, INTERVALS).glob("part-*.parquet")))
+    parts = unchanged_parts(root, sorted(table_folder(root, area, query, INTERVALS).glob("part-*.parquet")))
     about = ("tallyveil.level", "tallyveil.covers")
-    if found and all(published_tags(found[0]).get(name) == tags.get(name) for name in about):
-        return found
+    if parts and all(published_tags(parts[0]).get(name) == tags.get(name) for name in about):
+        return parts
     raise StoreError(
         f"the table of {query!r} for {area!r} in {root} has estimates, but an earlier version of Tallyveil left out "
         f"its rows with a published count of 0, and {INTERVALS}/ does not hold the same estimates for all rows. Sums "
