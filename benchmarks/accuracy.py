@@ -48,14 +48,14 @@ from accuracy_alternatives import (
 )
 from scipy import sparse
 
-from tallyveil.evaluation.size_class import SizeClass, size_classes
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.evaluation.size_class import SizeClass, size_classes
+from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.run import run_release
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
 PRESET = "redistricting-us-from-state"

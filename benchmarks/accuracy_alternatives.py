@@ -18,15 +18,15 @@ from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.schema import Schema
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.schema import Schema
 
 FACILITY = "hhgq"
 CROSSED = "votingage*hispanic*cenrace"

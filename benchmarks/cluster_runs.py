@@ -19,15 +19,15 @@ import numpy as np
 from scipy.optimize import nnls
 
 from tallyveil.arrays import Floats, Integers
+from tallyveil.files.geography import read_geography
+from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import n_parts
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import sources_of_groups
 from tallyveil.plans.stated import stated_plan
 from tallyveil.postprocess.families.chunks import cut
-from tallyveil.release.geography import read_geography
-from tallyveil.release.histograms import read_histogram
 from tallyveil.runs.folder_state import PLAN
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.schema.counts import PublicCounts
 
 MEASURE = ("measure",)
 ESTIMATES = ("families", "pass")

@@ -4,7 +4,7 @@
 of a release's geography, makes releases of them under several test keys, and prints mean absolute error and bias by
 geolevel, entity and size, with the epsilon that the measurements cost. It sees the records: for made-up populations.
 
-- *least squares*: unbiased, of least variance, may be negative (`tallyveil.intervals`);
+- *least squares*: unbiased, of least variance, may be negative (`tallyveil.estimation.intervals`);
 - *TopDown*: the released counts: geolevel by geolevel, non-negative, whole;
 - *whole tree*: least squares over the whole spine at once with every finest cell at least zero, by the alternating
   direction method of multipliers: its linear step is the least-squares solver with more weight on the finest cells.
@@ -22,10 +22,7 @@ import numpy as np
 import polars as pl
 from intervals import ENTITY_COLUMNS, part_of
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     StoredRows,
     fit_tree,
     questions_of,
@@ -33,10 +30,13 @@ from tallyveil.intervals import (
     regions_by_label,
     tree_covariance,
 )
-from tallyveil.intervals.fit import chunks_of, finest_coefficients
+from tallyveil.estimation.intervals.fit import chunks_of, finest_coefficients
+from tallyveil.files.histograms import read_histogram
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.postprocess.intervals.model import open_release, published_invariants, release_model
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.products.topdown.run.run import run_release
 
 QUERIES = ("total", "votingage", "hispanic*cenrace", "detailed")
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, 10**9))

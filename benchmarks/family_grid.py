@@ -18,7 +18,7 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.query_group import QueryGroup
 
 SUPPORTS = (20, 50, 100, 200, 500)
 CHILDREN = (5, 20, 80)

@@ -1,6 +1,6 @@
 """Makes the tables in `synthetic/dhc` that give made-up households their composition, ages and sexes.
 
-    python benchmarks/household_donors.py psam_p44.csv src/tallyveil/synthetic/dhc
+    python benchmarks/household_donors.py psam_p44.csv src/tallyveil/products/dhc/made_up
 
 The source is the person file of the American Community Survey's Public Use Microdata Sample of 2018, Rhode Island, from
 the United States Census Bureau. It is in the public domain. The tables hold weighted frequencies and quantiles, and no

@@ -12,17 +12,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.estimation.intervals.answers import (
+    Answers,
+    level_answers,
+    region_coefficients,
+    region_variances,
+)
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.fit import fit_tree
+from tallyveil.estimation.intervals.interval import contains, intervals_of
+from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
+from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import regions_by_label
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.intervals.answers import Answers, level_answers, region_coefficients, region_variances
-from tallyveil.intervals.covariance import tree_covariance
-from tallyveil.intervals.fit import fit_tree
-from tallyveil.intervals.interval import contains, intervals_of
-from tallyveil.intervals.model import Zeros, model_of_strategy
-from tallyveil.intervals.questions import questions_of
-from tallyveil.intervals.regions import regions_by_label
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 
 ENTITY_COLUMNS = ("place", "county_subdivision", "state_house", "state_senate", "zcta")
 

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     KeptRows,
     fit_tree,
     questions_of,
@@ -26,6 +24,7 @@ from tallyveil.intervals import (
     stream_answers,
     tree_covariance,
 )
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.model import (
     measured_rows,
     open_release,
@@ -33,6 +32,7 @@ from tallyveil.postprocess.intervals.model import (
     published_invariants,
     release_model,
 )
+from tallyveil.products.topdown.run.inputs import read_hierarchies
 
 GEOUNITS_AT_ONCE = 8192
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.optimal_shares import optimal_shares
-from tallyveil.execution.topdown.shares_trial import try_shares
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.optimal_shares import optimal_shares
+from tallyveil.products.topdown.run.shares_trial import try_shares
 
 FLOORS = ("0", "1/10", "1/4", "1/2", "9/10")
 BELOW = ("County", "Tract", "Block_Group", "Block", "place")

@@ -34,10 +34,10 @@ from scipy import sparse
 from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
 from tallyveil.budget.optimal.choose import OptimalShares, present_shares
 from tallyveil.budget.strategy import Strategy
-from tallyveil.execution.topdown.optimal_shares import optimal_shares, variances_by_share
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.histograms import read_histogram
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.optimal_shares import optimal_shares, variances_by_share
+from tallyveil.products.topdown.run.run import run_release
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 QUERIES = ("total", "votingage", "hispanic*cenrace", "votingage*hispanic*cenrace", "hhgq", "detailed")

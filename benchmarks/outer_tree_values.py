@@ -24,13 +24,13 @@ import numpy as np
 import polars as pl
 
 from tallyveil.budget.allocation import Allocation
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.evaluate import evaluate_release
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.passes import driver
+from tallyveil.products.topdown.run.evaluate import evaluate_release
+from tallyveil.products.topdown.run.run import run_release
 
 
 @dataclass(frozen=True)

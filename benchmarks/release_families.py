@@ -10,20 +10,20 @@ from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
 from tallyveil.estimation import FamilyProblem
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.schema.counts import PublicCounts
 
 
 @dataclass(frozen=True)

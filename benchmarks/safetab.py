@@ -23,10 +23,10 @@ from typing import Any
 import headline
 import numpy as np
 
-from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.noise import insecure_key
-from tallyveil.safetab import read_config
-from tallyveil.safetab.iterations import read_iterations
+from tallyveil.products.safetab.public import read_config
+from tallyveil.products.safetab.public.iterations import read_iterations
+from tallyveil.products.safetab.run.run import run_safetab
 from tallyveil.synthetic import write_safetab_country
 
 US_PERSONS = 334_735_155

@@ -24,17 +24,10 @@ from rich.table import Table
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.declassify import declassify_groups
-from tallyveil.execution.safetab.run import (
-    SafetabInputs,
-    declaration_of,
-    measurer_of,
-    read_safetab_inputs,
-    tables_of,
-)
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.safetab.config import NATIONWIDE
-from tallyveil.safetab.coterminous import tabulate_all
-from tallyveil.safetab.declassified import (
+from tallyveil.products.safetab.public.config import NATIONWIDE
+from tallyveil.products.safetab.public.coterminous import tabulate_all
+from tallyveil.products.safetab.public.declassified import (
     CELL_KEYS,
     KEYS,
     TRUE,
@@ -43,11 +36,18 @@ from tallyveil.safetab.declassified import (
     true_totals,
     with_truth,
 )
-from tallyveil.safetab.estimates import combined_coverage, quality_of
-from tallyveil.safetab.expected import detail_estimator, publication_chance
-from tallyveil.safetab.plan import LevelSet, read_plan
-from tallyveil.safetab.sums import coverage_of_sum, noise_sum
-from tallyveil.safetab.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
+from tallyveil.products.safetab.public.estimates import combined_coverage, quality_of
+from tallyveil.products.safetab.public.expected import detail_estimator, publication_chance
+from tallyveil.products.safetab.public.plan import LevelSet, read_plan
+from tallyveil.products.safetab.public.sums import coverage_of_sum, noise_sum
+from tallyveil.products.safetab.public.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
+from tallyveil.products.safetab.run.run import (
+    SafetabInputs,
+    declaration_of,
+    measurer_of,
+    read_safetab_inputs,
+    tables_of,
+)
 from tallyveil.synthetic import write_safetab_country
 
 CLASS = ["where", "LEVEL", "number", "DETAIL"]

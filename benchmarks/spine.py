@@ -37,9 +37,9 @@ from tallyveil.geography import (
     spine_from_columns,
 )
 from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.schema import load_preset
 from tallyveil.synthetic import make_entities
 from tallyveil.synthetic.country import make_geography
-from tallyveil.universe import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 COLUMNS = ("state", "county", "tract", "block_group", "geocode")

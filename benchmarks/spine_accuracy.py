@@ -45,17 +45,17 @@ import numpy as np
 import polars as pl
 from made_up_state import FAMILIES, LENGTHS, state, write_people
 
-import tallyveil.execution.topdown.run as running
+import tallyveil.products.topdown.run.run as running
 from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
 from tallyveil.budget.spine.precision import totals_summed
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_other_entities
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.geography import off_spine_distances
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.geography.entity_tables import family_columns
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.inputs import read_hierarchies, read_other_entities
+from tallyveil.products.topdown.run.run import run_release
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TARGET_LOWER, TARGET_HIGHER = 0.25, 0.05

@@ -26,7 +26,11 @@ from tallyveil.subspace.diagnostics import effective_size, sweeps_until, total_v
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_examples import delinquent_children, illinois_counties, intersecting_constraints
+from tallyveil.subspace.mcmc_examples import (
+    delinquent_children,
+    illinois_counties,
+    intersecting_constraints,
+)
 from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
 from tallyveil.subspace.mechanisms import Norm, size_of
 

@@ -40,18 +40,18 @@ from scipy import sparse
 from tree_values import DATA, areas_of
 
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.estimation.intervals import StoredRows
+from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import StoredRows
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.estimating import GeolevelEstimation
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.postprocess.intervals.model import open_release, published_invariants, release_model
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.products.topdown.run.run import run_release
 
 QUERIES = ("total", "voting_age", "race_ethnicity", "detailed")
 AGES, RACES = 2, 8

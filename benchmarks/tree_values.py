@@ -38,16 +38,14 @@ from scipy import sparse
 
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
-from tallyveil.evaluation.size_class import SizeClass, size_classes
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.estimation.intervals.algebra import LARGEST_BLOCK
+from tallyveil.files.evaluation.size_class import SizeClass, size_classes
+from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals.algebra import LARGEST_BLOCK
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints.implied import with_implied_bounds
@@ -55,7 +53,9 @@ from tallyveil.postprocess.families import tree_values
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.postprocess.families.tree_values import prepared_sweep
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.runs.observer import SilentObserver
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

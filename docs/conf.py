@@ -15,7 +15,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 import tallyveil
-from tallyveil.config.programme import ProgrammeFile
+from tallyveil.products.dhc.public.from_toml import ProgrammeFile
 
 HERE = Path(__file__).parent
 GENERATED = HERE / "generated"
@@ -25,7 +25,7 @@ PUBLIC = (
     "tallyveil.noise",
     "tallyveil.spine",
     "tallyveil.subspace",
-    "tallyveil.safetab",
+    "tallyveil.products.safetab.public",
 )
 BACKSLASH = "\\"
 TYPES = {
@@ -38,11 +38,11 @@ TYPES = {
 """Types of JSON Schema, in words."""
 
 RETURNED = (
-    "tallyveil.face.areas.Area",
-    "tallyveil.face.areas.Count",
-    "tallyveil.face.programme.PlannedProgramme",
-    "tallyveil.face.programme.Programme",
-    "tallyveil.face.stated.StatedGuarantee",
+    "tallyveil.api.areas.Area",
+    "tallyveil.api.areas.Count",
+    "tallyveil.api.programme.PlannedProgramme",
+    "tallyveil.api.programme.Programme",
+    "tallyveil.api.stated.StatedGuarantee",
     "tallyveil.plans.resources.Resources",
     "tallyveil.postprocess.derived.results.Derived",
     "tallyveil.postprocess.derived.results.Equality",

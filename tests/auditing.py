@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.noise.laws import DiscreteGaussian, Law
-from tallyveil.safetab.ages import DETAILS
-from tallyveil.safetab.measurements import GroupMeasurements
-from tallyveil.safetab.plan import LevelSet
+from tallyveil.products.safetab.public.ages import DETAILS
+from tallyveil.products.safetab.public.measurements import GroupMeasurements
+from tallyveil.products.safetab.public.plan import LevelSet
 
 _CANDIDATES: Final = 200
 

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.auditing import person_scores
 
-from tallyveil.confidential.safetab_groups import PersonCounts
-from tallyveil.confidential.safetab_measure import GroupMeasurer
-from tallyveil.confidential.safetab_records import ConfidentialPersons
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.safetab.ages import FINEST_CELLS
-from tallyveil.safetab.measurements import GroupMeasurements
-from tallyveil.safetab.plan import LevelSet, SafetabPlan, read_plan
-from tallyveil.safetab.regions import Regions
+from tallyveil.products.safetab.confidential.groups import PersonCounts
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.confidential.records import ConfidentialPersons
+from tallyveil.products.safetab.public.ages import FINEST_CELLS
+from tallyveil.products.safetab.public.measurements import GroupMeasurements
+from tallyveil.products.safetab.public.plan import LevelSet, SafetabPlan, read_plan
+from tallyveil.products.safetab.public.regions import Regions
 
 CELL: Final = 10
 """The cell of every person among the finest cells of sex and age."""

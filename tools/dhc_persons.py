@@ -5,7 +5,7 @@ from typing import Any
 
 from tools.dhc_group_quarters import GROUP_QUARTERS, MAJOR_TYPES
 
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 COMMENT = (
     "The persons of the 2020 Demographic and Housing Characteristics: 42 x 2 x 116 x 2 x 63 = 1,227,744 cells. The "

@@ -1,7 +1,7 @@
 """Write the schema presets of the Demographic and Housing Characteristics (DHC).
 
 Run `python tools/dhc_presets.py` from the repository's root after a change of a rule. A test checks that the files in
-`src/tallyveil/universe/presets` are what this script writes.
+`src/tallyveil/schema/presets` are what this script writes.
 """
 
 import sys

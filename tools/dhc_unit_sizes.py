@@ -4,7 +4,7 @@ from typing import Any
 
 from tools.dhc_units import NONE, TYPES
 
-from tallyveil.universe.household_types import LARGEST_SIZE, Couple, HouseholdType, size_label
+from tallyveil.schema.household_types import LARGEST_SIZE, Couple, HouseholdType, size_label
 
 COMMENT = (
     "Preset dhc-units with the recodes that it takes to find household sizes one by one, the largest first, so that "

@@ -5,7 +5,7 @@ from typing import Any
 
 from tools.dhc_group_quarters import GROUP_QUARTERS
 
-from tallyveil.universe.household_types import (
+from tallyveil.schema.household_types import (
     AGES_IN_LABELS,
     Couple,
     HouseholdType,
@@ -19,7 +19,7 @@ COMMENT = (
     "says whether a unit is occupied (with its tenure), vacant, or group quarters. The others describe the household "
     "of an occupied unit, and are 'none' for every other unit. The names of recodes and the order of their levels are "
     "those of the Census Bureau's production system. The labels are Tallyveil's. The 522 household types come from "
-    "the rules in tallyveil/universe/household_types.py. tools/dhc_presets.py writes this file."
+    "the rules in tallyveil/schema/household_types.py. tools/dhc_presets.py writes this file."
 )
 
 NONE = "none"

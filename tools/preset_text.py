@@ -14,7 +14,7 @@ def preset_text(comment: str, preset: Mapping[str, Any]) -> str:
 
     Args:
         comment: What the file describes, in sentences.
-        preset: The keys of `tallyveil.universe.presets.schema_from_mapping`, and `titles`. With `extends`, the name of
+        preset: The keys of `tallyveil.schema.presets.schema_from_mapping`, and `titles`. With `extends`, the name of
             another preset, only what comes after that preset's own.
     """
     lines = [f"# {line}" for line in wrap(comment, WIDTH)]

@@ -1,6 +1,6 @@
 """Tallyveil: hierarchical counts of people, published with differential privacy.
 
-`__all__` lists what is public, beside the names that `tallyveil.accounting`, `tallyveil.noise`, `tallyveil.safetab`,
+`__all__` lists what is public, beside the names that `tallyveil.accounting`, `tallyveil.noise`, `tallyveil.products.safetab.public`,
 `tallyveil.subspace` and `tallyveil.spine` list in theirs. docs/python.md says how these names may change.
 """
 
@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.version import VERSION
 
 if TYPE_CHECKING:
-    from tallyveil import accounting, noise, safetab, spine, subspace
+    from tallyveil import accounting, noise, spine, subspace
+    from tallyveil.api.estimating import estimate
+    from tallyveil.api.making import measure, run
+    from tallyveil.api.opened import Measurements, Opened
+    from tallyveil.api.opening import open_folder as open  # noqa: A004 - read as `tallyveil.open`
+    from tallyveil.api.planned import Plan, plan
+    from tallyveil.api.programme import plan_programme, run_programme
+    from tallyveil.api.released import Release
+    from tallyveil.api.reliability import reliability
     from tallyveil.errors import TallyveilError
-    from tallyveil.face.estimating import estimate
-    from tallyveil.face.making import measure, run
-    from tallyveil.face.opened import Measurements, Opened
-    from tallyveil.face.opening import open_folder as open  # noqa: A004 - read as `tallyveil.open`
-    from tallyveil.face.planned import Plan, plan
-    from tallyveil.face.programme import plan_programme, run_programme
-    from tallyveil.face.released import Release
-    from tallyveil.face.reliability import reliability
+    from tallyveil.products.safetab import public as safetab
     from tallyveil.runs.cluster.site import ClusterSettings
 
 

@@ -80,7 +80,7 @@ def test_the_key_of_a_run_is_in_no_message_and_no_file_of_the_release(ran):
 
 
 def test_an_unforeseen_error_does_not_show_its_message(canary_release, tmp_path, monkeypatch, capsys):
-    import tallyveil.execution.topdown.preparation as running
+    import tallyveil.products.topdown.run.preparation as running
 
     def fail(*_: object) -> None:
         raise ValueError(f"the count was {CANARY}")

@@ -22,21 +22,21 @@ import pytest
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.cli.main import main
-from tallyveil.confidential.group_records import read_group_records
 from tallyveil.confidential.records import read_records
-from tallyveil.confidential.safetab_records import read_coded_records
-from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.errors import TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.safetab.files import PERSONS
-from tallyveil.safetab.group_plan import GroupPlan, MappedLevel, ladder_of
-from tallyveil.safetab.groupings import grouping_from_rows, list_groups
-from tallyveil.safetab.households import HOUSEHOLDS
-from tallyveil.safetab.levels import level_laws
-from tallyveil.safetab.plan import read_plan
-from tallyveil.safetab.regions import read_regions
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.schema import Schema
+from tallyveil.products.lattice.confidential import read_confidential_table
+from tallyveil.products.safetab.confidential.group_records import read_group_records
+from tallyveil.products.safetab.confidential.records import read_coded_records
+from tallyveil.products.safetab.public.files import PERSONS
+from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel, ladder_of
+from tallyveil.products.safetab.public.groupings import grouping_from_rows, list_groups
+from tallyveil.products.safetab.public.households import HOUSEHOLDS
+from tallyveil.products.safetab.public.levels import level_laws
+from tallyveil.products.safetab.public.plan import read_plan
+from tallyveil.products.safetab.public.regions import read_regions
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.schema import Schema
 
 CANARY = "99173310"
 """Digits, so that it fits wherever a number or a word may stand."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 from importlib import resources
 from typing import Any
 
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 DHC_PERSONS = Fraction(24811, 5000)
 """Rho of the persons of the 2020 Demographic and Housing Characteristics."""

@@ -15,7 +15,7 @@ from tests.attacks.worlds import published, release_of
 
 import tallyveil
 from tallyveil.cli.synth import write_country
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 TABLES = ("total", "votingage", "hispanic*cenrace")
 MOVED = 100

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.estimation.highs import linear_program, quiet_solver
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True)

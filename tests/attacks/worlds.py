@@ -11,9 +11,9 @@ from tests.attacks.budgets import groups_of, people_schema
 
 import tallyveil
 from tallyveil.cli.synth import write_country
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 HELD_OUT = 0.25
 """Share of the people whose records no release is made of. What is found out about them is inference, and no breach."""

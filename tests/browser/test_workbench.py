@@ -12,12 +12,12 @@ from tests.unit.explore.workbench.in_node import LAPLACE, SMALL
 from tests.unit.explore.workbench.test_estimates import geography
 
 from tallyveil.budget.expected import expected_errors
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.explore.serving import served
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.estimates import Areas
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
+from tallyveil.products.topdown.run.inputs import read_hierarchies
 
 NATIONAL = Path(__file__).parents[2] / "examples" / "redistricting" / "national.toml"
 PUERTO_RICO = NATIONAL.with_name("puerto_rico.toml")

@@ -12,18 +12,18 @@ import shapely
 from targets import Builder, Target, at
 
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.config.published_products import published_products
-from tallyveil.execution.topdown.run import measure_release
 from tallyveil.geography.census import Sources, import_geography
 from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
 from tallyveil.geography.spine_files import read_aimed, read_spine_file, write_spine
 from tallyveil.measurements.layouts.census_2020.names import ANSWERS, CONSTRAINTS
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.plans.from_toml.published_products import published_products
 from tallyveil.postprocess.exchange.exported import export_measurements
 from tallyveil.postprocess.exchange.opened import open_published
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.products.topdown.run.run import measure_release
 
 
 def _spine(root: Path) -> Target:

@@ -10,16 +10,16 @@ import product_inputs as products
 from loading import module_of
 from targets import Builder, Target, at
 
-from tallyveil.confidential.group_records import read_group_records
-from tallyveil.confidential.subspace_table import read_confidential_table
-from tallyveil.config.aims import load_aims
-from tallyveil.config.groups import load_group_plan
-from tallyveil.config.load import load_estimation, load_plan
-from tallyveil.config.programme import load_programme
-from tallyveil.config.subspace import load_subspace_plan
-from tallyveil.execution.topdown.inputs import read_histograms
-from tallyveil.execution.topdown.preparation import Inputs, prepare, read_inputs
-from tallyveil.execution.topdown.public import read_public
+from tallyveil.plans.from_toml.aims import load_aims
+from tallyveil.plans.from_toml.load import load_estimation, load_plan
+from tallyveil.products.dhc.public.from_toml import load_programme
+from tallyveil.products.lattice.confidential import read_confidential_table
+from tallyveil.products.lattice.public.from_toml import load_subspace_plan
+from tallyveil.products.safetab.confidential.group_records import read_group_records
+from tallyveil.products.safetab.public.from_toml import load_group_plan
+from tallyveil.products.topdown.run.inputs import read_histograms
+from tallyveil.products.topdown.run.preparation import Inputs, prepare, read_inputs
+from tallyveil.products.topdown.run.public import read_public
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 

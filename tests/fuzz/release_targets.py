@@ -13,25 +13,25 @@ from targets import Builder, Target, at
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.joint import read_joint
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.api.opening import open_folder
 from tallyveil.explore.opened import open_for_explorer
-from tallyveil.face.opening import open_folder
+from tallyveil.files.checks.whole import read_part
+from tallyveil.files.geography import read_areas, read_hierarchies
+from tallyveil.files.histograms import read_histogram, read_records
+from tallyveil.files.intervals import made_intervals, read_interval_table
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.stated import stated_plan
 from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.postprocess.public_inputs import read_constraints
-from tallyveil.release.checks.whole import read_part
-from tallyveil.release.geography import read_areas, read_hierarchies
-from tallyveil.release.histograms import read_histogram, read_records
-from tallyveil.release.intervals import made_intervals, read_interval_table
-from tallyveil.release.programme import stated_programme
+from tallyveil.products.dhc.public.programme_file import stated_programme
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report.release_files import read_release_files
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import digest_of, read_json_object
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
 
 TESTS = Path(__file__).parents[1]
 

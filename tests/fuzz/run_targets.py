@@ -9,8 +9,8 @@ from release_targets import released
 from targets import Builder, Target, at
 
 from tallyveil.errors import TallyveilError
-from tallyveil.execution.programme.kept import read_kept
 from tallyveil.noise.key import insecure_key
+from tallyveil.products.dhc.run.kept import read_kept
 from tallyveil.runs.cluster.channel import DriverEnd, WorkerEnd
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.key_file import RunSecrets, _mac_of, key_file, read_key_file

@@ -5,11 +5,11 @@ from pathlib import Path
 import base_inputs as base
 from targets import Builder, Target, at
 
-from tallyveil.confidential.safetab_households import read_households
-from tallyveil.execution.safetab.run import read_safetab_inputs
-from tallyveil.safetab.household_tables import read_group_totals
-from tallyveil.safetab.households import read_household_plan
-from tallyveil.safetab.regions import read_regions
+from tallyveil.products.safetab.confidential.households import read_households
+from tallyveil.products.safetab.public.household_tables import read_group_totals
+from tallyveil.products.safetab.public.households import read_household_plan
+from tallyveil.products.safetab.public.regions import read_regions
+from tallyveil.products.safetab.run.run import read_safetab_inputs
 
 
 def _persons(root: Path, name: str, form: str = "csv") -> Target:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallyveil.universe import Schema, load_preset
-from tallyveil.universe.household_types import household_types
+from tallyveil.schema import Schema, load_preset
+from tallyveil.schema.household_types import household_types
 
 DATA = Path(__file__).parent / "dhc"
 SEVEN = ("couple", "rel", "oc", "xc", "c18", "multig", "size")

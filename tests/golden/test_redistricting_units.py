@@ -8,9 +8,9 @@ import pytest
 
 from tallyveil.accounting import rho_of, zcdp_to_epsilon
 from tallyveil.budget import load_strategy_preset
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import run_release
 
 RHO = Fraction(12343, 3379) ** -2
 SIGMAS = {"US": 52.3, "State": 52.3, "County": 12.5, "Tract": 6.1, "Block_Group": 5.6, "Block": 10.5}

@@ -12,8 +12,6 @@ from tallyveil.budget.spine.accuracy import family_accuracies, measured_variance
 from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.precision import precision_of, totals_summed
 from tallyveil.budget.spine.regroup import Aim, Measure, group_by_variance
-from tallyveil.execution.topdown.spine_changes import area_changes, warnings_of
-from tallyveil.execution.topdown.spine_groups import choose_groups
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -29,7 +27,9 @@ from tallyveil.geography import (
 )
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.plans.inputs import Regroup
-from tallyveil.universe import load_preset
+from tallyveil.products.topdown.run.spine_changes import area_changes, warnings_of
+from tallyveil.products.topdown.run.spine_groups import choose_groups
+from tallyveil.schema import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 FAMILIES = ("place", "county_subdivision", "school_district", "tribal_area")

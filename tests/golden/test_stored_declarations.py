@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest_files import parsed_manifest
 from tallyveil.plans.stated import stated_plan
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import parsed_manifest
 from tallyveil.storage.json_files import digest_of
 
 FOLDER = Path(__file__).parent / "stored"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_spine
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.histograms import read_histogram
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.histograms import read_histogram
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.inputs import read_spine
+from tallyveil.products.topdown.run.run import run_release
 
 OWN = '[estimation]\nvalues = "own"\n\n[estimation.passes]'
 TOWNS = {

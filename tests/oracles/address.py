@@ -3,12 +3,7 @@
 import numpy as np
 
 from tallyveil.arrays import Int32s, Integers, Words
-from tallyveil.kernels.address import (
-    Blocks,
-    Listed,
-    Refinement,
-    ScatteredBlocks,
-)
+from tallyveil.kernels.address import Blocks, Listed, Refinement, ScatteredBlocks
 
 
 def dense_addresses_reference(

@@ -5,10 +5,7 @@ from itertools import takewhile
 import numpy as np
 
 from tallyveil.arrays import Bools, Int16s, Int32s
-from tallyveil.kernels.records.coded_records import (
-    CodedRows,
-    KnownBlocks,
-)
+from tallyveil.kernels.records.coded_records import CodedRows, KnownBlocks
 
 
 def check_lists_reference(races: Int32s, n_read: int) -> tuple[bool, bool]:

@@ -5,12 +5,7 @@ from itertools import takewhile
 import numpy as np
 
 from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
-from tallyveil.kernels.records.safetab_groups import (
-    MOST_ITERATIONS,
-    IterationMaps,
-    People,
-    RegionBlocks,
-)
+from tallyveil.kernels.records.safetab_groups import MOST_ITERATIONS, IterationMaps, People, RegionBlocks
 
 
 def person_iterations_reference(

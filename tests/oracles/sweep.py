@@ -9,15 +9,8 @@ from tests.oracles.transform import (
 )
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.tree.sweep import (
-    Groups,
-    NoisyAnswers,
-    SharedRows,
-)
-from tallyveil.kernels.tree.transform import (
-    Basis,
-    Cascade,
-)
+from tallyveil.kernels.tree.sweep import Groups, NoisyAnswers, SharedRows
+from tallyveil.kernels.tree.transform import Basis, Cascade
 
 
 def add_measured_reference(

@@ -3,11 +3,7 @@
 import numpy as np
 
 from tallyveil.arrays import Floats, Numbers
-from tallyveil.kernels.tree.transform import (
-    Basis,
-    Cascade,
-    straight_answers,
-)
+from tallyveil.kernels.tree.transform import Basis, Cascade, straight_answers
 
 
 def reflect_reference(basis: Basis, cells: Floats) -> None:

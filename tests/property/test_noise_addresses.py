@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.kernels.address import Blocks, Refinement, dense_refinement, scattered_addresses
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Law,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.noise.address import CELLS, GEOUNIT_BITS, REFINEMENT, high_word
 
 NOISE = NoiseSource(insecure_key("property"))

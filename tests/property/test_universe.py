@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.universe import Attribute, QueryGroup, Recode, Schema, StructuralZero
+from tallyveil.schema import Attribute, QueryGroup, Recode, Schema, StructuralZero
 
 # Fixed examples and no clock, so that a slow machine fails nothing.
 LAWFUL = settings(deadline=None, derandomize=True)

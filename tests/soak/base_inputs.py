@@ -260,8 +260,8 @@ def spine(scratch: Path) -> Folder:
     """A geography of 60 blocks, its entities, and a spine of it."""
     import numpy as np
 
-    from tallyveil.execution.topdown.spine_inputs import read_geography
     from tallyveil.geography.spine_files import write_spine
+    from tallyveil.products.topdown.run.spine_inputs import read_geography
 
     geography = make_geography(60, np.random.default_rng(3))
     entities = pl.concat(make_entities(geography, 3)).with_columns(
@@ -298,9 +298,9 @@ def spine(scratch: Path) -> Folder:
 @cache
 def finished(scratch: Path) -> Folder:
     """A finished release with its inputs, for the commands that read one."""
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.run import run_release
     from tallyveil.report import write_report
 
     _write(scratch / "finished", release())
@@ -338,9 +338,9 @@ def interrupted(scratch: Path, writes: int) -> Folder:
 def _before_every_write(folder: Path) -> list[dict[str, bytes | None]]:
     """The files of one run as they were before each of its writes, and at its end."""
     import tallyveil.storage.write as writing
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.run import run_release
 
     _write(folder, release())
     original, found = writing.write_file, []

@@ -37,32 +37,32 @@ from fork_server import forked, prepare
 from loading import module_of
 
 from tallyveil.cli.synth import write_country
-from tallyveil.config.groups import load_group_plan
-from tallyveil.config.load import load_plan
-from tallyveil.config.programme import load_programme
-from tallyveil.config.published_products import published_products
-from tallyveil.config.subspace import load_subspace_plan
 from tallyveil.errors import TallyveilError
-from tallyveil.execution.programme.run import Settings, run_programme
-from tallyveil.execution.safetab.groups import run_groups
-from tallyveil.execution.safetab.households import run_households
-from tallyveil.execution.safetab.run import run_safetab
-from tallyveil.execution.table.run import run_subspace
-from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.plans.from_toml.published_products import published_products
 from tallyveil.postprocess.exchange.exported import export_measurements
 from tallyveil.postprocess.exchange.imported import import_measurements
 from tallyveil.postprocess.exchange.opened import open_published
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release.dhc.publication import publish_dhc
-from tallyveil.release.pl94.publication import publish_pl94
+from tallyveil.products.dhc.public.from_toml import load_programme
+from tallyveil.products.dhc.run.run import Settings, run_programme
+from tallyveil.products.dhc.tables.publication import publish_dhc
+from tallyveil.products.lattice.public.from_toml import load_subspace_plan
+from tallyveil.products.lattice.run.run import run_subspace
+from tallyveil.products.safetab.public.from_toml import load_group_plan
+from tallyveil.products.safetab.public.general_form import write_general_form
+from tallyveil.products.safetab.public.plan import read_plan
+from tallyveil.products.safetab.public.regions import read_regions
+from tallyveil.products.safetab.run.groups import run_groups
+from tallyveil.products.safetab.run.households import run_households
+from tallyveil.products.safetab.run.run import run_safetab
+from tallyveil.products.topdown.pl94.publication import publish_pl94
+from tallyveil.products.topdown.run.run import measure_release, run_release
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.safetab.general_form import write_general_form
-from tallyveil.safetab.plan import read_plan
-from tallyveil.safetab.regions import read_regions
 from tallyveil.storage.outputs import own_folder
 
 TESTS = Path(__file__).parents[1]

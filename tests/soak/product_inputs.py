@@ -147,9 +147,9 @@ def calibrated(scratch: Path) -> Folder:
 @cache
 def measured(scratch: Path) -> Folder:
     """Measurements that were published, with their inputs."""
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import measure_release
     from tallyveil.noise.key import insecure_key
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.run import measure_release
 
     folder = scratch / "measured"
     base._write(folder, base.release())
@@ -168,9 +168,9 @@ def measured(scratch: Path) -> Folder:
 @cache
 def published(scratch: Path) -> Folder:
     """Releases of persons and of housing units, from which tables are published."""
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.run import run_release
     from tallyveil.synthetic import make_population, write_population
 
     folder = scratch / "published"

@@ -17,7 +17,7 @@ import polars as pl
 from random_worlds import World, true_counts
 
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.release.histograms import histogram_name
+from tallyveil.files.histograms import histogram_name
 
 UNLISTED = {"manifest.json", "log.jsonl", "report.html", "ledger.jsonl", "datapackage.json", "_manifest.json"}
 """Files that a manifest does not list: itself, what is named apart, and what is written after it."""

@@ -13,12 +13,18 @@ import pytest
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.estimation.intervals import (
+    Region,
+    answer_covariance,
+    model_of_strategy,
+    questions_of,
+    tree_covariance,
+)
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.intervals import Region, answer_covariance, model_of_strategy, questions_of, tree_covariance
 from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.derived.counted_cells import CountedCells
 from tallyveil.postprocess.derived.quantities import Quantities
-from tallyveil.universe import Attribute, Schema
+from tallyveil.schema import Attribute, Schema
 
 DRAWS = 1200
 LEVELS = ("A", "B", "C")

@@ -16,8 +16,8 @@ from tallyveil.estimation.problem import EstimationPass, FamilyProblem, Measured
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.schema import Schema
 
 RUNS = 1500
 SCHEMA = Schema("s", (Attribute("a", ("x", "y", "z")), Attribute("b", ("p", "q"))))

@@ -11,8 +11,7 @@ import pytest
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.geography.build import spine_from_columns
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     Region,
     Zeros,
     contains,
@@ -24,8 +23,9 @@ from tallyveil.intervals import (
     region_answers,
     tree_covariance,
 )
+from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe import Attribute, Recode, Schema
+from tallyveil.schema import Attribute, Recode, Schema
 
 DRAWS = 400
 COPIES = 20

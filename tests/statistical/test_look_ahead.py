@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, unequal_sampler

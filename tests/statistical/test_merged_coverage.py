@@ -10,8 +10,7 @@ import pytest
 from tests.samples import every
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.geography.build import spine_from_columns
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     contains,
     fit_tree,
     intervals_of,
@@ -21,10 +20,11 @@ from tallyveil.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.intervals.merged import Measured, MergedRows, merged_model
-from tallyveil.intervals.model import levels_of_strategy, with_queries
+from tallyveil.estimation.intervals.merged import Measured, MergedRows, merged_model
+from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
+from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe import load_preset
+from tallyveil.schema import load_preset
 
 pytestmark = pytest.mark.long
 

@@ -8,7 +8,13 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import chi2
 
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, derive_key, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    derive_key,
+    insecure_key,
+)
 
 LAW = DiscreteGaussian(Fraction("68.49"))
 KEY = insecure_key("independence")

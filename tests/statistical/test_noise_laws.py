@@ -11,7 +11,13 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import chi2
 
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Law,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.noise.table import InversionTable
 
 N_DRAWS = 10**8

@@ -14,7 +14,7 @@ from tests.safetab_regions import BASE, measured, plan_of_tracts
 
 from tallyveil.accounting import compose
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
-from tallyveil.safetab.levels import NEIGHBOURS
+from tallyveil.products.safetab.public.levels import NEIGHBOURS
 
 RUNS = 500_000
 CONFIDENCE = 0.999

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallyveil.execution.safetab.run import measurer_of, read_safetab_inputs
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.safetab.coterminous import tabulate_all
-from tallyveil.safetab.tables import SetTables
+from tallyveil.products.safetab.public.coterminous import tabulate_all
+from tallyveil.products.safetab.public.tables import SetTables
+from tallyveil.products.safetab.run.run import measurer_of, read_safetab_inputs
 
 pytestmark = pytest.mark.long
 

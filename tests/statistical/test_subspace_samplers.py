@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.choose_sampler import choose_sampler

@@ -10,14 +10,14 @@ import pytest
 from tallyveil.budget.strategy import Strategy
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown import preparation, run
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.files.histograms import read_histogram
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import check_paths, guarantee_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.release.histograms import read_histogram
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.products.topdown.run import preparation, run
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.schema.counts import PublicCounts
 
 pytestmark = pytest.mark.soak
 

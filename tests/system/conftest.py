@@ -11,9 +11,9 @@ import pytest
 from tests.cluster_nodes import Nodes
 
 import tallyveil.storage.write as writing
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.warm_up import compile_kernels, compile_sweep
+from tallyveil.products.topdown.run.run import run_release
 
 
 class Killed(BaseException):

@@ -10,15 +10,15 @@ from tests.lift_worlds import write_programme
 from tests.outer_worlds import blocks
 
 import tallyveil
-from tallyveil.config.load import load_plan
-from tallyveil.config.programme import load_programme
 from tallyveil.errors import TallyveilError
 from tallyveil.estimation.agreeing_limits import alone_limits, occupied_limits
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.products.dhc.public.from_toml import load_programme
+from tallyveil.products.topdown.run.run import run_release
 
 KEY = "agreeing"
 

@@ -243,8 +243,8 @@ def test_a_folder_that_lost_its_ledger_and_manifest(attempt, small_release, tmp_
 
 
 def test_a_folder_with_another_release(attempt, edit, small_release, tmp_path, monkeypatch, capsys):
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import run_release
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.run import run_release
 
     out = tmp_path / "done"
     run_release(load_plan(small_release), out)
@@ -302,8 +302,8 @@ def test_a_disk_too_small_is_refused_before_anything_is_spent(attempt, small_rel
 
 def test_a_disk_that_fills_up_keeps_what_was_done(small_release, small_disk, monkeypatch):
     """No guess of the size is perfect: when the disk fills up under way, the run can go on after it is freed."""
-    import tallyveil.execution.topdown.run as running
-    from tallyveil.config.load import load_plan
+    import tallyveil.products.topdown.run.run as running
+    from tallyveil.plans.from_toml.load import load_plan
 
     monkeypatch.setattr(running, "refuse_many_people", lambda *_: None)
     disk = small_disk("128k")

@@ -16,7 +16,7 @@ from tests.cluster_nodes import Nodes
 from tests.found_secrets import counts_as_found, files_with, keys_as_found, processes_with
 
 import tallyveil
-from tallyveil.execution.topdown import on_worker
+from tallyveil.products.topdown.run import on_worker
 from tallyveil.runs.executor import Site
 from tallyveil.runs.observer import SilentObserver
 
@@ -103,7 +103,7 @@ def test_keys_and_true_counts_are_found_nowhere(release, tmp_path, monkeypatch, 
         sites.append(made(*arguments))
         return sites[-1]
 
-    monkeypatch.setattr("tallyveil.execution.topdown.run.measuring_site", kept)
+    monkeypatch.setattr("tallyveil.products.topdown.run.run.measuring_site", kept)
     out = tmp_path / "out"
     with Nodes() as nodes:
         for name, text in nodes.environment.items():

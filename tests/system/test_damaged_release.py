@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from tallyveil.cli.main import main
-from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.topdown.evaluate import evaluate_release
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.evaluate import evaluate_release
+from tallyveil.products.topdown.run.run import run_release
 
 
 @pytest.mark.parametrize("command", ["evaluate", "intervals"])

@@ -6,12 +6,12 @@ import polars as pl
 import pytest
 from frictionless import Package
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.files.manifest_files import read_manifest
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.products.topdown.run.run import measure_release, run_release
 from tallyveil.storage.write import file_digest
 
 KINDS = {

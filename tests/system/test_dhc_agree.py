@@ -8,16 +8,16 @@ import pytest
 from tests.samples import every
 
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.config.programme import load_programme
-from tallyveil.execution.programme.run import Settings, run_programme
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.between import checks_between
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.between import checks_between
-from tallyveil.release.manifest_files import read_manifest
-from tallyveil.report.programme_page import write_programme_report
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.dhc.page import write_programme_report
+from tallyveil.products.dhc.public.from_toml import load_programme
+from tallyveil.products.dhc.run.run import Settings, run_programme
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.universe import load_preset
+from tallyveil.schema import load_preset
 
 HOLDERS = ["householder_living_alone", "householder_with_others"]
 PARTNERS = [f"{sex}_sex_{bond}" for sex in ("opposite", "same") for bond in ("spouse", "unmarried_partner")]

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.config.models import BoundsTable, RecodeTable
-from tallyveil.config.spine_tables import SpineTable
+from tallyveil.plans.from_toml.models import BoundsTable, RecodeTable
+from tallyveil.plans.from_toml.spine_tables import SpineTable
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()

@@ -8,23 +8,23 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.topdown.evaluate import evaluate_release
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.columns import enum_column
+from tallyveil.files.csv_tables import publish_csv
+from tallyveil.files.manifest import listed_file
+from tallyveil.files.manifest_files import read_manifest, write_manifest
+from tallyveil.files.tables import table_folder
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.release.columns import enum_column
-from tallyveil.release.csv_tables import publish_csv
-from tallyveil.release.manifest import listed_file
-from tallyveil.release.manifest_files import read_manifest, write_manifest
-from tallyveil.release.tables import table_folder
+from tallyveil.products.topdown.run.evaluate import evaluate_release
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report import write_report
+from tallyveil.schema.answer_columns import answer_expression
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import file_name
 from tallyveil.storage.read import parquet_metadata, read_parquet
-from tallyveil.universe.answer_columns import answer_expression
-from tallyveil.universe.schema import Schema
 
 
 def as_before(root: Path, schema: Schema, kind: str, area: str, query: str) -> None:

@@ -9,11 +9,11 @@ import pytest
 from tests.outer_worlds import write_units
 from tests.system.test_release_sums import BRANCH, write_reserve
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release
+from tallyveil.products.topdown.run.run import run_release
 
 pytestmark = pytest.mark.long
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import tallyveil
 from tallyveil.cli.main import app, main
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.explore.site import make_site
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import measure_release, run_release
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e" + "x" * 300
 NAMES = {

@@ -6,17 +6,17 @@ import polars as pl
 import pytest
 import shapely
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.execution.topdown.before_spend import inputs_of
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import TopDown, measure_release, run_release
+from tallyveil.files.geography import read_geography
+from tallyveil.files.geometry import read_geometry
 from tallyveil.geography.geometry import extra
 from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release.geography import read_geography
-from tallyveil.release.geometry import read_geometry
+from tallyveil.products.topdown.run.before_spend import inputs_of
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import TopDown, measure_release, run_release
 from tallyveil.runs.observer import SilentObserver
 
 

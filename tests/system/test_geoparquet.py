@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SchemaError, StoreError
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files import geoparquet
+from tallyveil.files.geoparquet import publish_geoparquet
 from tallyveil.geography.geometry.geoparquet import POINTS, POLYGONS, geo_metadata
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.release import geoparquet
-from tallyveil.release.geoparquet import publish_geoparquet
+from tallyveil.products.topdown.run.run import run_release
 
 TYPES = {
     *(

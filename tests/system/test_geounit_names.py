@@ -3,12 +3,12 @@
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import measure_release, run_release
 
 NAMES = {
     "geolevel": ["Region", "Town", "Region", "Block"],

@@ -9,12 +9,12 @@ from tests.outer_worlds import blocks
 from tests.size_worlds import SIZES, write_sized_programme
 
 import tallyveil
-from tallyveil.config.load import load_plan
 from tallyveil.errors import TallyveilError
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.products.topdown.run.run import run_release
 
 KEY = insecure_key("sizes")
 PATHS = {

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.samples import every
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import run_release
 
 KEY_TEXT = "interruption"
 KEY = insecure_key(KEY_TEXT)

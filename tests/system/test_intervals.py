@@ -9,19 +9,19 @@ import pytest
 from scipy.special import ndtri
 from tests.pages import require_readable, text_of
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     answer_covariance,
     level_variances,
     questions_of,
     region_of,
     tree_covariance,
 )
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report import write_report
 
 COLUMNS = ["geocode", "age", "home", "count", "estimate", "standard_error", "lower", "upper"]

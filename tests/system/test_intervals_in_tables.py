@@ -12,14 +12,20 @@ from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 from tests.samples import every
 
 from tallyveil.cli.main import main
-from tallyveil.config.load import load_plan
-from tallyveil.errors import ConfigError, ConstraintError, GeographyError, SolverError, StoreError
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.errors import (
+    ConfigError,
+    ConstraintError,
+    GeographyError,
+    SolverError,
+    StoreError,
+)
+from tallyveil.files.manifest_files import read_manifest
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report import write_report
 from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.write import file_digest, write_parquet
@@ -91,7 +97,7 @@ def test_tables_gain_intervals(run):
 
 def test_zeros_that_were_left_out_come_back_with_estimates_and_go_with_them(edit, tmp_path, monkeypatch):
     """Rows chosen by their counts have estimates that are too high, so a table with estimates has every row."""
-    monkeypatch.setattr("tallyveil.release.tables.ANSWERS_WITH_ZEROS", 4)
+    monkeypatch.setattr("tallyveil.files.tables.ANSWERS_WITH_ZEROS", 4)
     path = edit('tables = ["total", "age", "home"]', 'tables = ["total", "age*home"]')
     root, cells = tmp_path / "out", "tables/geolevel=Block/query=age%2Ahome"
     run_release(load_plan(path), root, test_key=bytes(32), workers=1)
@@ -181,7 +187,7 @@ def test_an_interrupted_exchange_is_mended_by_the_next(run, monkeypatch, at):
 
 def test_a_table_that_does_not_hold_the_counts_is_not_published(run, monkeypatch):
     before = contents(run)
-    monkeypatch.setattr("tallyveil.release.intervals.write_parquet", wrong_tables)
+    monkeypatch.setattr("tallyveil.files.intervals.write_parquet", wrong_tables)
     with pytest.raises(SolverError, match="table total agrees"):
         make_intervals(run, workers=1)
     after = contents(run)
@@ -335,8 +341,8 @@ def _district(folder: Path) -> Path:
 
 def test_zeros_that_cannot_be_kept_are_refused_before_anything_is_spent(edit, tmp_path, monkeypatch):
     plan = load_plan(edit("[outputs]", '[outputs]\nintervals = "0.95"'))
-    from tallyveil.intervals import model as modelling
-    from tallyveil.intervals.algebra import derive_algebra
+    from tallyveil.estimation.intervals import model as modelling
+    from tallyveil.estimation.intervals.algebra import derive_algebra
 
     def small(schema, groups, zeros=None, *, largest_block=64):
         return derive_algebra(schema, groups, zeros, largest_block=3)

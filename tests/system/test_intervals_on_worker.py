@@ -9,13 +9,13 @@ from tests.elsewhere import Elsewhere
 
 from tallyveil.cli.finished.intervals import intervals as command
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SolverError, StoreError
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files import intervals
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals import chunks as interval_chunks
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.release import intervals
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage import shared_files
 from tallyveil.storage.write import write_parquet
 
@@ -64,8 +64,8 @@ def test_the_files_of_threads(pair):
 def test_a_large_table_has_several_chunks(pair, monkeypatch):
     here, there = pair
     for module in ("answers", "fit"):
-        monkeypatch.setattr(f"tallyveil.intervals.{module}.FINEST_PER_CHUNK", 40)
-    monkeypatch.setattr("tallyveil.intervals.answers.PAIRS_AT_ONCE", 4)
+        monkeypatch.setattr(f"tallyveil.estimation.intervals.{module}.FINEST_PER_CHUNK", 40)
+    monkeypatch.setattr("tallyveil.estimation.intervals.answers.PAIRS_AT_ONCE", 4)
     elsewhere = Elsewhere()
     make_intervals(here, workers=2)
     make_intervals(there, executors=elsewhere)

@@ -11,17 +11,17 @@ import polars as pl
 import pytest
 from tests.outer_worlds import write_persons, write_units
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SchemaError, StoreError
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.intervals.questions import n_distinct_blocks
+from tallyveil.estimation.intervals.questions import n_distinct_blocks
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
 from tallyveil.postprocess.intervals import fits as interval_fits
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_measured
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report import write_report
 
 KEY = insecure_key("small queries")

@@ -6,9 +6,9 @@ import tempfile
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import run_release
 
 CANARY = 7_654_321
 KEY = insecure_key("left behind")

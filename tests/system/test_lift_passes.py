@@ -9,15 +9,15 @@ import pytest
 from tests.lift_worlds import write_homes, write_world
 from tests.outer_worlds import blocks
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import TallyveilError
 from tallyveil.estimation.agreeing_limits import alone_limits
-from tallyveil.execution.topdown.run import measure_release, run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.postprocess.passes import driver
 from tallyveil.postprocess.passes.lifts import lift_pass
+from tallyveil.products.topdown.run.run import measure_release, run_release
 
 KEY = insecure_key("lift passes")
 LEVELS = {"Region": 1, "Town": 3, "Block": 5}

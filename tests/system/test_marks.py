@@ -16,18 +16,18 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit.release.dhc.test_publication import make_release
-from tests.unit.release.test_manifest import DECLARATION
+from tests.unit.files.test_manifest import DECLARATION
+from tests.unit.products.dhc.tables.test_publication import make_release
 
 import tallyveil
 from tallyveil.accounting.events import TEST_KEY as TEST_KEY_EVENT
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.release.declassified import mark_declassified
-from tallyveil.release.finished import ledger_record
-from tallyveil.release.manifest_files import read_manifest, write_manifest
-from tallyveil.release.marks import DECLASSIFIED, NOT_PRIVATE, TEST_KEY, release_marks
-from tallyveil.universe import load_preset
+from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.finished import ledger_record
+from tallyveil.files.manifest_files import read_manifest, write_manifest
+from tallyveil.files.marks import DECLASSIFIED, NOT_PRIVATE, TEST_KEY, release_marks
+from tallyveil.schema import load_preset
 
 KEY = ("--insecure-test-key", "marks")
 UNDERSTOOD = "--i-understand-this-is-not-private"

@@ -7,14 +7,21 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
-from tallyveil.errors import BudgetError, ConfigError, SchemaError, SolverError, StoreError, TallyveilError
-from tallyveil.execution.topdown import preparation
-from tallyveil.execution.topdown.before_spend import refuse_many_people
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.errors import (
+    BudgetError,
+    ConfigError,
+    SchemaError,
+    SolverError,
+    StoreError,
+    TallyveilError,
+)
+from tallyveil.files.tables import table_folder
 from tallyveil.measurements.store import measurement_folder
-from tallyveil.release.tables import table_folder
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run import preparation
+from tallyveil.products.topdown.run.before_spend import refuse_many_people
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage import paths, write
 
 KEY = b"k" * 32

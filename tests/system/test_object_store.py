@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.object_store import ObjectStore
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.exchange.copying import copy_release
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage.addresses import addressed
 
 KEY = insecure_key("object store")
@@ -202,7 +202,7 @@ def test_a_target_that_holds_something_else(out, store, what):
 
 @pytest.mark.parametrize("name", ["private/run.json", "../outside", "/outside", "a/../../outside"])
 def test_a_hostile_manifest_writes_nothing_outside_its_folder(out, store, tmp_path, name):
-    from tallyveil.release.manifest_files import parsed_manifest
+    from tallyveil.files.manifest_files import parsed_manifest
     from tallyveil.storage.json_files import digest_of
 
     copy_release(out, COPY)

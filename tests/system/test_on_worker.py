@@ -15,19 +15,19 @@ import pytest
 from tests.elsewhere import Elsewhere
 
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.config.programme import load_programme
 from tallyveil.errors import SolverError
-from tallyveil.execution.programme import run as programmes
-from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.files import tables
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess import estimation, publish
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release import tables
+from tallyveil.products.dhc.public.from_toml import load_programme
+from tallyveil.products.dhc.run import run as programmes
+from tallyveil.products.topdown.run.run import measure_release, run_release
 from tallyveil.runs.executor import Chunks
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.schema.counts import PublicCounts
 
 KEY = insecure_key("on worker")
 

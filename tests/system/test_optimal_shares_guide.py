@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.config.aims import AimsFile
+from tallyveil.plans.from_toml.aims import AimsFile
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "optimal-shares.md").read_text()

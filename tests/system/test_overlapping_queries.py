@@ -11,15 +11,15 @@ import pytest
 from tallyveil.accounting.costs import rho_of
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, ConstraintError, SchemaError
-from tallyveil.execution.topdown.evaluate import evaluate_release
-from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.files.tables import table_folder
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release.tables import table_folder
+from tallyveil.products.topdown.run.evaluate import evaluate_release
+from tallyveil.products.topdown.run.run import measure_release, run_release
 from tallyveil.report import write_report
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "race_combinations" / "release.toml"

@@ -16,12 +16,12 @@ from tests.samples import every
 
 import tallyveil
 from tallyveil.accounting import compose
-from tallyveil.config.load import load_plan
+from tallyveil.api.programme import Programme
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.execution.programme import run as running
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.face.programme import Programme
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.dhc.run import run as running
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.runs.folder import RunFolder
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "programme.md").read_text()
@@ -352,7 +352,7 @@ def kill_at(patch: pytest.MonkeyPatch, place: str) -> None:
 
 def error_report(out: Path) -> str:
     """The code of the error that a report of an unfinished programme ends with."""
-    from tallyveil.face.products import write_page
+    from tallyveil.api.products import write_page
 
     with pytest.raises(StoreError) as caught:
         write_page(out)
@@ -398,7 +398,7 @@ class TestRefused:
 
     def test_more_records_than_the_machine_can_hold(self, programme, tmp_path, monkeypatch):
         """Refused before the first release spends, without a word about how many records there are."""
-        monkeypatch.setattr("tallyveil.execution.topdown.before_spend.free_disk", lambda _out: 1 << 14)
+        monkeypatch.setattr("tallyveil.products.topdown.run.before_spend.free_disk", lambda _out: 1 << 14)
         with pytest.raises(StoreError, match=r"release 'persons': .* too little free space") as caught:
             run(programme, tmp_path / "R")
         assert caught.value.code == "disk-full"
@@ -411,7 +411,7 @@ class TestRefused:
         assert error_of(programme, out).code == "path-outside"
 
     def test_a_small_disk_for_all_together(self, programme, tmp_path, monkeypatch):
-        from tallyveil.execution.programme import inputs
+        from tallyveil.products.dhc.run import inputs
 
         monkeypatch.setattr(inputs, "free_disk", lambda out: 1000)
         assert error_of(programme, tmp_path / "R").code == "disk-full"

@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
 from tallyveil.errors import GeographyError, SchemaError, StoreError
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.pl94 import tables as writing_of_tables
-from tallyveil.release.pl94.publication import publish_pl94
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.pl94 import tables as writing_of_tables
+from tallyveil.products.topdown.pl94.publication import publish_pl94
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage import write as writing
 from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.write import file_digest

@@ -12,19 +12,19 @@ import pytest
 
 from tallyveil.cli.runs.measurements import import_files
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_estimation, load_plan
-from tallyveil.config.published_products import published_products
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
-from tallyveil.execution.topdown.run import measure_release
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_estimation, load_plan
+from tallyveil.plans.from_toml.published_products import published_products
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.exchange.exported import export_measurements
 from tallyveil.postprocess.exchange.imported import import_measurements
 from tallyveil.postprocess.exchange.opened import open_published
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.measured import Measured, open_measurements
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.products.topdown.run.run import measure_release
 
 PROJECT = Path(__file__).parents[2]
 GUIDE, OUTPUTS = (

@@ -16,8 +16,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import tallyveil
-from tallyveil.release.csv_tables import publish_csv
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.files.csv_tables import publish_csv
+from tallyveil.schema.presets import schema_from_mapping
 
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "r" / "tallyveilr"

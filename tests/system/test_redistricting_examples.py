@@ -13,11 +13,11 @@ from tests.pages import text_of
 import tallyveil
 from tallyveil.accounting.decimals import at_most
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.config.programme import load_programme
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.plans.programme import planned_total
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.dhc.public.from_toml import load_programme
+from tallyveil.products.dhc.public.plan import planned_total
+from tallyveil.products.topdown.run.run import run_release
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "redistricting"
 PERSONS = ("national", "national_spine", "one_state", "puerto_rico", "puerto_rico_spine")

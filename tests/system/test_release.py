@@ -8,19 +8,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.postprocess.families.tree_values import prepared_sweep
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.products.topdown.run.public import read_public
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.storage.write import file_digest
 

@@ -16,25 +16,25 @@ from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.main import app
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
 from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.intervals import SourceRows, StoredRows
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
-from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
-from tallyveil.intervals import SourceRows, StoredRows
+from tallyveil.files.geography import read_geography, read_shares
+from tallyveil.files.geography import read_hierarchies as read_release_hierarchies
+from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.record import plan_record
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
-from tallyveil.release.geography import read_geography, read_shares
-from tallyveil.release.geography import read_hierarchies as read_release_hierarchies
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.inputs import read_hierarchies, read_histograms
+from tallyveil.products.topdown.run.public import read_public
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.report import write_report
 
 KEY = insecure_key("bypass test")
@@ -423,7 +423,7 @@ def test_an_invariant_of_bypassed_geounits_is_refused(release):
 
 
 def test_a_spine_that_overspends_stops_the_run_before_anything_is_written(release, tmp_path, monkeypatch):
-    import tallyveil.execution.topdown.spine_making as module
+    import tallyveil.products.topdown.run.spine_making as module
     from tallyveil.geography import GeounitShares
     from tallyveil.geography.bypass import bypass
 

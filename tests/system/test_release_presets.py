@@ -8,19 +8,19 @@ import pytest
 from tests.samples import every
 from typer.testing import CliRunner
 
-import tallyveil.execution.topdown.spine_making as making
+import tallyveil.products.topdown.run.spine_making as making
 from tallyveil.budget.spine.accuracy import measured_variances
 from tallyveil.budget.spine.precision import totals_summed
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.budget.spine.variance import entity_variances
 from tallyveil.cli.main import app
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.spine_changes import is_worse
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.products.topdown.run.spine_changes import is_worse
 from tallyveil.report import write_report
 from tallyveil.runs.observer import SilentObserver
 

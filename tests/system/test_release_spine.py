@@ -11,13 +11,13 @@ import pytest
 from tests.reserve_spine import entities_of
 
 import tallyveil.storage.write as writing
-from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
-from tallyveil.execution.topdown.evaluate import evaluate_release
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import run_release
+from tallyveil.files.geography import read_areas, read_geography
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.geography import read_areas, read_geography
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.evaluate import evaluate_release
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report import write_evaluation_report, write_report
 
 KEY = insecure_key("spine test")
@@ -158,7 +158,7 @@ def test_tables_are_of_areas_people_know(outcome, spine_release):
 
 def test_a_changed_entity_table_is_noticed(spine_release, tmp_path, monkeypatch):
     import tallyveil.postprocess.final_checks as running
-    from tallyveil.release.checks import check_release
+    from tallyveil.files.checks import check_release
 
     def tampered(root, promises):
         path = root / "tables" / "geolevel=place" / "query=total" / "part-00000.parquet"

@@ -11,22 +11,22 @@ import tallyveil
 import tallyveil.postprocess.final_checks as running
 from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
 from tallyveil.budget.optimal.choose import present_shares
-from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConstraintError, GeographyError, SolverError
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
-from tallyveil.execution.topdown.optimal_shares import optimal_shares, variances_by_share
-from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.run import measure_release, run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.files.checks import check_release
 from tallyveil.geography.stated import stated_geounits
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release.checks import check_release
+from tallyveil.products.topdown.run.inputs import read_hierarchies, read_histograms
+from tallyveil.products.topdown.run.optimal_shares import optimal_shares, variances_by_share
+from tallyveil.products.topdown.run.public import read_public
+from tallyveil.products.topdown.run.run import measure_release, run_release
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
 
 pytestmark = pytest.mark.long
 

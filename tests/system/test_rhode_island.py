@@ -8,10 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.evaluate import evaluate_release
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.evaluate import evaluate_release
+from tallyveil.products.topdown.run.run import run_release
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "rhode_island"
 EXAMPLE = EXAMPLES / "release.toml"

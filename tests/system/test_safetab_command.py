@@ -14,7 +14,7 @@ import pytest
 from tests.pages import require_readable
 from tests.samples import every
 
-import tallyveil.safetab.files as formats
+import tallyveil.products.safetab.public.files as formats
 import tallyveil.storage.write as writing
 from tallyveil.cli.main import main
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
@@ -51,8 +51,8 @@ def inputs_of_one_level(tmp_path_factory, toy):
 @pytest.fixture(scope="module")
 def undisturbed(inputs_of_one_level, tmp_path_factory):
     """What a run that nothing stops publishes."""
-    from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
+    from tallyveil.products.safetab.run.run import run_safetab
 
     params, data = inputs_of_one_level
     out = tmp_path_factory.mktemp("undisturbed") / "whole"
@@ -199,12 +199,16 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
 @pytest.mark.parametrize(("before", "first"), every(2, [(True, 1), (True, 2), (False, 2), (False, 1)]))
 def test_killed_at_every_write(inputs: tuple[Path, Path], tmp_path, killed_at, before, first):
     """At each second write."""
-    from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
+    from tallyveil.products.safetab.run.run import run_safetab
 
     key = insecure_key(KEY)
     expected = contents(run_safetab(*inputs, tmp_path / "whole", test_key=key).path)
-    number, killed, modules = first - 2, True, (writing, sys.modules["tallyveil.safetab.outputs"])
+    number, killed, modules = (
+        first - 2,
+        True,
+        (writing, sys.modules["tallyveil.products.safetab.public.outputs"]),
+    )
     while killed:
         number += 2
         out = tmp_path / f"killed-{number}"
@@ -227,15 +231,15 @@ def arguments(inputs, out: Path) -> list[str]:
 POINTS = [
     ("tallyveil.accounting.ledger.file Ledger spend", 1),
     (
-        "tallyveil.execution.safetab.job write_json",
+        "tallyveil.products.safetab.run.job write_json",
         1,
     ),  # the ledger has the spend, the plan is not written yet
     (
-        "tallyveil.confidential.safetab_measure choose_detail",
+        "tallyveil.products.safetab.confidential.measure choose_detail",
         5,
     ),  # stage 1 of a level set measured, stage 2 not
-    ("tallyveil.execution.safetab.run write_tables", 1),
-    ("tallyveil.safetab.outputs write_parquet", 2),  # some tables written
+    ("tallyveil.products.safetab.run.run write_tables", 1),
+    ("tallyveil.products.safetab.public.outputs write_parquet", 2),  # some tables written
     ("tallyveil.runs.folder RunFolder seal", 1),
     ("tallyveil.runs.folder RunFolder publish", 1),  # the manifest is sealed, the key still there
     ("tallyveil.runs.folder RunFolder remove_private", 1),  # the release is finished, the key gone
@@ -248,8 +252,8 @@ def test_killed_by_the_system_at_chosen_points(
     inputs_of_one_level: tuple[Path, Path], undisturbed, tmp_path, fork_server, where, number
 ):
     """SIGKILL: no handler runs and no file is closed. The same command finishes the run, for one spend."""
-    from tallyveil.execution.safetab.run import run_safetab
     from tallyveil.noise import insecure_key
+    from tallyveil.products.safetab.run.run import run_safetab
 
     inputs = inputs_of_one_level
     out, key = tmp_path / "killed", insecure_key(KEY)

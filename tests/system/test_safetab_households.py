@@ -14,14 +14,14 @@ from tests.pages import require_readable
 
 from tallyveil.accounting import rho_of
 from tallyveil.cli.main import main
-from tallyveil.confidential.safetab_households import HouseholdMeasurer, read_households
 from tallyveil.errors import BudgetError, SchemaError, StoreError
-from tallyveil.execution.safetab import households as running
-from tallyveil.execution.safetab.households import run_households, tables_of_households
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.safetab.household_tables import listed_groups, read_group_totals
-from tallyveil.safetab.households import read_household_plan
-from tallyveil.safetab.regions import read_regions
+from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households
+from tallyveil.products.safetab.public.household_tables import listed_groups, read_group_totals
+from tallyveil.products.safetab.public.households import read_household_plan
+from tallyveil.products.safetab.public.regions import read_regions
+from tallyveil.products.safetab.run import households as running
+from tallyveil.products.safetab.run.households import run_households, tables_of_households
 
 KEY = insecure_key("households")
 HEADER = "TABBLKST|TABBLKCOU|TABTRACTCE|TABBLK|HHRACE|" + "|".join(f"QRACE{i}" for i in range(1, 9))
@@ -216,7 +216,7 @@ def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, cap
     params, data, *_ = inputs
     (data / "pop-group-totals.txt").unlink()
     people = toy.write_data(tmp_path / "people", toy.person_rows(1500))
-    from tallyveil.execution.safetab.run import run_safetab
+    from tallyveil.products.safetab.run.run import run_safetab
 
     first = run_safetab(toy.write_params(tmp_path / "q"), people, tmp_path / "first", test_key=KEY).path
     words = ("households", params, data, "--out", tmp_path / "out")

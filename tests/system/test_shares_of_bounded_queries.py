@@ -9,9 +9,9 @@ import pytest
 
 from tallyveil.budget.optimal.aims import FLOOR, Aim, Aims, VarianceModel
 from tallyveil.cli.synth import write_country
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.optimal_shares import optimal_shares
-from tallyveil.execution.topdown.shares_trial import try_shares
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.optimal_shares import optimal_shares
+from tallyveil.products.topdown.run.shares_trial import try_shares
 
 LEVELS = ("Tract", "Block_Group", "Block")
 QUERIES = ("total", "votingage", "hispanic*cenrace", "votingage*hispanic*cenrace")

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from tallyveil.cli.main import main
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, ConstraintError
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import run_release
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rhode_island" / "integer_subspace.toml"
 TOTALS = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'

@@ -15,14 +15,14 @@ from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 import tallyveil
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.opened import open_for_explorer
+from tallyveil.files import tables, whole_tables
+from tallyveil.files.csv_tables import publish_csv
+from tallyveil.files.manifest import listed_file
+from tallyveil.files.manifest_files import read_manifest, write_manifest
+from tallyveil.files.tables import LEFT_OUT, ROWS
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.release import tables, whole_tables
-from tallyveil.release.csv_tables import publish_csv
-from tallyveil.release.manifest import listed_file
-from tallyveil.release.manifest_files import read_manifest, write_manifest
-from tallyveil.release.tables import LEFT_OUT, ROWS
+from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.storage.read import parquet_metadata, read_parquet
-from tallyveil.universe.presets import schema_from_mapping
 
 KEY = "sums of estimates"
 QUERIES = ("total", "age", "age*home", "detailed")
@@ -309,7 +309,7 @@ def test_zeros_that_files_leave_out_are_put_back(bare, monkeypatch, tmp_path, ro
 
 @some
 def test_a_table_larger_than_memory_is_refused(bare, monkeypatch):
-    monkeypatch.setattr("tallyveil.face.released.machine_memory", lambda: 1 << 10)
+    monkeypatch.setattr("tallyveil.api.released.machine_memory", lambda: 1 << 10)
     with pytest.raises(ConfigError, match="zeros=False") as refused:
         bare.table("Block", "detailed")
     assert refused.value.code == "table-large"

@@ -9,18 +9,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.config.load import estimation_from_mapping, load_estimation, load_plan
 from tallyveil.errors import ConfigError
-from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
-from tallyveil.execution.topdown.run import measure_release, run_release
-from tallyveil.intervals import upward
+from tallyveil.estimation.intervals import upward
+from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import estimation_from_mapping, load_estimation, load_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.families import chunks, tree_values
 from tallyveil.postprocess.measured import open_measurements
-from tallyveil.release.histograms import read_histogram
+from tallyveil.products.topdown.run.inputs import read_hierarchies, read_histograms
+from tallyveil.products.topdown.run.run import measure_release, run_release
 
 from .test_measure_estimate import SUBSPACE, assert_same_numbers, with_bypassing, with_spine
 from .test_overlapping_queries import UP_TO

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tallyveil.cli.main import main
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import run_release
 
 KEY = insecure_key("unfinished")
 NOT_PRIVATE = "--i-understand-this-is-not-private"

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import SolverError
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.families import chunks, level, unsolved
+from tallyveil.products.topdown.run.run import run_release
 
 KEY = insecure_key("unsolved")
 

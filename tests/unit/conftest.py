@@ -5,7 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tallyveil.geography import EntityFamily, Spine, entities_from_pairs, spine_from_columns
+from tallyveil.geography import (
+    EntityFamily,
+    Spine,
+    entities_from_pairs,
+    spine_from_columns,
+)
 
 
 def make_spine(rng: np.random.Generator, n_finest: int, n_levels: int, *, one_root: bool = False) -> Spine:

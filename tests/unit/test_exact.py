@@ -6,7 +6,15 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import DiscreteGaussian
-from tallyveil.exact import MOST_DIGITS, MOST_SHOWN, as_given, exactly, fraction_of, in_short, whole_number_of
+from tallyveil.exact import (
+    MOST_DIGITS,
+    MOST_SHOWN,
+    as_given,
+    exactly,
+    fraction_of,
+    in_short,
+    whole_number_of,
+)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,13 @@ from tallyveil.accounting.ledger.event_json import event_from_mapping
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.losses.loss_laws import alternatives_of, invariants_of, loss_law_of
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.renyi import Conversion, RenyiBound, renyi_delta, renyi_divergence, renyi_epsilon
+from tallyveil.accounting.renyi import (
+    Conversion,
+    RenyiBound,
+    renyi_delta,
+    renyi_divergence,
+    renyi_epsilon,
+)
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.accounting.translation import group_privacy, translate
 from tallyveil.accounting.zcdp import zcdp_to_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook

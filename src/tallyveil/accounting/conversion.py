@@ -13,7 +13,13 @@ from fractions import Fraction
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.renyi_bound import RenyiUpper
-from tallyveil.accounting.engines.tails import LossEngine, Tails, fraction_bounds, log_bounds_of, log_delta_of
+from tallyveil.accounting.engines.tails import (
+    LossEngine,
+    Tails,
+    fraction_bounds,
+    log_bounds_of,
+    log_delta_of,
+)
 from tallyveil.accounting.exact import exact_number
 from tallyveil.accounting.losses.factors import GaussianLoss
 from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers

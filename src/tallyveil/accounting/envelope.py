@@ -32,11 +32,7 @@ import numpy as np
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import zcdp_cost
 from tallyveil.accounting.engines.loss_transform import UNIT
-from tallyveil.accounting.engines.tilted_fft import (
-    MAX_LENGTH,
-    TiltedFFT,
-    TiltedLaw,
-)
+from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, TiltedLaw
 from tallyveil.accounting.engines.tilts import estimated_length, tilt_grid
 from tallyveil.accounting.losses.factors import LossFactor, lattice_of
 from tallyveil.accounting.losses.largest_loss import greatest_loss

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 MOST_KINDS = 1 << 20
 """Largest number of kinds of cells, or of entries of the matrix of known sums. Above it, no query is called fixed."""

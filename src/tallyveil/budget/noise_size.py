@@ -10,8 +10,8 @@ from tallyveil.noise.key import KEY_BYTES
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
 from tallyveil.noise.table import InversionTable
-from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.schema import Schema
 
 MOST_CELLS_OF_NOISE: Final = LARGEST_COUNT
 """Limit on (cells of the schema) x (largest standard deviation of the noise at the root), in records."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.schema import Schema
 
 
 def sensitivities_of(schema: Schema, queries: Iterable[str]) -> tuple[tuple[str, int], ...]:

@@ -249,7 +249,7 @@ def savings(
 ) -> None:
     """Find the least noise for each geolevel of a release file that keeps the epsilon which zCDP gives for it."""
     from tallyveil.budget.target import geolevel_savings
-    from tallyveil.config.load import load_plan
+    from tallyveil.plans.from_toml.load import load_plan
 
     by = conversion_of(conversion, "--conversion")
     strategy = load_plan(plan).strategy
@@ -296,9 +296,9 @@ def total(
     the total is an upper bound and is marked as such.
     """
     from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
-    from tallyveil.release.estimated import copied_lines
-    from tallyveil.release.finished import refuse_unfinished
-    from tallyveil.release.manifest_files import read_manifest
+    from tallyveil.files.estimated import copied_lines
+    from tallyveil.files.finished import refuse_unfinished
+    from tallyveil.files.manifest_files import read_manifest
 
     ledgers: list[Path] = []
     for run in runs:  # a folder that is not itself a run means all runs in it

@@ -40,12 +40,12 @@ def guarantee_of(
 
         return compose(load_product(product).event, neighbours=NEIGHBOURS, **asked)
     if plan is not None:
-        from tallyveil.config.load import load_plan
+        from tallyveil.plans.from_toml.load import load_plan
 
         loaded = load_plan(plan)
         event = loaded.event()
         if loaded.spine is not None and loaded.spine.bypassing is not None:
-            from tallyveil.execution.topdown.inputs import read_allocation
+            from tallyveil.products.topdown.run.inputs import read_allocation
 
             # What bypassing does follows from the geography, which is public.
             event = loaded.event(read_allocation(loaded).event())
@@ -149,7 +149,13 @@ def calibrated(
     Raises:
         ConfigError: not exactly one of the two targets was given, or rho without a curve.
     """
-    from tallyveil.accounting import ZcdpCurve, calibrate, calibrate_to_curve, curve_excess, rho_of
+    from tallyveil.accounting import (
+        ZcdpCurve,
+        calibrate,
+        calibrate_to_curve,
+        curve_excess,
+        rho_of,
+    )
     from tallyveil.errors import ConfigError
 
     if (epsilon is None) is (curve is None) or (rho is not None and curve is None):

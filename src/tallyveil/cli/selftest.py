@@ -27,7 +27,7 @@ def selftest(
     """
     from tallyveil.cli.show.known_answers import show_answers
     from tallyveil.errors import SolverError
-    from tallyveil.release.manifest import library_versions
+    from tallyveil.files.manifest import library_versions
     from tallyveil.selftest.all_answers import known_answers
 
     answers = list(known_answers(topdown=topdown))

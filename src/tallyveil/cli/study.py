@@ -11,7 +11,7 @@ from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.studies.exhibit import Exhibit, Findings, StudyInputs
+    from tallyveil_studies.exhibit import Exhibit, Findings, StudyInputs
 
 
 class Study(StrEnum):
@@ -107,7 +107,7 @@ def study(
 
 def _inputs(data: Path | None, own: Path | None, chosen: "list[Exhibit]", everything: bool) -> "StudyInputs":
     """The data of the exhibits. A user's own are read and checked here, before anything is recomputed."""
-    from tallyveil.studies.exhibit import StudyInputs
+    from tallyveil_studies.exhibit import StudyInputs
 
     if own is None:
         return StudyInputs(data, make_release=_make_release)
@@ -120,9 +120,9 @@ def _inputs(data: Path | None, own: Path | None, chosen: "list[Exhibit]", everyt
             "or 9 of fdp-census, or leave --own out.",
             code="bad-flag",
         )
-    from tallyveil.config.load import parse_file
-    from tallyveil.config.study_files import StudyFile
-    from tallyveil.studies.fdp_census.own_files import read_own_data
+    from tallyveil.plans.from_toml.load import parse_file
+    from tallyveil.plans.from_toml.study_files import StudyFile
+    from tallyveil_studies.fdp_census.own_files import read_own_data
 
     found = read_own_data(own, parse_file(own, StudyFile))
     for exhibit in shown if not everything else ():
@@ -140,8 +140,8 @@ def _recompute(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """Recompute exhibits of one paper; `skip` those whose public data are missing. Returns a record of each."""
-    from tallyveil.studies.own_data import MissingDataError
-    from tallyveil.studies.write import write_comparisons, write_findings
+    from tallyveil_studies.own_data import MissingDataError
+    from tallyveil_studies.write import write_comparisons, write_findings
 
     results: list[tuple[Exhibit, Findings]] = []
     records = []
@@ -187,9 +187,9 @@ def _record(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...])
 
 def _make_release(release_file: Path, out: Path, key: str) -> None:
     """Make a release of public counts as `tallyveil run --insecure-test-key` does, without its progress and report."""
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import run_release
     from tallyveil.noise.key import insecure_key
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.run import run_release
 
     run_release(load_plan(release_file), out, test_key=insecure_key(key))
 
@@ -215,7 +215,7 @@ def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
     from importlib import import_module
 
     folder = name.value.replace("-", "_")
-    exhibits: tuple[Exhibit, ...] = import_module(f"tallyveil.studies.{folder}.catalogue").EXHIBITS
+    exhibits: tuple[Exhibit, ...] = import_module(f"tallyveil_studies.{folder}.catalogue").EXHIBITS
     return exhibits
 
 

@@ -157,8 +157,8 @@ def _write_safetab(
         ConfigError: no size is given, or a flag for another kind of population is given.
     """
     from tallyveil.errors import ConfigError
-    from tallyveil.safetab.config import read_config
-    from tallyveil.safetab.iterations import read_iterations
+    from tallyveil.products.safetab.public.config import read_config
+    from tallyveil.products.safetab.public.iterations import read_iterations
     from tallyveil.storage.outputs import new_folder
     from tallyveil.synthetic import SAFETAB_FILES, write_safetab_country
 
@@ -204,10 +204,10 @@ def write_country(
             given without `agree`.
     """
     from tallyveil.errors import ConfigError
+    from tallyveil.products.dhc.made_up.files import DHC_FILES, write_dhc_states
     from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
     from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
-    from tallyveil.synthetic.dhc.files import DHC_FILES, write_dhc_states
     from tallyveil.synthetic.files import MAP_FILE, write_map
     from tallyveil.synthetic.published import geography_of
 
@@ -258,8 +258,8 @@ def _one_state_is_needed() -> Exception:
 
 def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:
     from tallyveil.errors import ConfigError
+    from tallyveil.schema.names import closest_hint
     from tallyveil.synthetic import PRESETS
-    from tallyveil.universe.names import closest_hint
 
     if (blocks is None) == (like is None):
         raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")

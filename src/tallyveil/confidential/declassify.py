@@ -11,26 +11,26 @@ from numpy.typing import NDArray
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.arrays import Integers
-from tallyveil.confidential.group_records import RecordGroups
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import read_records
-from tallyveil.confidential.safetab_groups import PersonCounts
-from tallyveil.confidential.safetab_households import HouseholdMeasurer
-from tallyveil.confidential.safetab_measure import GroupMeasurer
-from tallyveil.confidential.safetab_records import ConfidentialPersons
-from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.laws import Law
-from tallyveil.safetab.ages import FINEST_CELLS
-from tallyveil.safetab.declassified import TrueGroups, joined_groups
-from tallyveil.safetab.group_plan import MappedLevel
-from tallyveil.safetab.household_tables import ListedGroups
-from tallyveil.safetab.households import HouseholdSet
-from tallyveil.safetab.plan import LevelSet
-from tallyveil.safetab.regions import Regions
-from tallyveil.safetab.true_levels import TrueLevel
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.schema import Schema
+from tallyveil.products.lattice.confidential import read_confidential_table
+from tallyveil.products.safetab.confidential.group_records import RecordGroups
+from tallyveil.products.safetab.confidential.groups import PersonCounts
+from tallyveil.products.safetab.confidential.households import HouseholdMeasurer
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.confidential.records import ConfidentialPersons
+from tallyveil.products.safetab.public.ages import FINEST_CELLS
+from tallyveil.products.safetab.public.declassified import TrueGroups, joined_groups
+from tallyveil.products.safetab.public.group_plan import MappedLevel
+from tallyveil.products.safetab.public.household_tables import ListedGroups
+from tallyveil.products.safetab.public.households import HouseholdSet
+from tallyveil.products.safetab.public.plan import LevelSet
+from tallyveil.products.safetab.public.regions import Regions
+from tallyveil.products.safetab.public.true_levels import TrueLevel
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.schema import Schema
 
 
 def declassify_truth(

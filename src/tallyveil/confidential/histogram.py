@@ -6,8 +6,8 @@ from typing import Final
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import ENTRIES_AT_ONCE, compress_rows, sum_families, triplets_of
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.counts import ENTRIES_AT_ONCE, compress_rows, sum_families, triplets_of
+from tallyveil.schema.query_group import QueryGroup
 
 REDACTED: Final = "<redacted>"
 

@@ -17,9 +17,9 @@ from tallyveil.measurements.family_answers import FamilyAnswers, answers_at
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.counts import places_in, rows_between
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.counts import places_in, rows_between
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

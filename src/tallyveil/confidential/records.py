@@ -11,6 +11,12 @@ import polars as pl
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.geography.spine import Spine
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.counts import TripletSum
+from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.query_group import Factor
+from tallyveil.schema.ranges import bins_of, ranges_of
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import (
     collect_batches,
     require_counts,
@@ -20,12 +26,6 @@ from tallyveil.storage.read import (
     scan_table,
     whole_number,
 )
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.counts import TripletSum
-from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.query_group import Factor
-from tallyveil.universe.ranges import bins_of, ranges_of
-from tallyveil.universe.schema import Schema
 
 logger = logging.getLogger(__name__)
 

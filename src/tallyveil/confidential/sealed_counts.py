@@ -26,10 +26,10 @@ from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.errors import StoreError
 from tallyveil.geography.spine import Spine
+from tallyveil.schema.counts import rows_between
 from tallyveil.storage.paths import inside
 from tallyveil.storage.system import open_new
 from tallyveil.storage.write import store_error
-from tallyveil.universe.counts import rows_between
 
 GEOUNITS: Final = 512
 FINEST_GEOUNITS: Final = 8192

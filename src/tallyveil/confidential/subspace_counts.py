@@ -5,7 +5,7 @@ import numpy as np
 from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.invariants import invariant_values
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.query_group import QueryGroup
 
 
 def noisy_answers(histogram: ConfidentialHistogram, query: QueryGroup, noise: Integers) -> Integers:

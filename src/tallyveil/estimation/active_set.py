@@ -24,7 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.estimation.program import BlockProgram, Point, reduced_cost, residual_persons, row_scale
+from tallyveil.estimation.program import (
+    BlockProgram,
+    Point,
+    reduced_cost,
+    residual_persons,
+    row_scale,
+)
 
 COMPLIANCES = (2.0**-24, 2.0**-16, 2.0**-8)
 """Compliance of rows and sums, in units of an answer's own; the next one is tried where the face cycles."""

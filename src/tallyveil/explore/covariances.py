@@ -1,6 +1,6 @@
 """The description from which a page computes the exact variance of any district, in the form that it reads.
 
-`app/numerics/description.js` says what each part means. The page repeats the passes of `tallyveil.intervals`. It gets
+`app/numerics/description.js` says what each part means. The page repeats the passes of `tallyveil.estimation.intervals`. It gets
 what these start from: the blocks of each measured query, the precisions, the zeros, the invariants, the tree, and the
 Gram blocks of the tables' answers. It gets no measurement.
 """
@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 
 from tallyveil.arrays import Floats, Integers
+from tallyveil.estimation.intervals.algebra import BlockAlgebra, information, zero_blocks
+from tallyveil.estimation.intervals.model import LevelModel, TreeModel
 from tallyveil.explore.numbers_file import NumbersFile
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals.algebra import BlockAlgebra, information, zero_blocks
-from tallyveil.intervals.model import LevelModel, TreeModel
 from tallyveil.postprocess.intervals.fits import IntervalFit
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.query_group import QueryGroup
 
 FORMAT: Final = 1
 _TOP: Final = ""

@@ -12,16 +12,16 @@ from typing import Final, TypeVar
 from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError, ConstraintError, SchemaError, StoreError
+from tallyveil.estimation.intervals.merged import Measured
 from tallyveil.explore.covariances import DescribedTable, describe, inner_bytes
 from tallyveil.explore.files import DATA, write_json_data
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.intervals.merged import Measured
 from tallyveil.plans.machine import in_gib
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.derived.area_counts import bounds_choice
 from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, planned_fits, table_model
 from tallyveil.postprocess.intervals.model import open_release, plan_measured, release_measured
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.query_group import QueryGroup
 
 DISTRICT_FILE: Final = f"{DATA}/district.json"
 NUMBERS_FILE: Final = f"{DATA}/district.bin"

@@ -17,8 +17,8 @@ from tallyveil.explore.files import (
 )
 from tallyveil.explore.kinds import Areas, Kind, KindType
 from tallyveil.geography.entities import EntityFamily
+from tallyveil.schema.unit import plural_of
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.unit import plural_of
 
 BOX = ("west", "south", "east", "north")
 

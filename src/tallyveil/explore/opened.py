@@ -7,21 +7,21 @@ from pathlib import Path
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.kinds import Areas, areas_of
 from tallyveil.explore.rows import BESIDE, COUNT, TableRows
-from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
-from tallyveil.release.geometry import GEOMETRY
-from tallyveil.release.interval_tables import refuse_earlier_tables
-from tallyveil.release.intervals import INTERVALS, known_queries, made_intervals, unchanged_parts
-from tallyveil.release.intervals_format_1 import refuse_format_1
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest, require_unchanged
-from tallyveil.release.tables import TABLES, table_name
+from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
+from tallyveil.files.geometry import GEOMETRY
+from tallyveil.files.interval_tables import refuse_earlier_tables
+from tallyveil.files.intervals import INTERVALS, known_queries, made_intervals, unchanged_parts
+from tallyveil.files.intervals_format_1 import refuse_format_1
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_manifest, require_unchanged
+from tallyveil.files.tables import TABLES, table_name
+from tallyveil.schema.names import as_named
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
-from tallyveil.universe.names import as_named
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

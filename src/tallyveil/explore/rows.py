@@ -19,9 +19,9 @@ from tallyveil.explore.files import CHUNK
 from tallyveil.explore.kinds import Kind
 from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.spine import Spine
+from tallyveil.schema.answer_columns import answer_expression
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import collect, scan_parquet
-from tallyveil.universe.answer_columns import answer_expression
-from tallyveil.universe.query_group import QueryGroup
 
 COUNT: Final = "count"
 BESIDE: Final = ("estimate", "standard_error", "lower", "upper")

@@ -14,8 +14,13 @@ from tallyveil.explore.mapped import write_map
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
-from tallyveil.explore.wording import NO_INTERVALS, guarantee_sentences, intervals_entry, left_out
-from tallyveil.release.marks import Marks, joint_marks, marks_of
+from tallyveil.explore.wording import (
+    NO_INTERVALS,
+    guarantee_sentences,
+    intervals_entry,
+    left_out,
+)
+from tallyveil.files.marks import Marks, joint_marks, marks_of
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_output_inside
 from tallyveil.version import VERSION

@@ -23,8 +23,8 @@ from tallyveil.explore.files import (
 from tallyveil.explore.opened import OpenedRelease
 from tallyveil.explore.rows import COUNT, Block, TableRows
 from tallyveil.report.titles import schema_titles
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.query_group import QueryGroup
 
 LETTERS: Final = {COUNT: "p", "estimate": "e", "standard_error": "s", "lower": "l", "upper": "u"}
 """First letter of a column of the site, before the number of the answer."""

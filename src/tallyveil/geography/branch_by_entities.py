@@ -10,7 +10,13 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.block_groups import membership_classes
 from tallyveil.geography.distance import require_same_spine
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.respine import DraftLevel, Reshaped, draft_levels, first_appearance, respine
+from tallyveil.geography.respine import (
+    DraftLevel,
+    Reshaped,
+    draft_levels,
+    first_appearance,
+    respine,
+)
 from tallyveil.geography.spine import Spine
 
 

@@ -23,7 +23,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.counts import sums_between
+from tallyveil.schema.counts import sums_between
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.off_spine_distance import Touched

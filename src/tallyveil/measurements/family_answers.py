@@ -11,7 +11,7 @@ from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.address import Listed
 from tallyveil.kernels.family.answers import list_answers, spread_answers
 from tallyveil.measurements.measurements import NoisyMeasurements
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.query_group import QueryGroup
 
 MOST_CELLS_KEPT: Final = 1 << 18
 """Largest number of cells of a schema whose answers are kept in a table with every cell."""

@@ -30,11 +30,11 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.measurements.part_columns import require_part
+from tallyveil.schema.counts import narrow
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import file_digest, write_parquet
-from tallyveil.universe.counts import narrow
-from tallyveil.universe.query_group import QueryGroup
 
 FOLDER = "measurements"
 ANSWER_LABELS = f"{FOLDER}/answers.parquet"

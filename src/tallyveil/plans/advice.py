@@ -11,9 +11,9 @@ from tallyveil.geography.optimise import Branch, CutByEntities, Step
 from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import some_names
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
 
 
 def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:

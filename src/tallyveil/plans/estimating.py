@@ -12,9 +12,9 @@ from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 MeasurementFiles = Literal["full", "small", "support", "none"]
 

@@ -16,9 +16,9 @@ from tallyveil.errors import ConfigError
 from tallyveil.plans.constraints import Residents
 from tallyveil.plans.outer import sources_of_groups
 from tallyveil.plans.part_cells import PartCells, possible_cells
-from tallyveil.universe.nested_queries import common_groups, meet, representative_cells
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.nested_queries import common_groups, meet, representative_cells
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 SEVERAL: Final = -1
 """Size of the households of a group in which households can have several sizes."""

@@ -30,7 +30,7 @@ class RecordsInput:
         geocode: Column holding the geocode of the finest geolevel.
         count: Column of non-negative counts, or None for one row for each person.
         columns: Column of each attribute, by attribute name.
-        numbers: Attributes whose columns hold whole numbers. Their levels are ranges (`tallyveil.universe.ranges`).
+        numbers: Attributes whose columns hold whole numbers. Their levels are ranges (`tallyveil.schema.ranges`).
     """
 
     path: Path

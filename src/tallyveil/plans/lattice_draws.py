@@ -14,12 +14,12 @@ from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
+from tallyveil.schema.adding_up import adding_up
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.noise_plan import NoisePlan
-from tallyveil.universe.adding_up import adding_up
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 if TYPE_CHECKING:
     from tallyveil.subspace.exact.sampler import VectorSampler

@@ -12,9 +12,9 @@ from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.household_sizes import refuse_sizes
 from tallyveil.plans.outer import sources_of_groups
 from tallyveil.plans.part_cells import PartCells, possible_cells
-from tallyveil.universe.nested_queries import common_groups, determines
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.nested_queries import common_groups, determines
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 
 def refuse_lifts(

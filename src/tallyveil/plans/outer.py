@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
-from tallyveil.universe.nested_queries import (
+from tallyveil.schema.nested_queries import (
     common_groups,
     counts_all_of,
     determined_answers,
     determines,
     first_levels,
 )
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
-from tallyveil.universe.single_cells import only_cell
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+from tallyveil.schema.single_cells import only_cell
 
 
 def outer_items(plan: Mapping[str, Any]) -> tuple[OuterPass, ...]:

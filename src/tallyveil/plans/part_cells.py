@@ -10,9 +10,9 @@ import numpy as np
 from tallyveil.arrays import Integers
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConfigError
-from tallyveil.universe.nested_queries import representative_cells
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.nested_queries import representative_cells
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,9 +17,9 @@ from tallyveil.plans.inputs import GeographyInput, RecordsInput, SpineInput
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import digest_of
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 PLAN_FORMAT = 1
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallyveil.errors import ConfigError
+from tallyveil.files.tables import has_zeros
 from tallyveil.plans.estimating import TREE_VALUES
 from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.plans.outer_resources import (
@@ -20,7 +21,6 @@ from tallyveil.plans.outer_resources import (
 )
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import FILLED_CELLS, Sizes, filled_cells
-from tallyveil.release.tables import has_zeros
 
 MIB: Final = 1 << 20
 ANSWERS_PER_CELL: Final = 2.5

@@ -23,11 +23,11 @@ from tallyveil.plans.outer import measured_by_pass, outer_items, refuse_outer
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import drawn_items
 from tallyveil.plans.terms import PrivacyTerms
+from tallyveil.schema.limits import LARGEST_COUNT, LARGEST_LEVEL
+from tallyveil.schema.names import check_name
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import TEXT_OR_NONE, Each, JsonObject, Perhaps, damaged, misfit
-from tallyveil.universe.limits import LARGEST_COUNT, LARGEST_LEVEL
-from tallyveil.universe.names import check_name
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
 
 _MEND: Final = "Restore the folder from a copy."
 _WORDS: Final = {

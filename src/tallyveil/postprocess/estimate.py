@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyveil.errors import StoreError
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.kinds import ReleaseKind
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
 from tallyveil.plans.guarantee import privacy_of
@@ -18,8 +20,6 @@ from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
-from tallyveil.release.finished import MANIFEST
-from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
+from tallyveil.files.checks import Part
+from tallyveil.files.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
@@ -34,20 +36,14 @@ from tallyveil.postprocess.final_checks import CHECKS, FinalChecks
 from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.stages import stages_of_passes
-from tallyveil.postprocess.publish import (
-    publish,
-    published_sizes,
-    write_labels,
-)
-from tallyveil.release.checks import Part
-from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
+from tallyveil.postprocess.publish import publish, published_sizes, write_labels
 from tallyveil.runs.executor import Chunks, Executor
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.query_group import QueryGroup
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.passes.driver import TreePasses

@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import StoreError
-from tallyveil.geography.areas import Hierarchies
-from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.families.chunk_files import ChunkFolders
-from tallyveil.postprocess.other_releases.kept import Kept
-from tallyveil.postprocess.passes.groups import FixedGroups
-from tallyveil.postprocess.passes.part_limits import check_parts
-from tallyveil.release.checks import (
+from tallyveil.files.checks import (
     Agreeing,
     Bounded,
     Part,
@@ -32,14 +25,21 @@ from tallyveil.release.checks import (
     require,
     require_no_other_files,
 )
-from tallyveil.release.histograms import HISTOGRAM, MICRODATA, read_histogram
-from tallyveil.release.tables import TABLES
+from tallyveil.files.histograms import HISTOGRAM, MICRODATA, read_histogram
+from tallyveil.files.tables import TABLES
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
+from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.runs.executor import Chunks, gathered
 from tallyveil.runs.product import Run
+from tallyveil.schema.counts import PublicCounts
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.shared_files import await_file
 from tallyveil.storage.write import write_text
-from tallyveil.universe.counts import PublicCounts
 
 CHECKS: Final = "checks"
 """Name in addresses of the last look, and of the file that says what its parts are."""

@@ -7,6 +7,12 @@ from pathlib import Path
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_lines, parse_ledger
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.files.finished import LEDGER, MANIFEST, ledger_bytes, record_of
+from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
+from tallyveil.files.geometry import GEOMETRY, read_geometry
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.estimating import EstimationPlan
@@ -19,12 +25,6 @@ from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
 from tallyveil.postprocess.other_releases.kept import Kept, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.public_inputs import read_constraints
-from tallyveil.release.finished import LEDGER, MANIFEST, ledger_bytes, record_of
-from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
-from tallyveil.release.geometry import GEOMETRY, read_geometry
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest
 from tallyveil.runs.earlier import Earlier
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.paths import inside

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.files.finished import PRIVATE
+from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
+from tallyveil.files.histograms import MICRODATA, read_histogram
+from tallyveil.files.tables import TABLES
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
@@ -29,18 +33,14 @@ from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.postprocess.publish import microdata_chunks, table_chunks
-from tallyveil.release.finished import PRIVATE
-from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
-from tallyveil.release.histograms import MICRODATA, read_histogram
-from tallyveil.release.tables import TABLES
 from tallyveil.runs.executor import Chunks, Site
 from tallyveil.runs.folder_state import CLUSTER, PLAN
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.shared_files import await_file, made_with_patience
-from tallyveil.universe.schema import Schema
 
 READ: Final = (PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS, FOLDER)
 """Files and folders of a release that a worker process reads before its first work."""

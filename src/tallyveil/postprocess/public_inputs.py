@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.errors import SolverError
+from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
+from tallyveil.files.geometry import GEOMETRY
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.subspace_query import drawn_items
@@ -20,12 +22,10 @@ from tallyveil.postprocess.families.lattice_measurements import drawn_constraint
 from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
 from tallyveil.postprocess.other_releases.kept import Kept, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
-from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
-from tallyveil.release.geometry import GEOMETRY
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.product import Run
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.write import write_json
-from tallyveil.universe.schema import Schema
 
 NOTHING: Final = Kept()
 PUBLIC_CHECK = "the geography and the constraints are read back as they were written"

@@ -5,21 +5,21 @@ from typing import Any, Final
 
 import numpy as np
 
+from tallyveil.files.areas import tabulated
+from tallyveil.files.data_package import DATA_PACKAGE, data_package
+from tallyveil.files.histograms import MICRODATA, n_record_pieces, write_microdata
+from tallyveil.files.marks import release_marks
+from tallyveil.files.tables import TABLES, n_table_parts, table_size, write_table
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
-from tallyveil.release.areas import tabulated
-from tallyveil.release.data_package import DATA_PACKAGE, data_package
-from tallyveil.release.histograms import MICRODATA, n_record_pieces, write_microdata
-from tallyveil.release.marks import release_marks
-from tallyveil.release.tables import TABLES, n_table_parts, table_size, write_table
 from tallyveil.runs.executor import Chunks, Threads
 from tallyveil.runs.product import Run
+from tallyveil.schema.counts import PublicCounts
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_json
-from tallyveil.universe.counts import PublicCounts
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
 """A function that runs a named stage, which writes one folder and has a size, unless it is finished already."""

@@ -16,6 +16,9 @@ import numpy as np
 
 from tallyveil.arrays import Integers
 from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.intervals.model import LevelModel, model_of_levels
+from tallyveil.estimation.intervals.upward_blocks import block_sweep
+from tallyveil.estimation.intervals.upward_queries import query_sweep
 from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
@@ -27,20 +30,23 @@ from tallyveil.estimation.problem import (
 from tallyveil.estimation.rounding import round_counts
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.intervals.model import LevelModel, model_of_levels
-from tallyveil.intervals.upward_blocks import block_sweep
-from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.kernels.compiled import compiled_for, on_disk
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
-from tallyveil.kernels.family.chunk import Chunk, Rules, chunk_kernel, estimate_chunk, estimate_families
+from tallyveil.kernels.family.chunk import (
+    Chunk,
+    Rules,
+    chunk_kernel,
+    estimate_chunk,
+    estimate_families,
+)
 from tallyveil.kernels.family.signatures import SOLVE_PASS
 from tallyveil.kernels.family.solver import compile_parts, solve_by_parts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, answers_on_support
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.postprocess.families.tree_values import TreeSweep
 from tallyveil.runs.observer import SilentObserver
+from tallyveil.schema.presets import load_preset
 from tallyveil.storage.system import usable_cores
-from tallyveil.universe.presets import load_preset
 
 NOISY = np.array([2, 4, 2, 0, 1, 3])
 PARENT = np.array([3, 4])

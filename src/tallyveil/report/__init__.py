@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil.report.evaluation_page import write_evaluation_report
-    from tallyveil.report.programme_page import write_programme_report
-    from tallyveil.report.release_page import write_report
-    from tallyveil.report.safetab_groups_page import write_groups_evaluation, write_groups_report
-    from tallyveil.report.safetab_households_page import (
+    from tallyveil.products.dhc.page import write_programme_report
+    from tallyveil.products.lattice.page.table import write_table_evaluation, write_table_report
+    from tallyveil.products.safetab.page.groups import write_groups_evaluation, write_groups_report
+    from tallyveil.products.safetab.page.households import (
         write_households_evaluation,
         write_households_report,
     )
-    from tallyveil.report.safetab_page import write_safetab_evaluation, write_safetab_report
-    from tallyveil.report.table_page import write_table_evaluation, write_table_report
+    from tallyveil.products.safetab.page.persons import write_safetab_evaluation, write_safetab_report
+    from tallyveil.products.topdown.page.release import write_report
+    from tallyveil.report.evaluation_page import write_evaluation_report
 
 # A command writes one page, so the modules of a page are imported with its function.
 _PLACES = {

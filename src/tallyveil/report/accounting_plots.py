@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.errors import ConfigError
 from tallyveil.report.figure import new_figure
+from tallyveil.report.house_style import COLOURS, GREY, METADATA, house_style, label_powers
 from tallyveil.storage.write import write_file
-from tallyveil.studies.house_style import COLOURS, GREY, METADATA, house_style, label_powers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

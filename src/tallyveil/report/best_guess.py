@@ -16,7 +16,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.proved import composition_of
 from tallyveil.accounting.zcdp import zcdp_to_delta
 from tallyveil.report.points import Tile
-from tallyveil.universe.unit import Unit
+from tallyveil.schema.unit import Unit
 
 _SLOWEST: Final = "rounded_fft"
 """The engine that takes seconds for each number. The cost bounds the guess in its place."""

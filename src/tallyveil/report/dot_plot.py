@@ -6,8 +6,8 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from tallyveil.report.figure import MARKERS, WIDTH, log_axis, new_figure, to_svg
+from tallyveil.report.house_style import BAND, COLOURS, MUTED, house_style
 from tallyveil.report.wording import name_title
-from tallyveil.studies.house_style import BAND, COLOURS, MUTED, house_style
 
 _LEFT, _RIGHT = 2.6, 0.25  # inches beside the axes
 _ROW = 0.52

@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.evaluation.size_class import ALL_SIZES, SizeClass
-from tallyveil.evaluation.store import FOLDER, WARNING, Evaluation
+from tallyveil.files.evaluation.size_class import ALL_SIZES, SizeClass
+from tallyveil.files.evaluation.store import FOLDER, WARNING, Evaluation
+from tallyveil.products.topdown.page.release import REPORT
 from tallyveil.report.accuracy import Matrix, expected_of
 from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
@@ -17,10 +18,9 @@ from tallyveil.report.page import write_page
 from tallyveil.report.parameters import parameter_table
 from tallyveil.report.points import Point, evaluation_points
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
-from tallyveil.report.release_page import REPORT
 from tallyveil.report.titles import Titles
 from tallyveil.report.wording import grouped, name_title, percent, rounded
-from tallyveil.universe.unit import Unit
+from tallyveil.schema.unit import Unit
 
 SIZE_CLASSES = tuple(item.value for item in SizeClass)
 

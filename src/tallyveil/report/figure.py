@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup, escape
 
 from tallyveil.printable import shown
-from tallyveil.studies.house_style import BAND, GRID, INK, METADATA, MUTED
+from tallyveil.report.house_style import BAND, GRID, INK, METADATA, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.report.figure import WIDTH, Picture, new_figure, to_svg
+from tallyveil.report.house_style import COLOURS, INK, MUTED, house_style
 from tallyveil.report.wording import grouped
-from tallyveil.studies.house_style import COLOURS, INK, MUTED, house_style
-from tallyveil.universe.unit import Unit
+from tallyveil.schema.unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

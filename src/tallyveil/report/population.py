@@ -7,8 +7,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import StoreError
-from tallyveil.release.histograms import histogram_path
-from tallyveil.release.manifest_files import require_unchanged
+from tallyveil.files.histograms import histogram_path
+from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.storage.read import UNREADABLE, parquet_columns, scan_parquet
 

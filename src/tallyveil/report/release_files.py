@@ -10,15 +10,15 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import SchemaError, StoreError
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import RESTORE, read_manifest
 from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.stated import require_shape
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import RESTORE, read_manifest
 from tallyveil.report.titles import Titles, schema_titles
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.unit import Unit
 from tallyveil.storage.json_files import read_json_object
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from tallyveil.budget.expected import ExpectedError
 from tallyveil.budget.strategy import Strategy
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import WIDTH, Picture, new_figure, text_colour, to_svg
+from tallyveil.report.house_style import COLOURS, GREY, GRID, INK, MUTED, house_style
 from tallyveil.report.population import GeolevelSizes
 from tallyveil.report.titles import Titles
 from tallyveil.report.wording import grouped, listed, name_title, percent
-from tallyveil.studies.house_style import COLOURS, GREY, GRID, INK, MUTED, house_style
-from tallyveil.universe.unit import Unit
+from tallyveil.schema.unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tallyveil.report.wording import name_title
-from tallyveil.universe.presets import titles_of
-from tallyveil.universe.schema import Schema
-from tallyveil.universe.unit import Unit
+from tallyveil.schema.presets import titles_of
+from tallyveil.schema.schema import Schema
+from tallyveil.schema.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)

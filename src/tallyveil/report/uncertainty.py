@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tallyveil.files.geography import NAMES
+from tallyveil.files.intervals import DECIMALS, INTERVALS, made_intervals, read_interval_table
 from tallyveil.geography.names import NAME_COLUMNS
-from tallyveil.release.geography import NAMES
-from tallyveil.release.intervals import DECIMALS, INTERVALS, made_intervals, read_interval_table
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.figure import Picture
 from tallyveil.report.interval_plot import Panel, interval_plot

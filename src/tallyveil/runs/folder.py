@@ -24,8 +24,15 @@ from types import TracebackType
 from typing import Final
 
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import MANIFEST, PRIVATE, PROGRAMME
-from tallyveil.runs.folder_state import CLUSTER, KEY_FILE, LOCK_FILE, SEALED, FolderState, folder_state
+from tallyveil.files.finished import MANIFEST, PRIVATE, PROGRAMME
+from tallyveil.runs.folder_state import (
+    CLUSTER,
+    KEY_FILE,
+    LOCK_FILE,
+    SEALED,
+    FolderState,
+    folder_state,
+)
 from tallyveil.storage.system import (
     absent_folders,
     flush,

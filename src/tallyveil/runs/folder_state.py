@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
+from tallyveil.files.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
 from tallyveil.storage.addresses import refuse_object
 from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
 

@@ -18,18 +18,12 @@ from typing import Final
 
 from tallyveil.accounting.ledger.lines import spent
 from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.files.finished import LEDGER, PRIVATE, ledger_record
+from tallyveil.files.manifest import Manifest, Spent, library_versions, listed_file, stage_times
+from tallyveil.files.manifest_files import parsed_manifest, require_entered, written_manifest
+from tallyveil.files.marks import release_marks
 from tallyveil.noise.key import new_run_key
 from tallyveil.primitives import require_aes256
-from tallyveil.release.finished import LEDGER, PRIVATE, ledger_record
-from tallyveil.release.manifest import (
-    Manifest,
-    Spent,
-    library_versions,
-    listed_file,
-    stage_times,
-)
-from tallyveil.release.manifest_files import parsed_manifest, require_entered, written_manifest
-from tallyveil.release.marks import release_marks
 from tallyveil.runs.earlier import (
     public_secrets,
     refuse_other_work,

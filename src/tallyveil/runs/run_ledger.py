@@ -8,7 +8,7 @@ from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.release.finished import LEDGER
+from tallyveil.files.finished import LEDGER
 from tallyveil.runs.earlier import Earlier
 from tallyveil.runs.key_file import RunSecrets
 from tallyveil.runs.product import Job

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import require_run
+from tallyveil.files.finished import require_run
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.key_file import RunSecrets
 from tallyveil.storage.outputs import remove

@@ -18,10 +18,10 @@ from typing import Final, Literal
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import spent
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import LEDGER, PRIVATE, PROGRAMME
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import written_manifest
-from tallyveil.release.marks import Marks, joined, ledger_marks, marks_of
+from tallyveil.files.finished import LEDGER, PRIVATE, PROGRAMME
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import written_manifest
+from tallyveil.files.marks import Marks, joined, ledger_marks, marks_of
 from tallyveil.runs.folder_state import LOCK_FILE, FolderState, folder_state
 from tallyveil.runs.log import LOG
 from tallyveil.runs.progress import PROGRESS, PROGRESS_FORMAT

@@ -12,10 +12,10 @@ from typing import Final
 
 import polars as pl
 
-from tallyveil.config.subspace import load_subspace_plan
-from tallyveil.execution.table.run import TABLE, run_subspace
-from tallyveil.face.making import run
+from tallyveil.api.making import run
 from tallyveil.noise.key import insecure_key
+from tallyveil.products.lattice.public.from_toml import load_subspace_plan
+from tallyveil.products.lattice.run.run import TABLE, run_subspace
 from tallyveil.selftest.answers import Answer, digest, equal
 from tallyveil.storage.read import collect, scan_parquet
 

@@ -14,7 +14,13 @@ from typing import Final, Self
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.addresses import refuse_object
-from tallyveil.storage.system import absent_folders, flush, remove_empty, remove_locked, take_lock
+from tallyveil.storage.system import (
+    absent_folders,
+    flush,
+    remove_empty,
+    remove_locked,
+    take_lock,
+)
 from tallyveil.storage.write import store_error
 
 UNFINISHED: Final = ".tallyveil-unfinished"

@@ -6,11 +6,11 @@ query, becomes `.`. Every other character becomes its UTF-8 bytes, for example `
 out of a folder, and a recode `a.b` (`a%2Eb`) is different from the query `a*b` (`a.b`).
 
 Folders of tables are Hive-style, `geolevel=Tract`, so that readers make a column of them. There a name is only
-percent-encoded, which readers undo: `*` is written `%2A`, and nothing is shortened (`tallyveil.universe.names` refuses
+percent-encoded, which readers undo: `*` is written `%2A`, and nothing is shortened (`tallyveil.schema.names` refuses
 a name that is too long).
 
 A file system that ignores case would still treat `Age` and `age` as the same file. The check of the configuration
-refuses names that differ only in case (`tallyveil.universe.names.check_apart`).
+refuses names that differ only in case (`tallyveil.schema.names.check_apart`).
 """
 
 import hashlib

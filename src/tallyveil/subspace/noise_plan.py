@@ -19,7 +19,12 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.guarantee import chain_condition, chain_guarantee, gaussian_delta, laplace_guarantee
+from tallyveil.subspace.guarantee import (
+    chain_condition,
+    chain_guarantee,
+    gaussian_delta,
+    laplace_guarantee,
+)
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 from tallyveil.subspace.nearest import nearest_tables, protected

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError
+from tallyveil.schema.schema import Schema
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import require_totals
-from tallyveil.universe.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tallyveil.synthetic.population import (
 from tallyveil.synthetic.published import PublishedCounts
 
 if TYPE_CHECKING:
-    from tallyveil.synthetic.safetab import SAFETAB_FILES, write_safetab_country
+    from tallyveil.products.safetab.made_up import SAFETAB_FILES, write_safetab_country
 
 __all__ = [
     "COUNTRY_FILES",

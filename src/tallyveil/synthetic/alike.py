@@ -18,8 +18,8 @@ import numpy as np
 from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.geography.spine import Spine
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 EMPTY_SHARE = 0.38
 """Part of the finest geounits without records, as among census blocks (`tallyveil.synthetic.people`)."""

@@ -9,14 +9,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import ConfigError
+from tallyveil.schema import Schema, load_preset
+from tallyveil.schema.names import closest_hint
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.group_quarters import HOUSEHOLD, Dwellings, settle
 from tallyveil.synthetic.people import RACES, make_people, make_totals
 from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
 from tallyveil.synthetic.races import HISPANIC, SINGLE_RACES, TWO_OR_MORE, draw_sets, tilt_races
 from tallyveil.synthetic.units import make_units
-from tallyveil.universe import Schema, load_preset
-from tallyveil.universe.names import closest_hint
 
 PRESETS = ("pl94-persons", "pl94-units", "race-age")
 """Schema presets that `make_states` knows."""

@@ -8,8 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.schema import Schema
 from tallyveil.synthetic.country import GEOGRAPHY_COLUMNS
-from tallyveil.universe import Schema
 
 MOST_OF_A_BLOCK: Final = 1_000_000
 """Largest count that is accepted. Every person becomes a row, so that a wrong number could fill the memory."""

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
-from tallyveil.universe import load_preset
+from tallyveil.schema import load_preset
 
 MORE_HOUSEHOLDS = 0.38
 """Probability that a household resident, after the first of the block, begins a household: about 2.6 people each."""

@@ -30,9 +30,9 @@ from tallyveil.confidential.measure import Measurer
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.measurements.family_answers import answers_on_support
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.recode import Recode
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.recode import Recode
+from tallyveil.schema.schema import Schema
 
 Integers = NDArray[np.int64]
 

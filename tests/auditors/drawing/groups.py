@@ -20,9 +20,9 @@ from tests.auditors.drawing.claims import claim_of
 from tests.auditors.outputs import Outputs
 from tests.safetab_regions import BASE, CELL, measured, plan_of_tracts
 
-from tallyveil.safetab.ages import DETAILS
-from tallyveil.safetab.levels import NEIGHBOURS
-from tallyveil.safetab.measurements import GroupMeasurements
+from tallyveil.products.safetab.public.ages import DETAILS
+from tallyveil.products.safetab.public.levels import NEIGHBOURS
+from tallyveil.products.safetab.public.measurements import GroupMeasurements
 
 BUDGETS: Final = (("puredp", "3/2"), ("zcdp", "7/10"))
 

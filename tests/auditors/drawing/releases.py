@@ -33,9 +33,9 @@ from tests.auditors.outputs import Outputs
 
 import tallyveil
 from tallyveil.accounting import Neighbours, event_from_mapping
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.measurements.store import measurement_name
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, insecure_key
+from tallyveil.products.topdown.run.run import run_release
 
 SEXES, AGES = ("female", "male"), ("young", "old")
 

@@ -5,7 +5,13 @@ from fractions import Fraction
 import pytest
 from tests.oracles.first_term import first_term_delta, first_term_epsilon
 
-from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace, InvariantEvent, Neighbours, compose
+from tallyveil.accounting import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    Neighbours,
+    compose,
+)
 from tallyveil.errors import BudgetError
 
 RHO = Fraction("3.65")

@@ -2,7 +2,14 @@
 
 import pytest
 
-from tallyveil.budget.caps import FIRST_WEIGHT, MOST_RAISES, Trial, excess, limiting_weights, over
+from tallyveil.budget.caps import (
+    FIRST_WEIGHT,
+    MOST_RAISES,
+    Trial,
+    excess,
+    limiting_weights,
+    over,
+)
 
 
 def test_over_and_excess():

@@ -6,9 +6,21 @@ import pytest
 
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
 from tallyveil.accounting.engines import revivals
-from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name, exact_parameters, zcdp_parameters
+from tallyveil.accounting.parameters import (
+    BETA,
+    DELTAS,
+    MU,
+    epsilon_name,
+    exact_parameters,
+    zcdp_parameters,
+)
 from tallyveil.budget import Mechanism, Strategy, load_product
-from tallyveil.budget.parameters import TOGETHER, cost_parameters, query_parameters, strategy_parameters
+from tallyveil.budget.parameters import (
+    TOGETHER,
+    cost_parameters,
+    query_parameters,
+    strategy_parameters,
+)
 
 HALVES = (("total", Fraction(1, 4)), ("detailed", Fraction(3, 4)))
 

@@ -4,10 +4,15 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.accounting import (
+    Neighbours,
+    compose,
+    zcdp_to_epsilon,
+    zcdp_to_epsilon_textbook,
+)
 from tallyveil.budget.products import DELTA, NEIGHBOURS, load_product, product_names
 from tallyveil.errors import BudgetError
-from tallyveil.studies.fdp_census.products import product_row
+from tallyveil_studies.fdp_census.products import product_row
 
 UNITS = "the number of housing units and of group quarters of each type in every block"
 STATES = "the number of persons in every state"

@@ -13,7 +13,7 @@ from tallyveil.budget.fixed_queries import is_fixed
 from tallyveil.budget.sensitivity import require_sensitivities, sensitivities_of
 from tallyveil.budget.spine.precision import answers_summed, precision_of
 from tallyveil.errors import BudgetError
-from tallyveil.universe import Attribute, Recode, Schema, load_preset
+from tallyveil.schema import Attribute, Recode, Schema, load_preset
 
 AGES = ("child", "adult", "elder")
 SCHEMA = Schema(

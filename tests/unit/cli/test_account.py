@@ -151,8 +151,8 @@ def test_released_products(account):
 
 
 def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_path):
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.run import run_release
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.run import run_release
 
     plan = load_plan(small_release)
     runs = [run_release(plan, tmp_path / name).path for name in ("one", "two")]

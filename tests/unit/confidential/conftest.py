@@ -17,12 +17,12 @@ import pytest
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.confidential.safetab_households import read_households
-from tallyveil.confidential.safetab_records import read_persons
-from tallyveil.safetab.household_tables import ListedGroups
-from tallyveil.safetab.households import read_household_plan
-from tallyveil.safetab.plan import read_plan
-from tallyveil.safetab.regions import read_regions
+from tallyveil.products.safetab.confidential.households import read_households
+from tallyveil.products.safetab.confidential.records import read_persons
+from tallyveil.products.safetab.public.household_tables import ListedGroups
+from tallyveil.products.safetab.public.households import read_household_plan
+from tallyveil.products.safetab.public.plan import read_plan
+from tallyveil.products.safetab.public.regions import read_regions
 
 HOUSEHOLD_HEADER = "TABBLKST|TABBLKCOU|TABTRACTCE|TABBLK|HHRACE|" + "|".join(f"QRACE{i}" for i in range(1, 9))
 HOUSEHOLD_HEADER += "|QSPAN|HOUSEHOLD_TYPE|TEN"

@@ -16,13 +16,13 @@ from tallyveil.confidential.declassify import (
     exact_group_measurer,
     exact_household_measurer,
 )
-from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, SchemaError, StoreError
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.safetab.ages import STARTS_23
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.schema import Schema
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.safetab.public.ages import STARTS_23
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.schema import Schema
 
 
 def entries(tmp_path):

@@ -13,7 +13,7 @@ from tallyveil.confidential.histogram import (
     histogram_from_triplets,
 )
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")
 CODES = [f"{region}{town}" for region in "XYZ" for town in range(4)]
@@ -29,7 +29,7 @@ def towns():
 
 @pytest.mark.parametrize("at_once", [1, 1 << 21])
 def test_every_geolevel_has_the_sums_of_its_children(towns, monkeypatch, at_once):
-    monkeypatch.setattr("tallyveil.universe.counts.ENTRIES_AT_ONCE", at_once)
+    monkeypatch.setattr("tallyveil.schema.counts.ENTRIES_AT_ONCE", at_once)
     levels = aggregate_all(histogram_from_triplets("Town", len(CODES), *towns), SPINE)
     assert [level.geolevel for level in levels] == ["Country", "Region", "Town"]
     for level, apart in zip(levels, (12, 4, 1), strict=True):

@@ -8,8 +8,8 @@ from tallyveil.confidential.histogram import histogram_from_triplets
 from tallyveil.confidential.invariants import check_bounds, invariant_values
 from tallyveil.confidential.subspace_counts import noisy_answers
 from tallyveil.errors import ConstraintError
-from tallyveil.universe.limits import NO_LIMIT, narrow_limits
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.limits import NO_LIMIT, narrow_limits
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")
 N = 40

@@ -20,7 +20,7 @@ from tallyveil.geography.bypass import bypass
 from tallyveil.measurements.family_answers import answers_on_support, measure_one_by_one
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")
 SPINE = spine_from_prefixes([f"{a}{b:02d}" for a in "XY" for b in range(30)], ("Region", "Town"), (1, 3))

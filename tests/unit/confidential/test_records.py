@@ -12,14 +12,20 @@ import pytest
 from tallyveil.confidential import records
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.records import read_records
-from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError, TallyveilError
+from tallyveil.errors import (
+    ConfigError,
+    GeographyError,
+    SchemaError,
+    StoreError,
+    TallyveilError,
+)
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.query_group import Factor
-from tallyveil.universe.recode import Recode
-from tallyveil.universe.schema import Schema
-from tallyveil.universe.structural_zero import StructuralZero
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.query_group import Factor
+from tallyveil.schema.recode import Recode
+from tallyveil.schema.schema import Schema
+from tallyveil.schema.structural_zero import StructuralZero
 
 CANARY = "canary-7716"
 
@@ -202,7 +208,7 @@ def test_batches_give_what_the_whole_table_gives(tmp_path, monkeypatch, count):
     table.write_parquet(path)
     whole = read(path, count)
     monkeypatch.setattr("tallyveil.storage.read.ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("tallyveil.universe.counts.ENTRIES_PENDING", 20)
+    monkeypatch.setattr("tallyveil.schema.counts.ENTRIES_PENDING", 20)
     assert read(path, count).digest() == whole.digest()
     table.sort("geocode", "home", "age").write_parquet(path)
     assert read(path, count).digest() == whole.digest()

@@ -10,8 +10,8 @@ from tallyveil.confidential.histogram import histogram_from_triplets
 from tallyveil.confidential.sealed_counts import SealedCounts, write_sealed_counts
 from tallyveil.errors import StoreError
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.schema import Schema
 
 KEY = b"\x11" * 32
 TOTAL = Schema("cells", (Attribute("cell", tuple(map(str, range(40)))),)).query("total")

@@ -3,10 +3,10 @@
 import polars as pl
 import pytest
 
-from tallyveil.confidential.subspace_table import read_confidential_table
 from tallyveil.errors import SchemaError
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.schema import Schema
+from tallyveil.products.lattice.confidential import read_confidential_table
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.schema import Schema
 
 
 @pytest.mark.parametrize(

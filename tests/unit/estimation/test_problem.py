@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConstraintError, SchemaError
-from tallyveil.estimation import UNBOUNDED, EstimationPass, LinearConstraint, MeasuredQuery, RoundingStage
+from tallyveil.estimation import (
+    UNBOUNDED,
+    EstimationPass,
+    LinearConstraint,
+    MeasuredQuery,
+    RoundingStage,
+)
 
 
 def query(labels, values, variance=1.0):

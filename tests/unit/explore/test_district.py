@@ -17,10 +17,7 @@ from tests.unit.explore.numerics.compared import (
 from tests.unit.explore.numerics.in_node import ask_node, node_needed
 
 import tallyveil.explore.district as module
-from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.topdown.inputs import read_hierarchies
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.explore.covariances import inner_bytes
 from tallyveil.explore.district import (
     DISTRICT_FILE,
@@ -28,10 +25,13 @@ from tallyveil.explore.district import (
     write_district,
     write_planned_district,
 )
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, planned_fits, table_model
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, plan_measured
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.run import run_release
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "rhode_island"
 TABLES = ("total", "age*home", "home")

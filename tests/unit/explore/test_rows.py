@@ -10,7 +10,7 @@ from tallyveil.errors import StoreError
 from tallyveil.explore.files import CHUNK
 from tallyveil.explore.kinds import Kind, KindType
 from tallyveil.explore.rows import TableRows
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 N = 2 * CHUNK + 100
 CODES = pl.Series([f"{i:06d}" for i in range(N)])

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import entities_from_pairs, off_spine_distances, recipe_of, spine_from_prefixes
+from tallyveil.geography import (
+    entities_from_pairs,
+    off_spine_distances,
+    recipe_of,
+    spine_from_prefixes,
+)
 
 
 @pytest.mark.parametrize("seed", range(60))

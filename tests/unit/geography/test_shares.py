@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import BudgetError
-from tallyveil.geography import GeounitShares, path_total, spine_from_prefixes, uniform_shares
+from tallyveil.geography import (
+    GeounitShares,
+    path_total,
+    spine_from_prefixes,
+    uniform_shares,
+)
 from tallyveil.geography.shares import distinct_pairs
 
 SPINE = spine_from_prefixes(["a1", "a2", "b1"], ("Tract", "Block"), (1, 2))

@@ -25,11 +25,7 @@ from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
 from tallyveil.kernels.compiled import with_pointers
 from tallyveil.kernels.family.certificate import reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
-from tallyveil.kernels.family.descent import (
-    descend,
-    equal_parts,
-    row_activity,
-)
+from tallyveil.kernels.family.descent import descend, equal_parts, row_activity
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, Signs, list_face
 from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.program import Point

@@ -8,7 +8,7 @@ from tallyveil.errors import StoreError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.measurements import store
 from tallyveil.measurements.measurements import NoisyMeasurements
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")
 SPINE = spine_from_prefixes([f"A{n:02d}" for n in range(10)], ("Region", "Block"), (1, 3))

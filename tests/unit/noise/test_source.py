@@ -17,7 +17,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, TallyveilError
 from tallyveil.kernels.address import Listed
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Law,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.noise import source as source_module
 from tallyveil.noise.keystream import Workspace
 from tallyveil.noise.table import InversionTable

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tallyveil.budget.presets import strategy_preset_names
-from tallyveil.config.load import load_plan
 from tallyveil.plans.advice import fixed_shares, spine_advice
+from tallyveil.plans.from_toml.load import load_plan
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
-from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.plans import disk
 from tallyveil.plans.disk import free_disk, refuse_small_disk
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.resources import predict
 from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.products.topdown.run.inputs import read_spine
 
 
 def test_the_space_of_the_nearest_folder_that_is_there(tmp_path):

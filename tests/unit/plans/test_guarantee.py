@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import zcdp_to_epsilon_textbook
-from tallyveil.config.load import load_plan
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.size_worlds import HOUSEHOLDS
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import TallyveilError
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.household_sizes import SEVERAL, SizesOfGroups
 
 NO_THREE = """

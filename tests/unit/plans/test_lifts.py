@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.lift_worlds import LIFTED
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import TallyveilError
+from tallyveil.plans.from_toml.load import load_plan
 
 RESIDENTS = """
 [[residents]]

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.run import STAGES_BEFORE
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.outer_resources import largest_family_bytes, largest_lift_bytes, pass_seconds
 from tallyveil.plans.resources import MIB, predict
 from tallyveil.plans.sizes import Sizes, sizes_of_spine
 from tallyveil.postprocess.estimation import stages_of
 from tallyveil.postprocess.passes.stages import stages_of_passes
+from tallyveil.products.topdown.run.run import STAGES_BEFORE
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "dhc"
 

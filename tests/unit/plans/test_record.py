@@ -4,11 +4,11 @@ import json
 import math
 from fractions import Fraction
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_spine
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.record import plan_record
 from tallyveil.plans.resources import predict
 from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.products.topdown.run.inputs import read_spine
 
 
 def test_a_record_is_plain_data_and_adds_up(small_release):

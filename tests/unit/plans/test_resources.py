@@ -6,19 +6,14 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.cli.synth import _filled
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError
-from tallyveil.execution.topdown.inputs import read_spine
-from tallyveil.execution.topdown.run import STAGES_BEFORE
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.machine import machine_memory
-from tallyveil.plans.resources import (
-    MIB,
-    RATES,
-    predict,
-    warn_small_machine,
-)
+from tallyveil.plans.resources import MIB, RATES, predict, warn_small_machine
 from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
 from tallyveil.postprocess.estimation import stages_of
+from tallyveil.products.topdown.run.inputs import read_spine
+from tallyveil.products.topdown.run.run import STAGES_BEFORE
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from tallyveil.postprocess.constraints.invariant_files import (
     write_invariant,
 )
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn, write_drawn
-from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")
 GROUP = SCHEMA.query("voting_age")

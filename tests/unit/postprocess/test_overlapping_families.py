@@ -9,19 +9,19 @@ import pytest
 
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem_json import problem_from_mapping, problem_to_mapping
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.measurements.store import StoredMeasurements, write_support_measurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.families.chunks import Span, estimate_span
 from tallyveil.postprocess.families.problems import FamilyBuilder
-from tallyveil.universe.counts import PublicCounts, compress_rows
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.schema.counts import PublicCounts, compress_rows
 
 RECODES = """[[schema.recodes]]
 name = "up_to"

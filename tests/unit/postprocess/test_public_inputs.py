@@ -4,12 +4,11 @@ import dataclasses
 
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import SolverError, StoreError
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.files.geography import write_geography
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.constraints import Invariant
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.bounds_files import stated_bounds, write_bounds
 from tallyveil.postprocess.constraints.geolevels import bounds_table
 from tallyveil.postprocess.constraints.invariant_files import (
@@ -19,7 +18,8 @@ from tallyveil.postprocess.constraints.invariant_files import (
     write_invariant,
 )
 from tallyveil.postprocess.public_inputs import check_public_inputs, read_constraints
-from tallyveil.release.geography import write_geography
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
 
 INVARIANTS = (
     Invariant("total", ("Region",)),

@@ -17,14 +17,14 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.release.finished import ledger_record
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import ListedFile, Manifest, Spent, StageTime
-from tallyveil.release.manifest_files import write_manifest
-from tallyveil.release.marks import release_marks
+from tallyveil.files.finished import ledger_record
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ListedFile, Manifest, Spent, StageTime
+from tallyveil.files.manifest_files import write_manifest
+from tallyveil.files.marks import release_marks
+from tallyveil.schema import Schema, load_preset
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import file_digest, write_json
-from tallyveil.universe import Schema, load_preset
 
 SIZES = {"nation": 1, "state": 1, "county": 5, "tract": 244, "block group": 815, "block": 25_181}
 PERSONS = 1_052_567

@@ -5,11 +5,11 @@ from pathlib import Path
 import polars as pl
 from tests.pages import require_readable
 
-from tallyveil.evaluation import Evaluation
-from tallyveil.evaluation.artefacts import ARTEFACT_COLUMNS
-from tallyveil.evaluation.metrics import COLUMNS
+from tallyveil.files.evaluation import Evaluation
+from tallyveil.files.evaluation.artefacts import ARTEFACT_COLUMNS
+from tallyveil.files.evaluation.metrics import COLUMNS
 from tallyveil.report import write_evaluation_report, write_report
-from tallyveil.universe.unit import PERSON
+from tallyveil.schema.unit import PERSON
 
 FRAME = pl.DataFrame(
     [

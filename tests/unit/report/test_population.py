@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tallyveil.release.manifest import listed_file
-from tallyveil.release.manifest_files import write_manifest, written_manifest
+from tallyveil.files.manifest import listed_file
+from tallyveil.files.manifest_files import write_manifest, written_manifest
 from tallyveil.report.population import attribute_names, geolevel_sizes
 from tallyveil.report.release_files import read_release_files
 

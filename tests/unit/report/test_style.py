@@ -7,8 +7,8 @@ import pytest
 
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import THEME, contrast, text_colour
+from tallyveil.report.house_style import BAND, COLOURS, GREY, GRID, INK, MUTED
 from tallyveil.report.wording import unbroken
-from tallyveil.studies.house_style import BAND, COLOURS, GREY, GRID, INK, MUTED
 
 READABLE = 4.5
 VISIBLE = 3.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.folder_state import FolderState, folder_state
 from tallyveil.runs.once import run_once

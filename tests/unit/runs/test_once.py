@@ -14,9 +14,9 @@ import tallyveil
 from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.errors import BudgetError, StoreError
+from tallyveil.files.manifest import Spent, manifest_from_mapping
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.manifest import Spent, manifest_from_mapping
-from tallyveil.release.manifest_files import read_manifest
 from tallyveil.runs import key_file as keys
 from tallyveil.runs import once
 from tallyveil.runs.folder import RunFolder

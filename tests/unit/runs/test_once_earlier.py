@@ -6,8 +6,8 @@ import pytest
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.errors import StoreError
-from tallyveil.release.finished import record_of
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.files.finished import record_of
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.runs.earlier import Earlier
 from tallyveil.runs.once import run_once
 

@@ -7,15 +7,9 @@ import pytest
 
 import tallyveil
 from tallyveil.errors import ClusterError, StoreError
-from tallyveil.release.finished import record_of
-from tallyveil.release.manifest import (
-    ListedFile,
-    Manifest,
-    Spent,
-    StageTime,
-    library_versions,
-)
-from tallyveil.release.marks import release_marks
+from tallyveil.files.finished import record_of
+from tallyveil.files.manifest import ListedFile, Manifest, Spent, StageTime, library_versions
+from tallyveil.files.marks import release_marks
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.key_file import RunSecrets
 from tallyveil.runs.once import finished_before, run_once, run_product

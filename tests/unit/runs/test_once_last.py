@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.release.manifest import StageTime
-from tallyveil.release.manifest_files import read_manifest
+from tallyveil.files.manifest import StageTime
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.runs.once import run_once, run_product
 from tallyveil.runs.product import Outcome
 from tallyveil.storage.system import is_locked

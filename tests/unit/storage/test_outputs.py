@@ -6,7 +6,13 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.outputs import claim_file, new_file, own_folder, refuse_inputs, refuse_taken
+from tallyveil.storage.outputs import (
+    claim_file,
+    new_file,
+    own_folder,
+    refuse_inputs,
+    refuse_taken,
+)
 from tallyveil.storage.write import write_parquet, write_text
 
 

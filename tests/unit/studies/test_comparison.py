@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.studies.comparison import Comparison, Kind, PrintedNumber, Verdict
+from tallyveil_studies.comparison import Comparison, Kind, PrintedNumber, Verdict
 
 
 @pytest.mark.parametrize(

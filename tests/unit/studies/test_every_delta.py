@@ -15,9 +15,9 @@ from tallyveil.accounting import (
     rho_of,
 )
 from tallyveil.noise.balls import precision, rational
-from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.fdp_census.allocation import geolevels
-from tallyveil.studies.fdp_census.every_delta import ALL_GEOLEVELS, DELTAS, bureau, every_delta
+from tallyveil_studies.exhibit import StudyInputs
+from tallyveil_studies.fdp_census.allocation import geolevels
+from tallyveil_studies.fdp_census.every_delta import ALL_GEOLEVELS, DELTAS, bureau, every_delta
 
 CLOSE = 1e-9
 """Relative: upper ends of certified bounds are this close to the exact epsilon."""

@@ -14,9 +14,9 @@ from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon_textbook
 from tallyveil.budget import load_product
 from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian
-from tallyveil.studies.comparison import Verdict
-from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.fdp_census import (
+from tallyveil_studies.comparison import Verdict
+from tallyveil_studies.exhibit import StudyInputs
+from tallyveil_studies.fdp_census import (
     allocation,
     appendix,
     catalogue,
@@ -25,22 +25,22 @@ from tallyveil.studies.fdp_census import (
     profiles,
     table_1,
 )
-from tallyveil.studies.fdp_census.catalogue import EXHIBITS
-from tallyveil.studies.fdp_census.census_counts import FILES, LEVELS, counts_by
-from tallyveil.studies.fdp_census.education import noise_aware_slope, slope, slope_errors
-from tallyveil.studies.fdp_census.education_data import (
+from tallyveil_studies.fdp_census.catalogue import EXHIBITS
+from tallyveil_studies.fdp_census.census_counts import FILES, LEVELS, counts_by
+from tallyveil_studies.fdp_census.education import noise_aware_slope, slope, slope_errors
+from tallyveil_studies.fdp_census.education_data import (
     EDUCATION_FILE,
     INCOME_FILE,
     TRACTS_FILE,
     alameda_tracts,
     counties_and_states,
 )
-from tallyveil.studies.fdp_census.first_term import first_term_reduction
-from tallyveil.studies.fdp_census.printed import printed
-from tallyveil.studies.fdp_census.residuals import residual
-from tallyveil.studies.fdp_census.study_noise import expected_errors, study_noise
-from tallyveil.studies.fdp_census.zcdp_curves import zcdp_log_delta, zcdp_tradeoff
-from tallyveil.studies.own_data import MissingDataError, Places
+from tallyveil_studies.fdp_census.first_term import first_term_reduction
+from tallyveil_studies.fdp_census.printed import printed
+from tallyveil_studies.fdp_census.residuals import residual
+from tallyveil_studies.fdp_census.study_noise import expected_errors, study_noise
+from tallyveil_studies.fdp_census.zcdp_curves import zcdp_log_delta, zcdp_tradeoff
+from tallyveil_studies.own_data import MissingDataError, Places
 
 NOTHING = StudyInputs()
 

@@ -11,11 +11,11 @@ from tallyveil.accounting import zcdp_to_epsilon
 from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import BypassRule, bypass, uniform_shares
-from tallyveil.studies.comparison import Verdict
-from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.geographic_spines import alternative, remark_2, rhode_island, variances
-from tallyveil.studies.geographic_spines.catalogue import EXHIBITS
-from tallyveil.studies.geographic_spines.trees import (
+from tallyveil_studies.comparison import Verdict
+from tallyveil_studies.exhibit import StudyInputs
+from tallyveil_studies.geographic_spines import alternative, remark_2, rhode_island, variances
+from tallyveil_studies.geographic_spines.catalogue import EXHIBITS
+from tallyveil_studies.geographic_spines.trees import (
     balanced,
     given_to_children,
     growth_of_queries,
@@ -23,8 +23,8 @@ from tallyveil.studies.geographic_spines.trees import (
     shares_by_level,
     spine_of_paths,
 )
-from tallyveil.studies.geographic_spines.trees import variances as variances_on
-from tallyveil.studies.own_data import MissingDataError
+from tallyveil_studies.geographic_spines.trees import variances as variances_on
+from tallyveil_studies.own_data import MissingDataError
 
 NOTHING = StudyInputs()
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN

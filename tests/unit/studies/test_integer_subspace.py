@@ -11,12 +11,12 @@ import pytest
 from tallyveil.accounting import Neighbours, compose
 from tallyveil.accounting.subspace_events import IntegerSubspaceLaplace
 from tallyveil.cli.main import main
-from tallyveil.studies.integer_subspace.catalogue import EXHIBITS
-from tallyveil.studies.integer_subspace.examples import EXAMPLES
-from tallyveil.studies.integer_subspace.privacy import example_with_parameters, with_parameters
-from tallyveil.studies.integer_subspace.projection import project
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
+from tallyveil_studies.integer_subspace.catalogue import EXHIBITS
+from tallyveil_studies.integer_subspace.examples import EXAMPLES
+from tallyveil_studies.integer_subspace.privacy import example_with_parameters, with_parameters
+from tallyveil_studies.integer_subspace.projection import project
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_boxes_are_drawn(study, tmp_path):
 
 
 def test_everything_is_meant_where_nothing_is_asked_for(study, tmp_path, monkeypatch):
-    from tallyveil.studies.integer_subspace import catalogue
+    from tallyveil_studies.integer_subspace import catalogue
 
     few = tuple(exhibit for exhibit in EXHIBITS if exhibit.name in ("table-1", "figure-2"))
     monkeypatch.setattr(catalogue, "EXHIBITS", few)
@@ -115,7 +115,7 @@ def test_every_state_with_counties_has_noise_that_keeps_its_total(study, countie
 
 
 def test_tables_without_negative_counts_are_biased_by_size(study, counties, tmp_path, monkeypatch):
-    from tallyveil.studies.integer_subspace import nonnegative
+    from tallyveil_studies.integer_subspace import nonnegative
 
     monkeypatch.setattr(nonnegative, "NEAREST_DRAWS", 300)
     monkeypatch.setattr(nonnegative, "RESTRICTED_DRAWS", 2)
@@ -161,7 +161,7 @@ def test_a_total_variation_costs_delta_and_power():
 
 
 def test_scale_reduction_falls_with_the_iterations(study, tmp_path, monkeypatch):
-    from tallyveil.studies.integer_subspace import scale_reduction
+    from tallyveil_studies.integer_subspace import scale_reduction
 
     monkeypatch.setattr(scale_reduction, "ITERATIONS", 20_000)
     monkeypatch.setattr(scale_reduction, "THIN", 50)
@@ -173,7 +173,7 @@ def test_scale_reduction_falls_with_the_iterations(study, tmp_path, monkeypatch)
 
 
 def test_the_paper_s_jumps_are_those_of_its_appendix():
-    from tallyveil.studies.integer_subspace.convergence import PAPER, _plan
+    from tallyveil_studies.integer_subspace.convergence import PAPER, _plan
 
     plan = _plan("children", Norm.L2, PAPER)
     assert plan.moves.at_once is None

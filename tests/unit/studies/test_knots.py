@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tallyveil.noise import DiscreteGaussian
-from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.fdp_census.knots import (
+from tallyveil_studies.exhibit import StudyInputs
+from tallyveil_studies.fdp_census.knots import (
     QUERIES,
     class_weights,
     knots,

@@ -5,11 +5,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tallyveil.config.load import parse_file
-from tallyveil.config.study_files import StudyFile
 from tallyveil.errors import ConfigError, SchemaError, TallyveilError
-from tallyveil.studies.fdp_census.own_files import read_own_data
-from tallyveil.studies.own_data import MissingDataError
+from tallyveil.plans.from_toml.load import parse_file
+from tallyveil.plans.from_toml.study_files import StudyFile
+from tallyveil_studies.fdp_census.own_files import read_own_data
+from tallyveil_studies.own_data import MissingDataError
 
 COUNTS = """[counts]
 name = "Anywhere"

@@ -9,7 +9,7 @@ from typing import get_type_hints
 import polars as pl
 import pytest
 
-import tallyveil.studies
+import tallyveil_studies
 from tallyveil.cli.main import main
 from tallyveil.cli.study import Study
 from tallyveil.cli.study import study as command_function
@@ -51,7 +51,7 @@ def test_data_are_asked_for(study, tmp_path):
 
 
 def test_all_goes_on_without_data(study, tmp_path, monkeypatch):
-    from tallyveil.studies.fdp_census import catalogue
+    from tallyveil_studies.fdp_census import catalogue
 
     few = tuple(exhibit for exhibit in catalogue.EXHIBITS if exhibit.name in ("figure-8", "table-3"))
     monkeypatch.setattr(catalogue, "EXHIBITS", few)
@@ -64,14 +64,14 @@ def test_all_goes_on_without_data(study, tmp_path, monkeypatch):
 
 def test_every_paper_has_a_name_in_the_command():
     """A study that the command does not know would never be run by --all."""
-    folders = {path.parent.name for path in Path(tallyveil.studies.__file__).parent.glob("*/catalogue.py")}
+    folders = {path.parent.name for path in Path(tallyveil_studies.__file__).parent.glob("*/catalogue.py")}
     assert {study.value.replace("-", "_") for study in Study} == folders
 
 
 def test_the_help_names_every_exhibit_that_is_no_figure_or_table():
     beyond = get_type_hints(command_function, include_extras=True)["beyond"].__metadata__[0].help
     for paper in Study:
-        for exhibit in import_module(f"tallyveil.studies.{paper.replace('-', '_')}.catalogue").EXHIBITS:
+        for exhibit in import_module(f"tallyveil_studies.{paper.replace('-', '_')}.catalogue").EXHIBITS:
             if exhibit.name.partition("-")[0] not in ("figure", "table"):
                 assert re.search(rf"\b{exhibit.name}\b", beyond), exhibit.name
 
@@ -84,7 +84,7 @@ def test_all_without_a_paper_runs_every_paper(command, tmp_path, monkeypatch):
         "geographic_spines": "fan-out",
     }
     for folder in (study.value.replace("-", "_") for study in Study):
-        catalogue = import_module(f"tallyveil.studies.{folder}.catalogue")
+        catalogue = import_module(f"tallyveil_studies.{folder}.catalogue")
         few = tuple(exhibit for exhibit in catalogue.EXHIBITS if exhibit.name == quick.get(folder, "fan-out"))
         monkeypatch.setattr(catalogue, "EXHIBITS", few)
     command("study", "--all", "--out", tmp_path, "-q")

@@ -24,7 +24,7 @@ def table(section):
 
 @pytest.mark.parametrize("study", list(Study))
 def test_every_exhibit_has_a_row(study, table):
-    catalogue = import_module(f"tallyveil.studies.{study.value.replace('-', '_')}.catalogue")
+    catalogue = import_module(f"tallyveil_studies.{study.value.replace('-', '_')}.catalogue")
     named = " ".join(
         command for line in table for command in re.findall(rf"`study {study.value} ([^`]*)`", line)
     )

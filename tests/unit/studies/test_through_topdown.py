@@ -6,11 +6,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.accounting import Neighbours, ZcdpConversion, compose, rho_of, zcdp_to_epsilon_textbook
+from tallyveil.accounting import (
+    Neighbours,
+    ZcdpConversion,
+    compose,
+    rho_of,
+    zcdp_to_epsilon_textbook,
+)
 from tallyveil.cli.study import _make_release
-from tallyveil.config.load import load_plan
-from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.fdp_census.allocation import (
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil_studies.exhibit import StudyInputs
+from tallyveil_studies.fdp_census.allocation import (
     BUREAU,
     DELTA,
     REDUCED,
@@ -18,8 +24,8 @@ from tallyveil.studies.fdp_census.allocation import (
     geolevel_rho,
     variances,
 )
-from tallyveil.studies.fdp_census.census_counts import FILES
-from tallyveil.studies.fdp_census.through_topdown import (
+from tallyveil_studies.fdp_census.census_counts import FILES
+from tallyveil_studies.fdp_census.through_topdown import (
     ALL,
     GEOLEVELS,
     NOISES,

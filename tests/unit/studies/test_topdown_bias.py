@@ -10,10 +10,13 @@ import pytest
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
 from tallyveil.cli.study import _make_release
-from tallyveil.config.load import load_plan
-from tallyveil.studies.draw import write_plot
-from tallyveil.studies.exhibit import StudyInputs
-from tallyveil.studies.integer_subspace.topdown_bias import (
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.report.draw import write_plot
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.guarantee import laplace_guarantee
+from tallyveil.subspace.lattice import lattice_of
+from tallyveil_studies.exhibit import StudyInputs
+from tallyveil_studies.integer_subspace.topdown_bias import (
     DISTRICT_FILE,
     LATTICE,
     LATTICE_LAW,
@@ -24,10 +27,7 @@ from tallyveil.studies.integer_subspace.topdown_bias import (
     release_file,
     topdown_bias,
 )
-from tallyveil.studies.integer_subspace.topdown_bias import strategy as stated
-from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.guarantee import laplace_guarantee
-from tallyveil.subspace.lattice import lattice_of
+from tallyveil_studies.integer_subspace.topdown_bias import strategy as stated
 
 PARAMETERS = ("pure_epsilon", *(epsilon_name(delta) for delta in DELTAS), BETA, MU)
 RACES = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")

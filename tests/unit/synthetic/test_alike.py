@@ -7,9 +7,9 @@ import pytest
 
 from tallyveil.errors import ConstraintError
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.schema import Schema
 from tallyveil.synthetic.alike import Limits, records_alike
-from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.schema import Schema
 
 NO_LIMIT = 1 << 40
 SCHEMA = Schema(

@@ -4,7 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.geography import entities_from_columns, off_spine_distances, spine_from_prefixes
+from tallyveil.geography import (
+    entities_from_columns,
+    off_spine_distances,
+    spine_from_prefixes,
+)
 from tallyveil.synthetic import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.entities import hilbert_points

@@ -1,9 +1,16 @@
 import numpy as np
 
+from tallyveil.schema import load_preset
 from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.group_quarters import HOUSEHOLD, JUVENILE, LARGE_BLOCK, N_TYPES, RESIDENTS, settle
+from tallyveil.synthetic.group_quarters import (
+    HOUSEHOLD,
+    JUVENILE,
+    LARGE_BLOCK,
+    N_TYPES,
+    RESIDENTS,
+    settle,
+)
 from tallyveil.synthetic.people import ADULT, UNDER_18, make_people, make_totals
-from tallyveil.universe import load_preset
 
 
 def test_codes_are_those_of_the_preset() -> None:

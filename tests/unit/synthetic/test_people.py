@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConfigError
+from tallyveil.schema import load_preset
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.people import ADULT, RACES, UNDER_18, make_people, make_totals
-from tallyveil.universe import load_preset
 
 
 def test_axes_are_those_of_the_preset() -> None:

@@ -2,8 +2,8 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.schema import load_preset
 from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
-from tallyveil.universe import load_preset
 
 BLOCKS = pl.DataFrame(
     {

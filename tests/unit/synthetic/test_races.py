@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from tallyveil.schema import load_preset
 from tallyveil.synthetic import races
 from tallyveil.synthetic.people import RACES
-from tallyveil.universe import load_preset
 
 LEVELS = load_preset("pl94-persons").attribute("cenrace").levels
 

@@ -37,12 +37,7 @@ import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.dithered_bounds import log_excess, tails_of_delta, tails_of_rest
-from tallyveil.accounting.engines.dithered_contour import (
-    DitheredContour,
-    Scan,
-    contour_at,
-    log_moment_bounds,
-)
+from tallyveil.accounting.engines.dithered_contour import DitheredContour, Scan, contour_at, log_moment_bounds
 from tallyveil.accounting.engines.loss_transform import UNIT
 from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows, number_of_nodes
 from tallyveil.accounting.engines.tails import Tails, exact_epsilon

@@ -13,7 +13,13 @@ from typing import Final
 from flint import arb
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.tails import DeltaByTails, Tails, float_bounds, probability, within_floats
+from tallyveil.accounting.engines.tails import (
+    DeltaByTails,
+    Tails,
+    float_bounds,
+    probability,
+    within_floats,
+)
 from tallyveil.noise.balls import precision, rational
 
 _PROVED: Final = 60

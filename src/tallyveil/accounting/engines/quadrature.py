@@ -34,13 +34,7 @@ import numpy as np
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.gaussian_sums import UNIT
 from tallyveil.accounting.engines.lattice_nodes import MOST_POINTS, log_theta_constant
-from tallyveil.accounting.engines.quadrature_contour import (
-    DELTA,
-    FIRST,
-    SECOND,
-    LatticeContour,
-    contour_at,
-)
+from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND, LatticeContour, contour_at
 from tallyveil.accounting.engines.quadrature_nodes import (
     ContourNodes,
     LaplacePart,

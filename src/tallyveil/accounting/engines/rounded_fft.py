@@ -46,11 +46,7 @@ from tallyveil.accounting.engines.tails import (
     probability,
     within_floats,
 )
-from tallyveil.accounting.engines.tilted_fft import (
-    MAX_LENGTH,
-    TiltedFFT,
-    TiltedLaw,
-)
+from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, TiltedLaw
 from tallyveil.accounting.engines.tilts import estimated_length, tilt_grid, window
 from tallyveil.accounting.losses.factors import LossFactor, lattice_of, merged
 from tallyveil.accounting.losses.groups import grouped

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyveil.accounting.costs import delta_with_total_variation, total_variation_of
-from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent, PrivacyEvent, SequentialEvent, parts_of
+from tallyveil.accounting.events import (
+    UNPROTECTED,
+    NonPrivateEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    parts_of,
+)
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours

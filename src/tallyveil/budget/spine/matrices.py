@@ -16,7 +16,7 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine, uniform_shares
 from tallyveil.geography.shares import distinct_pairs
-from tallyveil.universe import QueryGroup
+from tallyveil.schema import QueryGroup
 
 MOST_ENTRIES = 50_000_000
 

@@ -11,7 +11,7 @@ from tallyveil.arrays import Bools
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine
-from tallyveil.universe import QueryGroup, Schema
+from tallyveil.schema import QueryGroup, Schema
 
 
 def answers_summed(query: QueryGroup, target: QueryGroup, answer: int = 0) -> int:

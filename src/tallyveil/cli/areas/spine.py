@@ -164,9 +164,9 @@ def build(
     from tallyveil.budget.spine.matrices import require_affordable
     from tallyveil.cli.areas.spine_measures import measures_of
     from tallyveil.cli.show.area_changes import show_changes
-    from tallyveil.execution.topdown.spine_build import BuildFlags, built
-    from tallyveil.execution.topdown.spine_record import changes_record
     from tallyveil.geography.spine_files import write_spine
+    from tallyveil.products.topdown.run.spine_build import BuildFlags, built
+    from tallyveil.products.topdown.run.spine_record import changes_record
     from tallyveil.storage.outputs import claim_file
 
     named = names_if_any(geolevels, "--geolevels")
@@ -213,9 +213,9 @@ def distance(
     import polars as pl
 
     from tallyveil.cli.show.number_table import show_table
-    from tallyveil.execution.topdown.spine_inputs import read_families
     from tallyveil.geography import off_spine_distances, recipe_of
     from tallyveil.geography.spine_files import read_spine_file
+    from tallyveil.products.topdown.run.spine_inputs import read_families
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
@@ -295,7 +295,7 @@ def compare(
     """
     from tallyveil.cli.areas.spine_measures import measures_of
     from tallyveil.cli.show.spine import show_rows
-    from tallyveil.execution.topdown.spine_comparison import comparison
+    from tallyveil.products.topdown.run.spine_comparison import comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
@@ -346,7 +346,7 @@ def fit(
     from tallyveil.cli.areas.spine_measures import measures_of
     from tallyveil.cli.show.area_changes import warn
     from tallyveil.cli.show.spine import show_fitted
-    from tallyveil.execution.topdown.fitted_spine import fitted
+    from tallyveil.products.topdown.run.fitted_spine import fitted
 
     made = fitted(file, measures_of(strategy, schema, exact or [])[0], target, entities, each)
     show_fitted(made, as_json)
@@ -384,9 +384,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Write a page with the fan-outs of a spine and a map of one county whose blocks are coloured by group."""
-    from tallyveil.execution.topdown.spine_inputs import read_points
     from tallyveil.geography.spine_files import read_spine_file
-    from tallyveil.report.spine_page import write_spine_page
+    from tallyveil.products.topdown.page.spine import write_spine_page
+    from tallyveil.products.topdown.run.spine_inputs import read_points
     from tallyveil.storage.outputs import claim_file
 
     claim_file(out, [file, *([points] if points is not None else [])])

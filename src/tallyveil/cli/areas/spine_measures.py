@@ -26,9 +26,9 @@ def measures_of(strategy: str, schema: str | None, exact: Sequence[str]) -> "tup
     """
     if not strategy.endswith(".toml"):
         return _of_preset(strategy, schema or SCHEMA, exact)
-    from tallyveil.config.load import load_plan
     from tallyveil.errors import ConfigError
-    from tallyveil.execution.topdown.spine_making import total_measures
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.spine_making import total_measures
 
     if schema is not None or exact:
         raise ConfigError(
@@ -44,7 +44,7 @@ def _of_preset(strategy: str, schema: str, exact: Sequence[str]) -> "tuple[Total
     from tallyveil.budget import load_strategy_preset
     from tallyveil.budget.spine.measures import TotalMeasures
     from tallyveil.budget.spine.precision import totals_summed
-    from tallyveil.universe import load_preset
+    from tallyveil.schema import load_preset
 
     found = load_strategy_preset(strategy).strategy
     summed = totals_summed(load_preset(schema), found)

@@ -27,8 +27,8 @@ def copy(
     interruption, the same command goes on. Credentials come from the environment.
     """
     from tallyveil.cli.frame.progress import observer_for
+    from tallyveil.files.marks import marks_of
     from tallyveil.postprocess.exchange.copying import copy_release
-    from tallyveil.release.marks import marks_of
     from tallyveil.storage.addresses import shown_path
 
     with observer_for(quiet, as_json) as observer:

@@ -11,7 +11,7 @@ from tallyveil.cli.frame.terminal import say
 if TYPE_CHECKING:
     import polars as pl
 
-    from tallyveil.evaluation import Evaluation
+    from tallyveil.files.evaluation import Evaluation
 
 from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, NotPrivate, Quiet
 from tallyveil.cli.frame.names import names_if_any
@@ -48,9 +48,9 @@ def evaluate(
             "If that is acceptable here, add --i-understand-this-is-not-private. Nothing was read.",
             code="not-private",
         )
-    from tallyveil.execution.topdown.evaluate import evaluate_release
-    from tallyveil.face.products import EVALUATE, require_evaluation, write_page_of_programme
-    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.api.products import EVALUATE, require_evaluation, write_page_of_programme
+    from tallyveil.files.kinds import ReleaseKind
+    from tallyveil.products.topdown.run.evaluate import evaluate_release
     from tallyveil.report import write_evaluation_report, write_report
 
     queries = names_if_any(tables, "--tables")
@@ -75,8 +75,8 @@ def evaluate(
 
 
 def _evaluate_table(release: Path, truth: Path, quiet: bool, as_json: bool) -> None:
-    from tallyveil.evaluation.store import WARNING
-    from tallyveil.execution.table.evaluate import evaluate_table
+    from tallyveil.files.evaluation.store import WARNING
+    from tallyveil.products.lattice.run.evaluate import evaluate_table
     from tallyveil.report import write_table_evaluation, write_table_report
 
     write_table_report(release)

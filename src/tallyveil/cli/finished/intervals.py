@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.files.marks import Marks
     from tallyveil.postprocess.derived.district import District, DistrictAnswer
-    from tallyveil.release.marks import Marks
 
 LINES_SHOWN = 40
 
@@ -143,9 +143,9 @@ def intervals(
     for flag, value in {"--minus FILE": minus, "--district-column NAME": district_column}.items():
         if value is not None:
             raise ConfigError(f"{flag} can be given only together with --district FILE.", code="bad-flag")
+    from tallyveil.api.add_intervals import add_intervals
+    from tallyveil.api.products import marks_in
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.face.add_intervals import add_intervals
-    from tallyveil.face.products import marks_in
 
     with observer_for(quiet, as_json) as observer:
         outcome = add_intervals(
@@ -218,10 +218,10 @@ def _district(
         as_json: Whether it is printed as JSON.
         asked: Further arguments of `district_answers`.
     """
+    from tallyveil.files.manifest_files import written_manifest
+    from tallyveil.files.marks import marks_of
     from tallyveil.geography.assignments import read_districts
     from tallyveil.postprocess.derived.district import answers_by_district, district_answers
-    from tallyveil.release.manifest_files import written_manifest
-    from tallyveil.release.marks import marks_of
 
     flag = "--district-column NAME"
     districts = read_districts(*file, flag)

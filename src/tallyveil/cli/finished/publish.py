@@ -12,7 +12,7 @@ from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.frame.whole_help import WholeHelp
 
 if TYPE_CHECKING:
-    from tallyveil.release.pl94.publication import Publication
+    from tallyveil.products.topdown.pl94.publication import Publication
 
 publish = typer.Typer(
     name="publish",
@@ -48,7 +48,7 @@ def pl94(
     They have the identifiers and labels of the Census Bureau and are made for every geolevel of the releases, and for
     every family of entities that a release publishes tables of.
     """
-    from tallyveil.release.pl94.publication import publish_pl94
+    from tallyveil.products.topdown.pl94.publication import publish_pl94
 
     found = publish_pl94(persons, units, out, csv=csv)
     if as_json:
@@ -88,7 +88,7 @@ def dhc(
     The tables are made for every geolevel of the releases, and for every family of entities that a release publishes
     tables of. A table by race and Hispanic origin has a letter, such as P12A.
     """
-    from tallyveil.release.dhc.publication import publish_dhc
+    from tallyveil.products.dhc.tables.publication import publish_dhc
 
     names = names_if_any(tables, "--named")
     found = publish_dhc(releases, out, tables=names, microdata=microdata, csv=csv)
@@ -115,8 +115,8 @@ def tables_as_csv(
     Estimates add up over all rows alone. Where rows are chosen by their published counts, as with --no-zeros, sums of
     their estimates are too high.
     """
-    from tallyveil.release.csv_tables import publish_csv
-    from tallyveil.release.marks import mark_lines
+    from tallyveil.files.csv_tables import publish_csv
+    from tallyveil.files.marks import mark_lines
 
     content = publish_csv(release, out, zeros=not no_zeros)
     tables = [file["path"] for file in content["files"] if "query" in file]
@@ -148,7 +148,7 @@ def tables_on_a_map(
 
     The file has a row for each area and a column for each answer.
     """
-    from tallyveil.release.geoparquet import publish_geoparquet
+    from tallyveil.files.geoparquet import publish_geoparquet
 
     made = publish_geoparquet(release, geolevel, names_of(tables, "--tables"), out)
     numbers = {"areas": made.areas, "columns": made.columns, "n_missing": made.n_missing}
@@ -159,8 +159,8 @@ def tables_on_a_map(
 
 
 def _show(found: "Publication", out: Path) -> None:
-    from tallyveil.release.marks import mark_lines
-    from tallyveil.release.pl94.readme import cost_lines
+    from tallyveil.files.marks import mark_lines
+    from tallyveil.products.topdown.pl94.readme import cost_lines
 
     content = found.content
     for line in mark_lines(content["warnings"]):

@@ -9,7 +9,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html of any release again, from the published files alone."""
-    from tallyveil.face.products import marks_in, write_page
+    from tallyveil.api.products import marks_in, write_page
 
     page = str(write_page(release))
     marks = marks_in(release)

@@ -17,7 +17,7 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.printable import has_bytes
 
 if TYPE_CHECKING:
-    from tallyveil.execution.executors import Where
+    from tallyveil.runs.executors import Where
 
 DELTA = "Delta, an exact number such as 1e-10."
 ENTITIES = (
@@ -93,8 +93,8 @@ def cluster_of(executor: str | None) -> "Where":
     """
     if executor is None:
         return None
-    from tallyveil.execution.executors import WORDS
     from tallyveil.runs.cluster.site import WANTED_ADDRESS, ClusterSettings, is_address
+    from tallyveil.runs.executors import WORDS
 
     for word in WORDS:
         if executor == word:

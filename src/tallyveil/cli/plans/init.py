@@ -23,7 +23,7 @@ from tallyveil.cli.frame.names import names_if_any
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.config.make_first import Asked
+    from tallyveil.plans.from_toml.make_first import Asked
 
 EXAMPLE = ("persons.csv", "areas.csv", "codebook.csv", "README.txt")
 
@@ -146,10 +146,10 @@ def init(
     --levels-from-records says so. Of the records, only the names of the columns are looked at. On a terminal, the
     command asks for what is missing.
     """
-    from tallyveil.config.first_attributes import AttributesAsked, first_attributes
-    from tallyveil.config.first_file import geolevels_of
-    from tallyveil.config.make_first import Asked, make_first
-    from tallyveil.execution.topdown.inputs import read_spine
+    from tallyveil.plans.from_toml.first_attributes import AttributesAsked, first_attributes
+    from tallyveil.plans.from_toml.first_file import geolevels_of
+    from tallyveil.plans.from_toml.make_first import Asked, make_first
+    from tallyveil.products.topdown.run.inputs import read_spine
 
     wanted = names_if_any(attributes, "--attributes") or []
     with_numbers = names_if_any(numbers, "--numbers") or []
@@ -261,8 +261,8 @@ def _budget(rho: str | None, epsilon: str | None) -> tuple[str, str]:
 
 def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
     """The ranges of each column that flags give."""
-    from tallyveil.config.first_levels import bands as ranges_of_bands
     from tallyveil.errors import ConfigError
+    from tallyveil.plans.from_toml.first_levels import bands as ranges_of_bands
 
     found: dict[str, str] = {}
     for flag, texts in (("--ranges", ranges), ("--bands", bands)):

@@ -9,8 +9,8 @@ from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.budget.optimal.choose import OptimalShares
-    from tallyveil.execution.topdown.shares_trial import Trial
     from tallyveil.plans.release import ReleasePlan
+    from tallyveil.products.topdown.run.shares_trial import Trial
 
 
 def optimise(
@@ -35,10 +35,10 @@ def optimise(
         as_json: Whether the result is printed as JSON.
     """
     from tallyveil.cli.show.optimal_shares import optimal_record, show_optimal, show_trial
-    from tallyveil.config.aims import load_aims
-    from tallyveil.config.load import load_plan
-    from tallyveil.execution.topdown.optimal_shares import optimal_shares, public_inputs
     from tallyveil.plans.advice import strategy_tables
+    from tallyveil.plans.from_toml.aims import load_aims
+    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.run.optimal_shares import optimal_shares, public_inputs
     from tallyveil.storage.outputs import new_file
     from tallyveil.storage.write import write_text
 
@@ -77,6 +77,6 @@ def optimise(
 
 
 def _tried(loaded: "ReleasePlan", found: "OptimalShares", keys: int, people: int | None) -> "Trial":
-    from tallyveil.execution.topdown.shares_trial import try_shares  # here, since few calls try shares
+    from tallyveil.products.topdown.run.shares_trial import try_shares  # here, since few calls try shares
 
     return try_shares(loaded, found, keys, people)

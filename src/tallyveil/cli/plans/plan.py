@@ -129,10 +129,10 @@ def plan(
     The command opens the release file and nothing else: no records, and no public geography, bounds or entities unless
     --read-geography, --families or --optimise asks for it.
     """
-    from tallyveil.config.load import release_file_schema
+    from tallyveil.api.planned import plan as make
+    from tallyveil.api.products import is_programme
     from tallyveil.errors import ConfigError
-    from tallyveil.face.planned import plan as make
-    from tallyveil.face.products import is_programme
+    from tallyveil.plans.from_toml.load import release_file_schema
 
     if schema:
         say(json.dumps(release_file_schema(), indent=2))
@@ -179,13 +179,13 @@ def plan(
     resources = predicted(loaded, Sizes(blocks, people, geography), allocation)
     deviations = None
     if wanted is not None:
-        from tallyveil.execution.topdown.planned_deviations import deviations_of
+        from tallyveil.products.topdown.run.planned_deviations import deviations_of
 
         deviations = deviations_of(loaded, entities, wanted, asked)
     if as_json:
-        from tallyveil.execution.topdown.spine_record import changes_record
         from tallyveil.plans.record import plan_record
         from tallyveil.postprocess.intervals.expected_deviations import deviations_record
+        from tallyveil.products.topdown.run.spine_record import changes_record
 
         record = plan_record(loaded, resources, allocation, warnings)
         if deviations is not None:

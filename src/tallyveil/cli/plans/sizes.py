@@ -34,8 +34,8 @@ def opened(
         loaded: The plan.
         geography: Whether the public geography, entities and bounds are opened. If not, the schema alone is looked at.
     """
-    from tallyveil.execution.topdown.public import read_public
     from tallyveil.plans.advice import impossible_levels
+    from tallyveil.products.topdown.run.public import read_public
 
     if not geography:
         return None, (), impossible_levels(loaded.schema)

@@ -58,9 +58,9 @@ def make_page(plan: "ReleasePlan", wish: WorkbenchWish, shown: Shown) -> None:
 
 def _areas(plan: "ReleasePlan", wish: WorkbenchWish) -> "Areas":
     """The public geography and the entities, if the flags allow to open them."""
-    from tallyveil.execution.topdown.inputs import read_hierarchies
     from tallyveil.explore.workbench.estimates import Areas
     from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
+    from tallyveil.products.topdown.run.inputs import read_hierarchies
 
     if not wish.geography and wish.families is None:
         return Areas(blocks=wish.blocks)

@@ -42,8 +42,8 @@ def estimate(
     The command reads public files alone and spends nothing. With the settings of the measurements, the counts are those
     that `tallyveil run` would have published. After an interruption, the same command resumes the work.
     """
+    from tallyveil.api.estimating import estimate as make
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.face.estimating import estimate as make
 
     cluster = cluster_of(executor)
     with observer_for(quiet, as_json) as observer:

@@ -18,7 +18,7 @@ from tallyveil.cli.frame.arguments import (
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.face.opened import Measurements
+    from tallyveil.api.opened import Measurements
 
 
 def measure(
@@ -40,8 +40,8 @@ def measure(
     The command spends what `tallyveil run` would spend. OUT then holds everything that `tallyveil estimate` needs to
     make the release on any machine, without the records and at no further cost.
     """
+    from tallyveil.api.making import measure as make
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.face.making import measure as make
 
     cluster = cluster_of(executor)
     with observer_for(quiet, as_json) as observer:
@@ -60,7 +60,7 @@ def measure(
 
 
 def _summary(made: "Measurements", out: Path) -> dict[str, Any]:
-    from tallyveil.release.marks import marks_of
+    from tallyveil.files.marks import marks_of
 
     manifest = made.manifest
     return {

@@ -68,8 +68,8 @@ def import_files(
     OUT is then a folder like that of `tallyveil measure`.
     """
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.config.published_products import published_products
     from tallyveil.errors import ConfigError
+    from tallyveil.plans.from_toml.published_products import published_products
     from tallyveil.postprocess.exchange.imported import import_measurements
     from tallyveil.postprocess.exchange.opened import open_published
 
@@ -108,9 +108,9 @@ def export_files(
     answer, with a column for each attribute.
     """
     from tallyveil.cli.frame.progress import observer_for
+    from tallyveil.files.marks import marks_of
     from tallyveil.postprocess.exchange.exported import export_measurements
     from tallyveil.postprocess.measured import open_measurements
-    from tallyveil.release.marks import marks_of
 
     opened = open_measurements(measured)
     with observer_for(quiet, as_json) as observer:
@@ -122,7 +122,7 @@ def export_files(
 
 
 def _summary(outcome: "Outcome") -> dict[str, Any]:
-    from tallyveil.release.marks import marks_of
+    from tallyveil.files.marks import marks_of
 
     manifest = outcome.manifest
     return {

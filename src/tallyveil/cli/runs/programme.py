@@ -10,7 +10,7 @@ from tallyveil.cli.show.plan_advice import show_warnings
 from tallyveil.cli.show.programme import finish_programme, programme_record, show_programme
 
 if TYPE_CHECKING:
-    from tallyveil.execution.executors import Where
+    from tallyveil.runs.executors import Where
 
 
 def make_programme(
@@ -23,8 +23,8 @@ def make_programme(
     cluster: "Where" = None,
 ) -> None:
     """Make all releases of a programme and show the progress, write the pages, and print the summary."""
+    from tallyveil.api.programme import run_programme
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.face.programme import run_programme
 
     with observer_for(quiet, as_json) as observer:
         made = run_programme(
@@ -49,11 +49,11 @@ def plan_programme(path: Path, sizes: Sizes, *, quiet: bool, as_json: bool, othe
     Raises:
         ConfigError: such a flag was given.
     """
+    from tallyveil.api.programme import plan_programme as make
     from tallyveil.errors import ConfigError
-    from tallyveil.face.programme import plan_programme as make
     from tallyveil.plans.guarantee import guarantee_of
-    from tallyveil.plans.programme import planned_total
     from tallyveil.plans.record import plan_record
+    from tallyveil.products.dhc.public.plan import planned_total
 
     if others:
         raise ConfigError(

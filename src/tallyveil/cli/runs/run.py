@@ -17,8 +17,8 @@ from tallyveil.cli.runs.programme import make_programme
 from tallyveil.cli.show.finished import finish_release
 
 if TYPE_CHECKING:
-    from tallyveil.execution.executors import Where
-    from tallyveil.face.planned import Plan
+    from tallyveil.api.planned import Plan
+    from tallyveil.runs.executors import Where
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
 
     Given the file of a programme, the command does this with each of its releases, in folders of their own in FOLDER.
     """
-    from tallyveil.face.products import is_programme
+    from tallyveil.api.products import is_programme
 
     make = make_programme if is_programme(release_file) else make_release
     cluster = cluster_of(executor)
@@ -54,8 +54,8 @@ def make_release(
     cluster: "Where" = None,
 ) -> None:
     """Make a release and show its progress, write the report, and print the summary."""
+    from tallyveil.api.making import run as make
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.face.making import run as make
 
     with observer_for(quiet, as_json) as observer:
         made = make(

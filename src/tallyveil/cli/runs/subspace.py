@@ -13,8 +13,8 @@ from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.frame.whole_help import WholeHelp
 
 if TYPE_CHECKING:
-    from tallyveil.plans.table import SubspacePlan
-    from tallyveil.release.manifest import Manifest
+    from tallyveil.files.manifest import Manifest
+    from tallyveil.products.lattice.public.plan import SubspacePlan
     from tallyveil.subspace.noise_plan import NoisePlan
 
 subspace = typer.Typer(
@@ -54,12 +54,12 @@ def release(
     The command checks every input, enters the spend into the ledger, and then draws the noise. It writes the noisy
     table, the guarantee, and diagnostics of simulated noise, which do not depend on the table.
     """
+    from tallyveil.api.products import require_input
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.config.subspace import load_subspace_plan
-    from tallyveil.execution.table.run import noise_of, run_subspace
-    from tallyveil.face.products import require_input
+    from tallyveil.files.kinds import ReleaseKind
     from tallyveil.noise.key import insecure_key
-    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.products.lattice.public.from_toml import load_subspace_plan
+    from tallyveil.products.lattice.run.run import noise_of, run_subspace
     from tallyveil.report import write_table_report
     from tallyveil.storage.claims import Claim
     from tallyveil.storage.paths import inside
@@ -81,7 +81,7 @@ def release(
                 unfinished.rename(inside(out, "diagnostics"))
     write_table_report(out)
     if as_json:
-        from tallyveil.release.marks import marks_of
+        from tallyveil.files.marks import marks_of
 
         manifest = outcome.manifest
         record = {
@@ -123,13 +123,13 @@ def diagnose(
     The distance of a Markov chain from its target law is measured on pairs of chains. The command fails if this
     distance adds more delta than the file allows.
     """
-    from tallyveil.config.subspace import load_subspace_plan
+    from tallyveil.api.products import require_input
     from tallyveil.errors import ConfigError
-    from tallyveil.execution.table.run import noise_of
-    from tallyveil.execution.topdown.lattice_record import noise_record
-    from tallyveil.face.products import require_input
-    from tallyveil.plans.table import refuse_many_draws
-    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.files.kinds import ReleaseKind
+    from tallyveil.products.lattice.public.from_toml import load_subspace_plan
+    from tallyveil.products.lattice.public.plan import refuse_many_draws
+    from tallyveil.products.lattice.run.run import noise_of
+    from tallyveil.products.topdown.run.lattice_record import noise_record
     from tallyveil.storage.outputs import own_folder
     from tallyveil.subspace.noise_plan import guarantee_record
     from tallyveil.subspace.outputs import Outputs
@@ -202,7 +202,7 @@ def _tails(noise: "NoisePlan") -> list[dict[str, Any]]:
 def _write_diagnostics(
     out: Path, plan: "SubspacePlan", noise: "NoisePlan", draws: int, plots: PlotFormat
 ) -> tuple[Path, ...]:
-    from tallyveil.report.subspace_diagnostics import write_diagnostics
+    from tallyveil.products.lattice.page.diagnostics import write_diagnostics
     from tallyveil.subspace.table import cell_labels
 
     labels = [", ".join(label.values()) for label in cell_labels(plan.schema)]

@@ -55,14 +55,14 @@ def calibrate(
     """
     from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import ConfigError
-    from tallyveil.safetab.calibrate import (
+    from tallyveil.products.safetab.public.calibrate import (
         parse_margins,
         plan_for_epsilon,
         plan_for_margins,
         write_parameters,
     )
-    from tallyveil.safetab.plan import read_plan
-    from tallyveil.safetab.plan_record import plan_record
+    from tallyveil.products.safetab.public.plan import read_plan
+    from tallyveil.products.safetab.public.plan_record import plan_record
     from tallyveil.storage.outputs import own_folder, refuse_inputs
 
     if params.suffix == FILE_SUFFIX:

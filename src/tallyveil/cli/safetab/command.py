@@ -22,7 +22,7 @@ from tallyveil.cli.safetab.groups import (
 from tallyveil.cli.safetab.said import give_errors, give_plan, give_validation, run_summary
 
 if TYPE_CHECKING:
-    from tallyveil.release.manifest import Manifest
+    from tallyveil.files.manifest import Manifest
 
 
 safetab = typer.Typer(
@@ -95,8 +95,8 @@ def plan(
         plan_of_groups(params, out, quiet=quiet, as_json=as_json)
         return
     from tallyveil.cli.show.safetab import show_plan
-    from tallyveil.safetab.plan import read_plan
-    from tallyveil.safetab.plan_record import plan_record
+    from tallyveil.products.safetab.public.plan import read_plan
+    from tallyveil.products.safetab.public.plan_record import plan_record
 
     read = read_plan(params)
     give_plan(
@@ -119,10 +119,10 @@ def validate(
     if params.suffix == FILE_SUFFIX:
         validate_of_groups(params, data, finished, quiet=quiet, as_json=as_json)
         return
-    from tallyveil.execution.safetab.run import read_safetab_inputs
-    from tallyveil.release.kinds import ReleaseKind
-    from tallyveil.release.manifest_files import read_manifest
-    from tallyveil.safetab.outputs import check_outputs, require_passed
+    from tallyveil.files.kinds import ReleaseKind
+    from tallyveil.files.manifest_files import read_manifest
+    from tallyveil.products.safetab.public.outputs import check_outputs, require_passed
+    from tallyveil.products.safetab.run.run import read_safetab_inputs
 
     if finished is not None:
         read_manifest(finished, ReleaseKind.SAFETAB)
@@ -179,14 +179,14 @@ def run(
         run_of_groups(params, data, out, test_key=insecure_test_key, quiet=quiet, as_json=as_json)
         return
     if _exactly(no_noise, not_private, insecure_test_key):
-        from tallyveil.execution.safetab.exact import tabulate_exactly
+        from tallyveil.products.safetab.run.exact import tabulate_exactly
 
         _show_exact(tabulate_exactly(params, data, out), out, quiet=quiet, as_json=as_json)
         return
+    from tallyveil.api.products import write_page
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.execution.safetab.run import run_safetab
-    from tallyveil.face.products import write_page
     from tallyveil.noise.key import insecure_key
+    from tallyveil.products.safetab.run.run import run_safetab
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:
@@ -242,10 +242,10 @@ def evaluate(
         refuse_census_options({"--t1": published is not None})
         evaluate_of_groups(params, data, finished, repeats=runs - 1, quiet=quiet, as_json=as_json)
         return
-    from tallyveil.execution.safetab.evaluate import evaluate_safetab
-    from tallyveil.execution.safetab.evaluate_households import evaluate_households
-    from tallyveil.face.products import EVALUATE_SAFETAB, require_evaluation, write_page
-    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.api.products import EVALUATE_SAFETAB, require_evaluation, write_page
+    from tallyveil.files.kinds import ReleaseKind
+    from tallyveil.products.safetab.run.evaluate import evaluate_safetab
+    from tallyveil.products.safetab.run.evaluate_households import evaluate_households
     from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
     kind = require_evaluation(finished, EVALUATE_SAFETAB)
@@ -286,15 +286,15 @@ def households(
 ) -> None:
     """Tabulate groups of households (SafeTab-H) in T3 and T4; a published table T1 chooses their detail."""
     if _exactly(no_noise, not_private, insecure_test_key):
-        from tallyveil.execution.safetab.exact import tabulate_households_exactly
+        from tallyveil.products.safetab.run.exact import tabulate_households_exactly
 
         manifest = tabulate_households_exactly(params, data, out, published=published)
         _show_exact(manifest, out, quiet=quiet, as_json=as_json)
         return
+    from tallyveil.api.products import write_page
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.execution.safetab.households import run_households
-    from tallyveil.face.products import write_page
     from tallyveil.noise.key import insecure_key
+    from tallyveil.products.safetab.run.households import run_households
 
     key = insecure_key(insecure_test_key) if insecure_test_key is not None else None
     with observer_for(quiet, as_json) as observer:

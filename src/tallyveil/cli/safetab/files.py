@@ -34,7 +34,7 @@ def consistent(
     as_json: AsJson = False,
 ) -> None:
     """Make the estimates of T1 consistent by one rule. This is post-processing and costs nothing."""
-    from tallyveil.postprocess.safetab_consistent import write_consistent
+    from tallyveil.products.safetab.run.consistent import write_consistent
     from tallyveil.storage.outputs import refuse_inputs
 
     refuse_inputs(out, [params, run])
@@ -52,7 +52,7 @@ def long_form(
     as_json: AsJson = False,
 ) -> None:
     """Write race-and-ethnicity-code-to-iteration in long form, with one row for each code, from ranges of codes."""
-    from tallyveil.safetab.short_form import convert_short_form
+    from tallyveil.products.safetab.public.short_form import convert_short_form
     from tallyveil.storage.outputs import claim_file
 
     claim_file(out, [short, codes])
@@ -74,9 +74,9 @@ def general_form(
     as_json: AsJson = False,
 ) -> None:
     """Write the Census layout as TOML files of population groups, one for each run, with the tables of their maps."""
-    from tallyveil.safetab.general_form import write_general_form
-    from tallyveil.safetab.plan import read_plan
-    from tallyveil.safetab.regions import read_regions
+    from tallyveil.products.safetab.public.general_form import write_general_form
+    from tallyveil.products.safetab.public.plan import read_plan
+    from tallyveil.products.safetab.public.regions import read_regions
     from tallyveil.storage.outputs import own_folder, refuse_inputs
 
     refuse_inputs(out, [params, data])

@@ -9,7 +9,7 @@ from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.safetab.said import give_errors, give_plan, give_validation, run_summary
 
 if TYPE_CHECKING:
-    from tallyveil.safetab.group_plan import GroupPlan
+    from tallyveil.products.safetab.public.group_plan import GroupPlan
 
 FILE_SUFFIX = ".toml"
 """Ending of a file of population groups. Everything else is a parameter folder of the Census layout."""
@@ -18,7 +18,7 @@ FILE_SUFFIX = ".toml"
 def plan_of_groups(path: Path, out: Path | None, *, quiet: bool, as_json: bool) -> None:
     """Show the guarantee and the expected errors of a file of population groups."""
     from tallyveil.cli.show.safetab_groups import show_group_plan
-    from tallyveil.safetab.group_record import group_record
+    from tallyveil.products.safetab.public.group_record import group_record
 
     give_plan(group_record(_plan(path)), out, show_group_plan, quiet=quiet, as_json=as_json)
 
@@ -27,10 +27,10 @@ def validate_of_groups(
     path: Path, records: Path, finished: Path | None, *, quiet: bool, as_json: bool
 ) -> None:
     """Check a file of population groups and its records, and the tables of a run if there is one."""
-    from tallyveil.confidential.group_records import read_group_records
-    from tallyveil.execution.safetab.evaluate_groups import require_groups_release
-    from tallyveil.safetab.group_tables import check_group_tables
-    from tallyveil.safetab.outputs import require_passed
+    from tallyveil.products.safetab.confidential.group_records import read_group_records
+    from tallyveil.products.safetab.public.group_tables import check_group_tables
+    from tallyveil.products.safetab.public.outputs import require_passed
+    from tallyveil.products.safetab.run.evaluate_groups import require_groups_release
 
     plan = _plan(path)
     if finished is not None:
@@ -49,10 +49,10 @@ def run_of_groups(
     path: Path, records: Path, out: Path, *, test_key: str | None, quiet: bool, as_json: bool
 ) -> None:
     """Tabulate the population groups of a file, and print a summary."""
+    from tallyveil.api.products import write_page
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.execution.safetab.groups import run_groups
-    from tallyveil.face.products import write_page
     from tallyveil.noise.key import insecure_key
+    from tallyveil.products.safetab.run.groups import run_groups
 
     key = insecure_key(test_key) if test_key is not None else None
     plan = _plan(path)
@@ -73,9 +73,9 @@ def evaluate_of_groups(
     path: Path, records: Path, finished: Path, *, repeats: int, quiet: bool, as_json: bool
 ) -> None:
     """Compare the tables of a run with the true counts. The caller has asked whether this is understood."""
+    from tallyveil.api.products import EVALUATE_GROUPS, require_evaluation, write_page
     from tallyveil.cli.show.safetab_groups import show_group_errors
-    from tallyveil.execution.safetab.evaluate_groups import evaluate_groups
-    from tallyveil.face.products import EVALUATE_GROUPS, require_evaluation, write_page
+    from tallyveil.products.safetab.run.evaluate_groups import evaluate_groups
     from tallyveil.report import write_groups_evaluation
 
     require_evaluation(finished, EVALUATE_GROUPS)
@@ -105,9 +105,9 @@ def refuse_census_options(given: Mapping[str, bool]) -> None:
 
 
 def _plan(path: Path) -> "GroupPlan":
-    from tallyveil.config.groups import load_group_plan
-    from tallyveil.face.products import require_input
-    from tallyveil.release.kinds import ReleaseKind
+    from tallyveil.api.products import require_input
+    from tallyveil.files.kinds import ReleaseKind
+    from tallyveil.products.safetab.public.from_toml import load_group_plan
 
     require_input(path, ReleaseKind.GROUPS)
     return load_group_plan(path)

@@ -10,7 +10,7 @@ from tallyveil.cli.frame.terminal import say
 if TYPE_CHECKING:
     import polars as pl
 
-    from tallyveil.release.manifest import Manifest
+    from tallyveil.files.manifest import Manifest
 
 
 def give_plan(
@@ -80,13 +80,13 @@ def give_errors(
         as_json: Whether JSON is printed.
     """
     if as_json:
-        from tallyveil.evaluation.store import WARNING
+        from tallyveil.files.evaluation.store import WARNING
 
         marked = {"protected": False, "warning": WARNING}
         say(json.dumps({**marked, **{name: frame.to_dicts() for name, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.show.parameters import show_parameters
-        from tallyveil.evaluation.safetab_errors import PARAMETERS
+        from tallyveil.products.safetab.public.evaluation import PARAMETERS
 
         show(next(iter(errors.values())))
         say("What this accuracy costs, for each level by itself and for all together:")
@@ -96,7 +96,7 @@ def give_errors(
 
 def run_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
     """The summary of a run, for JSON."""
-    from tallyveil.release.marks import marks_of
+    from tallyveil.files.marks import marks_of
 
     return {
         "run": manifest.run,

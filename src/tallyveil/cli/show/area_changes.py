@@ -20,7 +20,7 @@ def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> Non
         changes: The change for each family and each geolevel.
         quiet: Print only the warnings.
     """
-    from tallyveil.execution.topdown.spine_changes import warnings_of
+    from tallyveil.products.topdown.run.spine_changes import warnings_of
 
     if changes and not quiet:
         _show_table(changes)

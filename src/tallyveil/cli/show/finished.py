@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
+    from tallyveil.api.released import Release
     from tallyveil.cli.frame.terminal import Screen
-    from tallyveil.face.released import Release
-    from tallyveil.release.manifest import Manifest
+    from tallyveil.files.manifest import Manifest
 
 
 def finish_release(made: "Release", out: Path, quiet: bool, as_json: bool) -> None:
@@ -22,7 +22,7 @@ def finish_release(made: "Release", out: Path, quiet: bool, as_json: bool) -> No
 
 def release_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
     """The closing summary of a release, for programs."""
-    from tallyveil.release.marks import marks_of
+    from tallyveil.files.marks import marks_of
 
     return {
         "name": manifest.body["name"],
@@ -51,7 +51,7 @@ def opened_summary(
         another: What a new spend in another folder would make, in words; None to leave that sentence out.
     """
     from tallyveil.cli.frame.terminal import Screen, headed
-    from tallyveil.release.marks import NOT_PRIVATE, marks_of
+    from tallyveil.files.marks import NOT_PRIVATE, marks_of
 
     console = Screen()
     if already_finished:
@@ -69,7 +69,7 @@ def opened_summary(
 def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     from rich.table import Table
 
-    from tallyveil.universe.unit import unit_of
+    from tallyveil.schema.unit import unit_of
 
     console = opened_summary(manifest, out, already_finished, "this finished release", "a new release")
     table = Table(title=f"Release {manifest.body['name']} (run {manifest.run})", show_header=False)

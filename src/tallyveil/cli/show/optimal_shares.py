@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tallyveil.budget.optimal.choose import OptimalShares, Outcome
-    from tallyveil.execution.topdown.shares_trial import Trial
-    from tallyveil.universe.unit import Unit
+    from tallyveil.products.topdown.run.shares_trial import Trial
+    from tallyveil.schema.unit import Unit
 
 GOALS = {
     "sum": "the weighted sum of variances",

@@ -10,9 +10,9 @@ from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.show.finished import release_summary
 
 if TYPE_CHECKING:
-    from tallyveil.face.programme import Programme
-    from tallyveil.plans.programme import ProgrammePlan
+    from tallyveil.api.programme import Programme
     from tallyveil.plans.resources import Resources
+    from tallyveil.products.dhc.public.plan import ProgrammePlan
 
 
 def finish_programme(made: "Programme", out: Path, quiet: bool, as_json: bool) -> None:
@@ -44,7 +44,7 @@ def _show_summary(made: "Programme", out: Path) -> None:
     from rich.table import Table
 
     from tallyveil.cli.frame.terminal import Screen, headed
-    from tallyveil.release.marks import NOT_PRIVATE, mark_lines
+    from tallyveil.files.marks import NOT_PRIVATE, mark_lines
 
     console = Screen()
     if made.already_finished:

@@ -14,7 +14,7 @@ from tallyveil.cli.show.finished import opened_summary
 if TYPE_CHECKING:
     import polars as pl
 
-    from tallyveil.release.manifest import Manifest
+    from tallyveil.files.manifest import Manifest
 
 
 _ACCOUNTANTS = {"renyi": "Renyi", "zcdp": "zCDP", "zcdp_textbook": "textbook zCDP", "pure": "pure"}

@@ -21,7 +21,7 @@ from tallyveil.cli.show.safetab import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from tallyveil.release.manifest import Manifest
+    from tallyveil.files.manifest import Manifest
 
 
 def show_group_plan(record: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.show.number_table import show_table
 
 if TYPE_CHECKING:
-    from tallyveil.execution.topdown.fitted_spine import FittedSpine
     from tallyveil.geography import Recipe, Spine
+    from tallyveil.products.topdown.run.fitted_spine import FittedSpine
 
 PRINTED = {"mean": "mean", "q90": "90 %", "greatest": "max"}
 

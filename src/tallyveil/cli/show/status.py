@@ -5,7 +5,7 @@ from typing import Any
 
 from tallyveil.accounting.exact import exact_text
 from tallyveil.cli.frame.terminal import Screen, headed
-from tallyveil.release.marks import NOT_PRIVATE
+from tallyveil.files.marks import NOT_PRIVATE
 from tallyveil.report.wording import duration
 from tallyveil.runs.folder_state import FolderState
 from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay

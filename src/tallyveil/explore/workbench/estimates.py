@@ -20,8 +20,8 @@ from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import GEOUNITS_PER_PARENT, sizes_of_blocks
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.query_group import QueryGroup
 
 MOST_CODES: Final = 200_000
 """Most geounits of a geolevel whose geocodes a page gets, so that a reader can choose one."""

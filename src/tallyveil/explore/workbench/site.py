@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.before_spend import inputs_of
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
 from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.workbench.content import plan_content, require_offered
 from tallyveil.explore.workbench.estimates import Areas, write_estimates
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.products.topdown.run.before_spend import inputs_of
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.version import VERSION
 

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 import tomlkit
 from tomlkit.items import Table
 
-from tallyveil.config.load import plan_from_mapping
 from tallyveil.errors import ConfigError
 from tallyveil.plans.advice import strategy_tables
+from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.storage.text_files import read_text_file
 

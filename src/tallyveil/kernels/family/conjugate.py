@@ -26,7 +26,14 @@ from tallyveil.arrays import Floats
 from tallyveil.kernels.cholesky import solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.answer_solution import add_forces, answers_of, respond, solve_answers
-from tallyveil.kernels.family.face import Face, add_to_members, give_way, price_sums, project, row_sums
+from tallyveil.kernels.family.face import (
+    Face,
+    add_to_members,
+    give_way,
+    price_sums,
+    project,
+    row_sums,
+)
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.family.rows_by_child import solve_rows
 from tallyveil.kernels.vectors import inner, largest_of, set_to

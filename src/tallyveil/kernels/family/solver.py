@@ -19,13 +19,7 @@ import numpy as np
 from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import descend, equal_parts
-from tallyveil.kernels.family.face import (
-    BY_ANSWERS,
-    BY_DIAGONAL,
-    BY_INVERSES,
-    DENSE_ROWS,
-    list_face,
-)
+from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, DENSE_ROWS, list_face
 from tallyveil.kernels.family.face_solution import solve_face
 from tallyveil.kernels.family.interior import approach
 from tallyveil.kernels.family.parts import Faces, Parts

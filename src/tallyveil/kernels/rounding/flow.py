@@ -20,7 +20,12 @@ import numpy as np
 from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
-from tallyveil.kernels.rounding.groups import gates_of, groups_cross, groups_hold, unreachable_bounds_hold
+from tallyveil.kernels.rounding.groups import (
+    gates_of,
+    groups_cross,
+    groups_hold,
+    unreachable_bounds_hold,
+)
 from tallyveil.kernels.rounding.laminar_forest import laminar_forest
 from tallyveil.kernels.rounding.network import Stages, aim, rounding_network
 from tallyveil.kernels.rounding.network_simplex import (

@@ -26,7 +26,7 @@ Worked case. Two children have variance 1 each, and the geounit is measured with
 m = 2, F = 3, so P becomes 2 - 4/3 = 2/3. The estimate is b + 2/3 (y - b), where b is the sum of the children's.
 
 Source: Koopman and Durbin 2000 (exact treatment of what is not known, one measurement after the other).
-Oracles: dense generalised least squares, and `tallyveil.intervals.filtering`, in the tests.
+Oracles: dense generalised least squares, and `tallyveil.estimation.intervals.filtering`, in the tests.
 """
 
 from typing import NamedTuple

@@ -17,11 +17,11 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SchemaError
+from tallyveil.schema.answer_columns import label_columns
+from tallyveil.schema.names import check_table_name
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.paths import hive_folder, inside
 from tallyveil.storage.write import write_parquet
-from tallyveil.universe.answer_columns import label_columns
-from tallyveil.universe.names import check_table_name
-from tallyveil.universe.query_group import QueryGroup
 
 TIDY: Final = "measurements"
 """The folder of all files."""

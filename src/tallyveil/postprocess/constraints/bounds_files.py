@@ -15,6 +15,7 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
+from tallyveil.files.columns import enum_column, read_located
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.postprocess.constraints.geolevels import (
@@ -23,11 +24,10 @@ from tallyveil.postprocess.constraints.geolevels import (
     constraint_table,
     filled,
 )
-from tallyveil.release.columns import enum_column, read_located
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_parquet_chunks
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 BOUNDS = "bounds"
 

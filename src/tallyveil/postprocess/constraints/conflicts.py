@@ -11,9 +11,9 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
-from tallyveil.universe.limits import narrow_limits, widen_limits
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.limits import narrow_limits, widen_limits
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 
 def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Schema) -> None:

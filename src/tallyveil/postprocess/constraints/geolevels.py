@@ -11,18 +11,18 @@ import polars as pl
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import ConstraintError
+from tallyveil.estimation.intervals.model import Zeros
 from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import StatedGeounits, stated_geounits
-from tallyveil.intervals.model import Zeros
 from tallyveil.plans.constraints import Bounds
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import short_name
+from tallyveil.schema.counts import row_ranges
+from tallyveil.schema.limits import LARGEST_COUNT, narrow_limits, widen_limits
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import read_table, require_counts, require_levels, whole_number
-from tallyveil.universe.counts import row_ranges
-from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
-from tallyveil.universe.query_group import QueryGroup
 
 GEOUNITS_AT_ONCE = 1 << 17
 

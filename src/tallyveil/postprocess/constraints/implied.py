@@ -33,9 +33,9 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints.conflicts import alike
 from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable, summed_upward
-from tallyveil.universe.adding_up import adding_up
-from tallyveil.universe.limits import narrow_limits, widen_limits
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.adding_up import adding_up
+from tallyveil.schema.limits import narrow_limits, widen_limits
+from tallyveil.schema.schema import Schema
 
 Limits: TypeAlias = tuple[NarrowArray, NarrowArray]
 """Lower and upper bounds, compact (`narrow_limits`); shape (rows, answers)."""

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.files.columns import enum_column, read_located
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.postprocess.constraints.geolevels import (
@@ -21,10 +22,9 @@ from tallyveil.postprocess.constraints.geolevels import (
     constraint_table,
     filled,
 )
-from tallyveil.release.columns import enum_column, read_located
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_parquet_chunks
-from tallyveil.universe.schema import Schema
 
 INVARIANTS = "invariants"
 

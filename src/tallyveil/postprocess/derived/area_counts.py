@@ -12,17 +12,17 @@ import polars as pl
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import GeographyError
+from tallyveil.files.geography import GEOGRAPHY
+from tallyveil.files.histograms import histogram_path, read_histogram
+from tallyveil.files.intervals import DECIMALS, made_intervals, read_interval_answers
+from tallyveil.files.manifest_files import require_unchanged, require_unchanged_files
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_pairs
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints.bounds_files import BOUNDS
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.model import FinishedRelease
-from tallyveil.release.geography import GEOGRAPHY
-from tallyveil.release.histograms import histogram_path, read_histogram
-from tallyveil.release.intervals import DECIMALS, made_intervals, read_interval_answers
-from tallyveil.release.manifest_files import require_unchanged, require_unchanged_files
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.query_group import QueryGroup
 
 NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
 """Why a count has no estimate although its query has intervals."""

@@ -12,9 +12,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Floats, Integers
-from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.spine import Spine
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     TreeCovariance,
     TreeModel,
     answer_covariance,
@@ -22,7 +20,10 @@ from tallyveil.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.intervals.interval import refuse_level
+from tallyveil.estimation.intervals.interval import refuse_level
+from tallyveil.files.marks import marks_of
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.derived.area_counts import (
     NOT_DETERMINED,
     area_family,
@@ -34,9 +35,8 @@ from tallyveil.postprocess.derived.area_counts import (
 from tallyveil.postprocess.derived.counted_cells import CountedCells
 from tallyveil.postprocess.derived.quantities import Quantities
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release, release_model
-from tallyveil.release.marks import marks_of
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.system import usable_cores
-from tallyveil.universe.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,9 +14,15 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from tallyveil.geography.spine import Spine
-from tallyveil.intervals import Answers, Region, TreeModel, region_of, region_variances, tree_covariance
-from tallyveil.intervals.interval import (
+from tallyveil.estimation.intervals import (
+    Answers,
+    Region,
+    TreeModel,
+    region_of,
+    region_variances,
+    tree_covariance,
+)
+from tallyveil.estimation.intervals.interval import (
     NO_INTERVALS,
     IntervalKind,
     intervals_if_any,
@@ -24,6 +30,9 @@ from tallyveil.intervals.interval import (
     rounded_inward,
     sentence_of,
 )
+from tallyveil.files.intervals import known_queries
+from tallyveil.files.marks import marks_of, short_mark
+from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.derived.area_counts import (
     NOT_DETERMINED,
     area_family,
@@ -36,10 +45,8 @@ from tallyveil.postprocess.derived.area_counts import (
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
 from tallyveil.printable import short_name, tabulated
-from tallyveil.release.intervals import known_queries
-from tallyveil.release.marks import marks_of, short_mark
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.system import usable_cores
-from tallyveil.universe.query_group import QueryGroup
 
 _Part = TypeVar("_Part", Region, np.ndarray)
 

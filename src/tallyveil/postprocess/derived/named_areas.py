@@ -8,7 +8,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.exact import as_given
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.printable import is_one_line
-from tallyveil.universe.names import closest_hint
+from tallyveil.schema.names import closest_hint
 
 
 def finest_geocodes(hierarchies: Hierarchies, asked: str, geolevel: str | None) -> pl.Series:

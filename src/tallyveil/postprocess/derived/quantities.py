@@ -26,13 +26,18 @@ from scipy.special import ndtri
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
+from tallyveil.estimation.intervals import Answers, TreeModel
+from tallyveil.estimation.intervals.fieller import fieller_ends
+from tallyveil.estimation.intervals.interval import (
+    IntervalKind,
+    intervals_if_any,
+    refuse_intervals,
+    rounded_inward,
+)
 from tallyveil.exact import as_given, type_of
-from tallyveil.intervals import Answers, TreeModel
-from tallyveil.intervals.fieller import fieller_ends
-from tallyveil.intervals.interval import IntervalKind, intervals_if_any, refuse_intervals, rounded_inward
+from tallyveil.files.marks import short_mark
 from tallyveil.postprocess.derived.counted_cells import CountedCells
 from tallyveil.postprocess.derived.results import Derived, Equality, IntervalMethod
-from tallyveil.release.marks import short_mark
 
 Weights = str | Sequence[str] | Mapping[str, float]
 """A name of a count; several names, whose counts are added up; or a weight for each name."""

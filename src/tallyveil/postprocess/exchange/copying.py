@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.release.finished import LEDGER, MANIFEST, PRIVATE, refuse_unfinished
-from tallyveil.release.intervals import INTERVALS
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import entered_manifest, parsed_manifest, read_manifest
+from tallyveil.files.finished import LEDGER, MANIFEST, PRIVATE, refuse_unfinished
+from tallyveil.files.intervals import INTERVALS
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import entered_manifest, parsed_manifest, read_manifest
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.log import LOG
 from tallyveil.runs.observer import Observer, SilentObserver

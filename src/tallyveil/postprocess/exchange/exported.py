@@ -6,6 +6,7 @@ from typing import Final
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import SchemaError
+from tallyveil.files.marks import marks_of
 from tallyveil.measurements.layouts import tidy
 from tallyveil.measurements.layouts.census_2020 import names
 from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
@@ -15,13 +16,12 @@ from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.constraints.invariant_files import stated_invariant
 from tallyveil.postprocess.exchange.noisy_answers import noisy_parts
 from tallyveil.postprocess.measured import Measured
-from tallyveil.release.marks import marks_of
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.write import write_text
-from tallyveil.universe.presets import load_preset
-from tallyveil.universe.query_group import QueryGroup
 
 COMMAND: Final = "measurements export"
 README: Final = "README.txt"

@@ -6,13 +6,13 @@ from pathlib import Path
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, whole_ledger
 from tallyveil.errors import StoreError
+from tallyveil.files.kinds import ReleaseKind
 from tallyveil.measurements.layouts.census_2020.answers import copy_answers
 from tallyveil.measurements.store import measurement_name
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.postprocess.exchange.opened import PublishedMeasurements
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_labels
-from tallyveil.release.kinds import ReleaseKind
 from tallyveil.runs.earlier import Earlier, public_secrets
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog

@@ -6,14 +6,14 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_listed_table
 from tallyveil.measurements.layouts.tidy import tidy_rows
 from tallyveil.measurements.store import measurement_name
 from tallyveil.plans.stated import stated_plan
-from tallyveil.release.finished import MANIFEST
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_listed_table
-from tallyveil.universe.answer_columns import summed_out
-from tallyveil.universe.names import as_named
+from tallyveil.schema.answer_columns import summed_out
+from tallyveil.schema.names import as_named
 
 
 def noisy_parts(root: Path, manifest: Manifest, geolevel: str, query: str) -> Iterator[pl.DataFrame]:

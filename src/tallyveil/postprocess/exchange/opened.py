@@ -30,9 +30,9 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constraint_table
 from tallyveil.postprocess.constraints.invariant_files import invariant_name, stated_invariant
+from tallyveil.schema.names import check_areas
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.write import file_digest
-from tallyveil.universe.names import check_areas
 
 STATEMENT: Final = (
     "These measurements were published by others and imported. Their noise was not drawn here. What is said of "

@@ -25,7 +25,7 @@ from tallyveil.kernels.family.chunk import (
 from tallyveil.measurements.family_answers import FamilyAnswers
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.postprocess.families.unsolved import estimate_or_keep
-from tallyveil.universe.counts import PublicCounts, narrow
+from tallyveil.schema.counts import PublicCounts, narrow
 
 KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
 

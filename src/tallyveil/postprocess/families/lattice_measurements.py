@@ -17,17 +17,17 @@ import polars as pl
 from tallyveil.arrays import Integers, Numbers
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.estimation.intervals import AnswerRows
+from tallyveil.estimation.intervals.rows import narrowed
+from tallyveil.files.columns import read_located
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import AnswerRows
-from tallyveil.intervals.rows import narrowed
 from tallyveil.measurements.store import drawn_path
 from tallyveil.plans.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
-from tallyveil.release.columns import read_located
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.write import write_parquet
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 
 def drawn_queries(

@@ -23,7 +23,7 @@ from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.postprocess.families.unsolved import estimate_or_keep
 from tallyveil.runs.executor import Chunks, Executor, Threads, gathered
 from tallyveil.runs.observer import Observer
-from tallyveil.universe.counts import PublicCounts, compress_rows, narrow
+from tallyveil.schema.counts import PublicCounts, compress_rows, narrow
 
 ONE_THREAD: Final = Threads()
 NO_FOLDERS: Final = ChunkFolders(None)

@@ -21,8 +21,8 @@ from tallyveil.measurements.family_answers import (
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.tree_values import TreeValues
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,13 +1,13 @@
 """A sweep up the spine by several processes: each sweeps some subtrees, and the run's own process what is above them.
 
-The sums that a subtree passes on, and its estimates, do not depend on who computes them (`tallyveil.intervals.upward`).
+The sums that a subtree passes on, and its estimates, do not depend on who computes them (`tallyveil.estimation.intervals.upward`).
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from tallyveil.arrays import NarrowArray
-from tallyveil.intervals.upward import Done, joined_sums, subtrees_of, sweep_subtrees, sweep_up
+from tallyveil.estimation.intervals.upward import Done, joined_sums, subtrees_of, sweep_subtrees, sweep_up
 from tallyveil.kernels.tree.upward import Sums
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.postprocess.families.chunk_files import ChunkFolders

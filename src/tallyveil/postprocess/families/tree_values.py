@@ -2,7 +2,7 @@
 
 A family's children are fitted to values of the measured queries. With `values = "own"`, the values are the children's
 own noisy answers. With "tree", they are the answers of each child's best linear unbiased estimate from all that is
-measured in or below it (`tallyveil.intervals.upward`). Everything else about a family stays as it is.
+measured in or below it (`tallyveil.estimation.intervals.upward`). Everything else about a family stays as it is.
 
 Each estimated cell is rounded to a multiple of 2^-16 persons. The answers are sums of these multiples, so they are
 exact, and the values do not depend on what else is asked for. A sweep that goes query by query estimates answers and
@@ -20,20 +20,20 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers, NarrowArray
 from tallyveil.errors import ConstraintError, SchemaError
+from tallyveil.estimation.intervals.algebra import LARGEST_BLOCK
+from tallyveil.estimation.intervals.model import TreeModel, model_of_strategy, n_zero_patterns
+from tallyveil.estimation.intervals.upward import Sweep, sweep_up
+from tallyveil.estimation.intervals.upward_blocks import block_sweep
+from tallyveil.estimation.intervals.upward_queries import query_sweep
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.intervals.algebra import LARGEST_BLOCK
-from tallyveil.intervals.model import TreeModel, model_of_strategy, n_zero_patterns
-from tallyveil.intervals.upward import Sweep, sweep_up
-from tallyveil.intervals.upward_blocks import block_sweep
-from tallyveil.intervals.upward_queries import query_sweep
 from tallyveil.kernels.tree.answer_sums import family_answers
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, zeros_of
 from tallyveil.runs.observer import Observer
+from tallyveil.schema.counts import narrow
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.archives import read_archive, write_archive
-from tallyveil.universe.counts import narrow
-from tallyveil.universe.query_group import QueryGroup
 
 GRID: Final = 1 << 16
 """Cells are rounded to multiples of 1 / GRID persons."""

@@ -11,15 +11,15 @@ from scipy import sparse
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
+from tallyveil.files.geography import read_areas
 from tallyveil.geography.assignments import GEOCODE, area_columns, read_assignments
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_columns
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.intervals.model import FinishedRelease
-from tallyveil.release.geography import read_areas
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.names import check_areas
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.names import check_areas
+from tallyveil.schema.query_group import QueryGroup
 
 FINEST_AT_ONCE = 4096
 

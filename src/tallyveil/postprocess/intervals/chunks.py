@@ -18,7 +18,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from tallyveil.intervals.answers import at_once_of
+from tallyveil.estimation.intervals.answers import at_once_of
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.intervals import Tally, files_of_intervals
+from tallyveil.files.tables import TABLES
 from tallyveil.noise.key import KEY_BYTES
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.intervals.areas import entity_families, released_areas, with_given
@@ -32,9 +35,6 @@ from tallyveil.postprocess.intervals.writing import (
     Step,
     steps_of,
 )
-from tallyveil.release.finished import MANIFEST
-from tallyveil.release.intervals import Tally, files_of_intervals
-from tallyveil.release.tables import TABLES
 from tallyveil.runs.executor import Chunks, Executor, Executors, Site, gathered
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.geography.areas import Hierarchies
-from tallyveil.geography.entities import EntityFamily
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     Questions,
     TreeCovariance,
     level_variances,
@@ -17,10 +15,12 @@ from tallyveil.intervals import (
     region_variances,
     tree_covariance,
 )
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.intervals.fits import planned_fits
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.system import usable_cores
-from tallyveil.universe.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,18 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.errors import ConfigError, SchemaError
+from tallyveil.estimation.intervals import AnswerRows, KeptRows, Questions, TreeModel, questions_of
+from tallyveil.estimation.intervals.covariance import ROWS
+from tallyveil.estimation.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
+from tallyveil.estimation.intervals.questions import n_distinct_blocks
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import (
-    AnswerRows,
-    KeptRows,
-    Questions,
-    TreeModel,
-    questions_of,
-)
-from tallyveil.intervals.covariance import ROWS
-from tallyveil.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
-from tallyveil.intervals.questions import n_distinct_blocks
 from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.intervals.model import (
@@ -32,8 +26,8 @@ from tallyveil.postprocess.intervals.model import (
     release_measured,
     release_model,
 )
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.query_group import QueryGroup
 
 BLOCK_ARRAYS, FINEST_ARRAYS, ESTIMATE_ARRAYS, QUERY_ARRAYS = 13, 8, 4, 3
 """Arrays that are in memory at once, measured for blocks of 140 and of 1,400 rows.

@@ -8,7 +8,32 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.intervals.interval import refuse_level
+from tallyveil.estimation.intervals.interval import refuse_level
+from tallyveil.files.estimated import require_own_kind
+from tallyveil.files.geography import GEOGRAPHY
+from tallyveil.files.histograms import HISTOGRAM
+from tallyveil.files.interval_tables import (
+    BESIDE,
+    clear_other_tables,
+    exchange_tables,
+    forget_replaced,
+    manifest_with_tables,
+    refuse_earlier_tables,
+    start_tables,
+    undo_exchange,
+)
+from tallyveil.files.intervals import (
+    INTERVALS,
+    INTERVALS_MANIFEST,
+    Compared,
+    finish_intervals,
+    intervals_manifest,
+    start_intervals,
+)
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ListedFile, Manifest, stage_times
+from tallyveil.files.manifest_files import require_unchanged_files, write_manifest, written_manifest
+from tallyveil.files.tables import TABLES
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
 from tallyveil.postprocess.constraints.bounds_files import BOUNDS
 from tallyveil.postprocess.intervals.chunks import (
@@ -20,31 +45,6 @@ from tallyveil.postprocess.intervals.chunks import (
 from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
 from tallyveil.postprocess.intervals.readme import readme_of
 from tallyveil.postprocess.intervals.writing import Folders, IntervalJob
-from tallyveil.release.estimated import require_own_kind
-from tallyveil.release.geography import GEOGRAPHY
-from tallyveil.release.histograms import HISTOGRAM
-from tallyveil.release.interval_tables import (
-    BESIDE,
-    clear_other_tables,
-    exchange_tables,
-    forget_replaced,
-    manifest_with_tables,
-    refuse_earlier_tables,
-    start_tables,
-    undo_exchange,
-)
-from tallyveil.release.intervals import (
-    INTERVALS,
-    INTERVALS_MANIFEST,
-    Compared,
-    finish_intervals,
-    intervals_manifest,
-    start_intervals,
-)
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import ListedFile, Manifest, stage_times
-from tallyveil.release.manifest_files import require_unchanged_files, write_manifest, written_manifest
-from tallyveil.release.tables import TABLES
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch

@@ -9,13 +9,26 @@ from numpy.typing import NDArray
 
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.estimation.intervals import (
+    AnswerRows,
+    LevelModel,
+    StoredRows,
+    TreeModel,
+    Zeros,
+    model_of_levels,
+)
+from tallyveil.estimation.intervals.merged import Measured
+from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
+from tallyveil.estimation.intervals.rows import MeasuredLevels
+from tallyveil.files.finished import LEDGER, MANIFEST, refuse_unfinished
+from tallyveil.files.geography import read_hierarchies
+from tallyveil.files.histograms import read_histogram
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import entered_manifest, written_manifest
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import with_sums
-from tallyveil.intervals import AnswerRows, LevelModel, StoredRows, TreeModel, Zeros, model_of_levels
-from tallyveil.intervals.merged import Measured
-from tallyveil.intervals.model import levels_of_strategy, with_queries
-from tallyveil.intervals.rows import MeasuredLevels
 from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan, strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.stated import stated_plan
@@ -24,16 +37,10 @@ from tallyveil.postprocess.constraints.bounds_files import read_bounds
 from tallyveil.postprocess.constraints.geolevels import public_zeros, zeros_of
 from tallyveil.postprocess.constraints.invariant_files import stated_invariant
 from tallyveil.postprocess.families.lattice_measurements import DrawnRows, drawn_queries
-from tallyveil.release.finished import LEDGER, MANIFEST, refuse_unfinished
-from tallyveil.release.geography import read_hierarchies
-from tallyveil.release.histograms import read_histogram
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import entered_manifest, written_manifest
+from tallyveil.schema.names import as_named, check_table_name
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.names import as_named, check_table_name
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

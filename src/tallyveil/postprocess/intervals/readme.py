@@ -1,8 +1,8 @@
 """The text beside tables of intervals: what the columns are, and what the intervals cover."""
 
-from tallyveil.intervals import TreeModel
+from tallyveil.estimation.intervals import TreeModel
+from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.postprocess.intervals.model import FinishedRelease
-from tallyveil.release.marks import marked_text, marks_of
 
 
 def readme_of(

@@ -10,9 +10,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
-from tallyveil.geography.areas import area_spine
-from tallyveil.geography.spine import Spine
-from tallyveil.intervals import (
+from tallyveil.estimation.intervals import (
     Answers,
     LevelAnswers,
     Questions,
@@ -23,24 +21,26 @@ from tallyveil.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.intervals.interval import covers_of_tables, intervals_if_any
-from tallyveil.postprocess.intervals.areas import Area, family_counts
-from tallyveil.postprocess.intervals.fits import IntervalFit
-from tallyveil.postprocess.intervals.model import FinishedRelease
-from tallyveil.release.areas import area_counts
-from tallyveil.release.checks import check_table_part, check_tables
-from tallyveil.release.histograms import read_histogram
-from tallyveil.release.intervals import (
+from tallyveil.estimation.intervals.interval import covers_of_tables, intervals_if_any
+from tallyveil.files.areas import area_counts
+from tallyveil.files.checks import check_table_part, check_tables
+from tallyveil.files.histograms import read_histogram
+from tallyveil.files.intervals import (
     Compared,
     IntervalTable,
     Tally,
     compared_of,
     files_of_intervals,
 )
+from tallyveil.geography.areas import area_spine
+from tallyveil.geography.spine import Spine
+from tallyveil.postprocess.intervals.areas import Area, family_counts
+from tallyveil.postprocess.intervals.fits import IntervalFit
+from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.version import VERSION
 
 INTERVALS_FORMAT = 2

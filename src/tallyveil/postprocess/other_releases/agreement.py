@@ -15,12 +15,18 @@ from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Agreement
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.other_releases.release import NamedRelease, open_finished
+from tallyveil.schema.counts import (
+    ENTRIES_AT_ONCE,
+    PublicCounts,
+    TripletSum,
+    row_ranges,
+    sum_families,
+)
+from tallyveil.schema.limits import narrow_limits
+from tallyveil.schema.nested_queries import representative_cells
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, row_ranges, sum_families
-from tallyveil.universe.limits import narrow_limits
-from tallyveil.universe.nested_queries import representative_cells
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,14 +11,14 @@ from typing import Any
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.files.columns import enum_column, read_located
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, agreement_name, summed_to_root
-from tallyveil.release.columns import enum_column, read_located
+from tallyveil.schema.counts import PublicCounts, compress_rows, row_ranges
+from tallyveil.schema.nested_queries import representative_cells
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_parquet_chunks
-from tallyveil.universe.counts import PublicCounts, compress_rows, row_ranges
-from tallyveil.universe.nested_queries import representative_cells
-from tallyveil.universe.schema import Schema
 
 AGREEMENT = "agreement"
 

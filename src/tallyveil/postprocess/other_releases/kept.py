@@ -13,7 +13,7 @@ from tallyveil.postprocess.other_releases.residents import (
     read_resident_counts,
     write_residents,
 )
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

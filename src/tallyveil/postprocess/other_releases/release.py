@@ -8,17 +8,17 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError, StoreError
+from tallyveil.files.geography import read_geography
+from tallyveil.files.histograms import histogram_path, read_histogram
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.geography.spine import Spine
-from tallyveil.release.geography import read_geography
-from tallyveil.release.histograms import histogram_path, read_histogram
-from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
-from tallyveil.release.manifest_files import read_manifest, require_unchanged
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
 
 _LARGEST_SUM: Final = 2 * LARGEST_COUNT
 """No release publishes more records: its noise adds less than the largest number of records."""

@@ -20,12 +20,12 @@ from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Levels, Residents
 from tallyveil.postprocess.other_releases.release import NamedRelease, open_finished
+from tallyveil.schema.counts import row_ranges
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_parquet
-from tallyveil.universe.counts import row_ranges
-from tallyveil.universe.schema import Schema
 
 RESIDENTS: Final = "residents"
 

@@ -24,10 +24,10 @@ from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.other_releases.agreement import summed_to_root
 from tallyveil.postprocess.passes.groups import FixedGroups, in_groups
 from tallyveil.postprocess.passes.whole_cells import Choice, digest_of_counts
-from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
-from tallyveil.universe.nested_queries import common_groups, meet, representative_cells
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
+from tallyveil.schema.nested_queries import common_groups, meet, representative_cells
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 GEOUNITS_AT_ONCE = 1 << 14
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.budget.allocation import Allocation
+from tallyveil.files.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
@@ -32,15 +33,14 @@ from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.postprocess.passes.part_weights import part_weights
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
-from tallyveil.release.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.runs.executor import Chunks, Executor
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.nested_queries import meet
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.nested_queries import meet
-from tallyveil.universe.query_group import QueryGroup
 
 MakeLevel = Callable[[int, PublicCounts | None], PassOutcome]
 """Makes one geolevel of a pass, from the counts of the geolevel above it."""

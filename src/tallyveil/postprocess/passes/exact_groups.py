@@ -21,10 +21,10 @@ from tallyveil.postprocess.passes.bounded_groups import divide_groups
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
 from tallyveil.postprocess.passes.size_counts import refuse_impossible_sizes
-from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
-from tallyveil.universe.limits import widen_limits
-from tallyveil.universe.nested_queries import determines, only_answers, representative_cells
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
+from tallyveil.schema.limits import widen_limits
+from tallyveil.schema.nested_queries import determines, only_answers, representative_cells
+from tallyveil.schema.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True, eq=False)

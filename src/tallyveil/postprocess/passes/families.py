@@ -13,9 +13,9 @@ from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tiles.family import TileChunk
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, answers_on_support
 from tallyveil.postprocess.passes.groups import FixedGroups
-from tallyveil.universe.counts import PublicCounts, places_in
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.counts import PublicCounts, places_in
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 WEIGHT_OF_CHAIN = 16
 """What a person of deviation costs at every level of a rounding chain, in the kernel's sixteenths."""

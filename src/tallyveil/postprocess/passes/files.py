@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import StoreError
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import write_parquet_chunks
-from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges
 
 PASSES: Final = "passes"
 _COLUMNS: Final = ("geounit", "cell", "count")

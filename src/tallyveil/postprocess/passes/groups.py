@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers, NarrowArray
-from tallyveil.universe.counts import PublicCounts, TripletSum, row_ranges, sums_between
-from tallyveil.universe.nested_queries import common_groups
-from tallyveil.universe.query_group import QueryGroup
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sums_between
+from tallyveil.schema.nested_queries import common_groups
+from tallyveil.schema.query_group import QueryGroup
 
 
 class GroupCounts(NamedTuple):

@@ -24,8 +24,8 @@ from tallyveil.postprocess.families.chunks import Span, cut, largest_first
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
+from tallyveil.schema.counts import PublicCounts, narrow
 from tallyveil.storage.archives import Archived
-from tallyveil.universe.counts import PublicCounts, narrow
 
 ROUNDED: Final = {"table_flow": "flows", "wide_table_flow": "wide_flows"}
 """Name in the manifest of each way of rounding, and the field of a family's effort that counts it."""

@@ -24,8 +24,8 @@ from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
+from tallyveil.schema.counts import PublicCounts, TripletSum, places_in
 from tallyveil.storage.archives import Archived
-from tallyveil.universe.counts import PublicCounts, TripletSum, places_in
 
 LIFT: Final = "lift"
 """Name of the work in addresses."""

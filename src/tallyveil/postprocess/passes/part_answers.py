@@ -12,10 +12,10 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.measurements.family_answers import MeasurementSource
-from tallyveil.universe.counts import places_in
-from tallyveil.universe.nested_queries import determines, meet, representative_cells
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.counts import places_in
+from tallyveil.schema.nested_queries import determines, meet, representative_cells
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 VALUES_AT_ONCE = 1 << 22
 

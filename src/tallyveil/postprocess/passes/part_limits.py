@@ -18,8 +18,8 @@ from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.other_releases.residents import ResidentCounts, residents_name
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass, sums_of_groups
 from tallyveil.postprocess.passes.size_counts import FoundSizes
-from tallyveil.universe.counts import PublicCounts, sums_between
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.counts import PublicCounts, sums_between
+from tallyveil.schema.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

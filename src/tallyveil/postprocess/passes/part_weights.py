@@ -17,7 +17,7 @@ from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups, sums_of_groups
 from tallyveil.postprocess.passes.part_limits import others_beside, residents_of
 from tallyveil.postprocess.passes.size_counts import FoundSizes
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.schema import Schema
 
 
 def part_weights(

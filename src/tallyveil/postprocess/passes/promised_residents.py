@@ -12,7 +12,7 @@ from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, Constr
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts
 from tallyveil.postprocess.other_releases.residents import resident_levels
 from tallyveil.postprocess.passes.exact_groups import covering_counts
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.schema import Schema
 
 
 def geounits_without_part(

@@ -12,10 +12,10 @@ from tallyveil.plans.household_sizes import SizesOfGroups
 from tallyveil.plans.outer import sources_of_groups
 from tallyveil.postprocess.other_releases.residents import ResidentCounts, residents_name
 from tallyveil.postprocess.passes.groups import FixedGroups, sums_of_groups
-from tallyveil.universe.counts import sums_between
-from tallyveil.universe.nested_queries import common_groups
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.counts import sums_between
+from tallyveil.schema.nested_queries import common_groups
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

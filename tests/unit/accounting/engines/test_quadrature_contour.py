@@ -10,13 +10,7 @@ import pytest
 from tallyveil.accounting.engines import quadrature_contour
 from tallyveil.accounting.engines.gaussian_sums import UNIT
 from tallyveil.accounting.engines.lattice_nodes import LatticeFactors, find_places
-from tallyveil.accounting.engines.quadrature_contour import (
-    DELTA,
-    FIRST,
-    SECOND,
-    LatticeContour,
-    contour_at,
-)
+from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND, LatticeContour, contour_at
 from tallyveil.accounting.engines.quadrature_nodes import contour_nodes, laplace_part
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
 

@@ -12,13 +12,7 @@ from scipy import fft
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import tilted_fft
 from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.engines.loss_transform import (
-    atoms,
-    centred,
-    fft_error,
-    listed_power,
-    wide_power,
-)
+from tallyveil.accounting.engines.loss_transform import atoms, centred, fft_error, listed_power, wide_power
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT, TiltedLaw, smooth_length
 from tallyveil.accounting.engines.tilts import tilt_grid, window
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss

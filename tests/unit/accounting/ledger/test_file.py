@@ -22,7 +22,7 @@ from tallyveil.accounting import (
 )
 from tallyveil.accounting.ledger.lines import NO_LINE, chained_line, line_hash
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.release.finished import ledger_bytes
+from tallyveil.files.finished import ledger_bytes
 
 DECLARED = Declaration("rho", Fraction(1), Neighbours.BOUNDED)
 THIRD = DiscreteGaussian(3, multiplicity=2)  # rho = 1/3

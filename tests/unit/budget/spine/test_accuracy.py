@@ -11,7 +11,13 @@ from tallyveil.budget.spine.precision import answer_precisions
 from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import BypassRule, GeounitShares, bypass, entities_from_pairs, spine_from_columns
+from tallyveil.geography import (
+    BypassRule,
+    GeounitShares,
+    bypass,
+    entities_from_pairs,
+    spine_from_columns,
+)
 from tallyveil.geography.areas import geounits_as_entities
 
 

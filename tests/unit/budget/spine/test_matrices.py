@@ -16,8 +16,14 @@ from tallyveil.budget.spine.matrices import (
     strategy_shares,
 )
 from tallyveil.errors import BudgetError
-from tallyveil.geography import BypassRule, GeounitShares, bypass, spine_from_columns, uniform_shares
-from tallyveil.universe import Attribute, Recode, Schema
+from tallyveil.geography import (
+    BypassRule,
+    GeounitShares,
+    bypass,
+    spine_from_columns,
+    uniform_shares,
+)
+from tallyveil.schema import Attribute, Recode, Schema
 
 SCHEMA = Schema("small", (Attribute("sex", ("f", "m")), Attribute("age", ("a", "b", "c"))))
 

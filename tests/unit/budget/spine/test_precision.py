@@ -9,11 +9,16 @@ import pytest
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget import Mechanism, Strategy, load_strategy_preset
 from tallyveil.budget.spine.matrices import StrategyMatrix, strategy_shares
-from tallyveil.budget.spine.precision import answer_precisions, answers_summed, precision_of, totals_summed
+from tallyveil.budget.spine.precision import (
+    answer_precisions,
+    answers_summed,
+    precision_of,
+    totals_summed,
+)
 from tallyveil.budget.spine.variance import spine_variances
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import GeounitShares
-from tallyveil.universe import Attribute, Recode, Schema, load_preset
+from tallyveil.schema import Attribute, Recode, Schema, load_preset
 
 
 def small_schema():

@@ -6,7 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.budget.spine.presets import bypass_rule, load_spine_preset, read_step, spine_preset_names
+from tallyveil.budget.spine.presets import (
+    bypass_rule,
+    load_spine_preset,
+    read_step,
+    spine_preset_names,
+)
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.geography import (

@@ -7,7 +7,12 @@ from tallyveil.budget.spine.regroup import _regrouped, _State
 from tallyveil.budget.spine.search import _classes, fixed_terms, search_containers
 from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography import FanOutLimit, Reshaped, entities_from_pairs, spine_from_columns
+from tallyveil.geography import (
+    FanOutLimit,
+    Reshaped,
+    entities_from_pairs,
+    spine_from_columns,
+)
 
 LIMIT = FanOutLimit(cutoff=3)
 

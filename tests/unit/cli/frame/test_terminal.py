@@ -67,7 +67,7 @@ def test_an_error_of_the_system_without_a_path_is_not_quoted(monkeypatch, capsys
     def fails(*_: object) -> None:
         raise OSError(5, "the value of a record")
 
-    monkeypatch.setattr("tallyveil.face.planned.require_input", fails)
+    monkeypatch.setattr("tallyveil.api.planned.require_input", fails)
     with pytest.raises(OSError, match="record"):
         main()
     assert "record" not in "".join(capsys.readouterr())

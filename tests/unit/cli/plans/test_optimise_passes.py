@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from tests.outer_worlds import write_units
 
-from tallyveil.config.load import load_plan
+from tallyveil.plans.from_toml.load import load_plan
 
 AIMS = """
 model = "topdown"

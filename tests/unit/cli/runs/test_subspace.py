@@ -10,7 +10,14 @@ import polars as pl
 import pytest
 
 from tallyveil.cli.main import main
-from tallyveil.errors import BudgetError, ConfigError, ConstraintError, SchemaError, SolverError, StoreError
+from tallyveil.errors import (
+    BudgetError,
+    ConfigError,
+    ConstraintError,
+    SchemaError,
+    SolverError,
+    StoreError,
+)
 from tallyveil.subspace.mcmc_examples import DELINQUENT_CHILDREN
 
 FILE = """
@@ -332,7 +339,7 @@ def test_no_count_reaches_a_message(tallyveil, table, tmp_path):
 
 
 def test_a_finished_run_takes_up_where_a_killed_one_stopped(tallyveil, table, tmp_path, monkeypatch):
-    import tallyveil.execution.table.run as running
+    import tallyveil.products.lattice.run.run as running
 
     write = running._write_table
     monkeypatch.setattr(

@@ -9,7 +9,7 @@ from tests.pages import require_readable
 
 from tallyveil.accounting import proved
 from tallyveil.accounting.guarantee import Guarantee
-from tallyveil.config.groups import load_group_plan
+from tallyveil.products.safetab.public.from_toml import load_group_plan
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "hospital_stays"
 STAYS = EXAMPLE / "stays.toml"

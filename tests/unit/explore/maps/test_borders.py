@@ -5,7 +5,12 @@ import polars as pl
 import pytest
 import shapely
 
-from tallyveil.explore.maps import AreasOfKind, areas_of_family, areas_of_geolevel, bounding_boxes
+from tallyveil.explore.maps import (
+    AreasOfKind,
+    areas_of_family,
+    areas_of_geolevel,
+    bounding_boxes,
+)
 from tallyveil.explore.maps.borders import simplified
 from tallyveil.explore.maps.cells import cells_around
 from tallyveil.explore.maps.plane import in_degrees, on_plane

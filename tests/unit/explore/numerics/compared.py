@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from tests.unit.explore.numerics.in_node import ask_node, floats
 
+from tallyveil.estimation.intervals import region_of, region_variances, tree_covariance
 from tallyveil.geography.spine import Spine
-from tallyveil.intervals import region_of, region_variances, tree_covariance
 from tallyveil.postprocess.intervals.fits import IntervalFit
 
 District = tuple[np.ndarray, np.ndarray | None]

@@ -5,13 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.unit.estimation.intervals.test_against_dense import features, random_model, with_exact_sums
 from tests.unit.explore.numerics.in_node import ask_node, floats, node_needed
-from tests.unit.intervals.test_against_dense import features, random_model, with_exact_sums
 
+from tallyveil.estimation.intervals import (
+    level_variances,
+    questions_of,
+    region_of,
+    region_variances,
+    tree_covariance,
+)
 from tallyveil.explore.covariances import DescribedTable, describe
 from tallyveil.explore.district import DISTRICT_FILE, NUMBERS_FILE
 from tallyveil.explore.files import write_json_data
-from tallyveil.intervals import level_variances, questions_of, region_of, region_variances, tree_covariance
 from tallyveil.postprocess.intervals.fits import IntervalFit
 
 RELATIVE = 1e-9

@@ -1,9 +1,9 @@
 """The worker's answers are those of its own thread; what cannot be answered is an error with its reason."""
 
 import numpy as np
+from tests.unit.estimation.intervals.test_against_dense import random_model
 from tests.unit.explore.numerics.in_node import ask_node, floats, node_needed, run_node
 from tests.unit.explore.numerics.test_variances import queries_of, write_model
-from tests.unit.intervals.test_against_dense import random_model
 
 pytestmark = node_needed
 

@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 from tests.unit.explore.workbench.in_node import SMALL, ask_node, node_needed, random_moves
 
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.estimates import Areas
 from tallyveil.explore.workbench.template import filled
 from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
+from tallyveil.products.topdown.run.inputs import read_hierarchies
 
 pytestmark = node_needed
 

@@ -12,8 +12,8 @@ from tests.unit.explore.workbench.in_node import LAPLACE, SMALL, STEPS, ask_node
 from tallyveil.accounting import compose
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.expected import expected_errors
-from tallyveil.config.load import load_plan
 from tallyveil.explore.workbench.content import plan_content
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 
 pytestmark = node_needed

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.unit.explore.workbench.in_node import SMALL
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.template import filled, given_values, release_template
+from tallyveil.plans.from_toml.load import load_plan
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 FILES = [

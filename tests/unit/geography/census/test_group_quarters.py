@@ -1,7 +1,7 @@
 import polars as pl
 
 from tallyveil.geography.census.group_quarters import KINDS, kinds_of_group_quarters
-from tallyveil.universe import load_preset
+from tallyveil.schema import load_preset
 
 
 def test_kinds_of_group_quarters_are_named_together() -> None:

@@ -11,7 +11,13 @@ import shapely
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.geography import spine_from_prefixes
 from tallyveil.geography.geometry import extra as extra_packages
-from tallyveil.geography.geometry import geometry_warnings, read, read_shapes, require_maps, with_geometry
+from tallyveil.geography.geometry import (
+    geometry_warnings,
+    read,
+    read_shapes,
+    require_maps,
+    with_geometry,
+)
 from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
 
 CODES = ("11", "12", "21", "22")

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from tests.from_python import from_python
 
-from tallyveil.estimation import EstimationPass, FamilyProblem, LinearConstraint, MeasuredQuery, RoundingStage
+from tallyveil.estimation import (
+    EstimationPass,
+    FamilyProblem,
+    LinearConstraint,
+    MeasuredQuery,
+    RoundingStage,
+)
 from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point, residual_persons

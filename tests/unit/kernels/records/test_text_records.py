@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.oracles.text_records import parse_rows_reference
 
 from tallyveil.kernels.records.text_records import parse_rows
-from tallyveil.safetab.files import PERSONS
-from tallyveil.safetab.households import HOUSEHOLDS
+from tallyveil.products.safetab.public.files import PERSONS
+from tallyveil.products.safetab.public.households import HOUSEHOLDS
 
 RULES = np.array([[1, 3, 0, 115, 0], [4, 4, 1000, 9999, 1], [0, 0, 0, 0, 2]], np.int64)
 

@@ -9,9 +9,9 @@ from tests.oracles.sweep import (
     finest_rows_reference,
 )
 
-from tallyveil.intervals.algebra import derive_algebra
-from tallyveil.intervals.cascade import cascade_of
-from tallyveil.intervals.fit import grouped
+from tallyveil.estimation.intervals.algebra import derive_algebra
+from tallyveil.estimation.intervals.cascade import cascade_of
+from tallyveil.estimation.intervals.fit import grouped
 from tallyveil.kernels.tree.sweep import (
     NoisyAnswers,
     SharedRows,
@@ -20,7 +20,7 @@ from tallyveil.kernels.tree.sweep import (
     answer_rows,
     finest_rows,
 )
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 
 @pytest.fixture(scope="module")

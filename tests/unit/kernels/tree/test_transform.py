@@ -9,8 +9,8 @@ from tests.oracles.transform import (
     spread_to_cells_reference,
 )
 
-from tallyveil.intervals.algebra import coefficients, derive_algebra, information
-from tallyveil.intervals.cascade import cascade_of
+from tallyveil.estimation.intervals.algebra import coefficients, derive_algebra, information
+from tallyveil.estimation.intervals.cascade import cascade_of
 from tallyveil.kernels.tree.transform import (
     apply_blocks,
     collect_from_cells,
@@ -18,7 +18,7 @@ from tallyveil.kernels.tree.transform import (
     spread_to_cells,
     straight_answers,
 )
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 SPECS = (
     "total",

@@ -3,11 +3,11 @@
 import polars as pl
 import pyarrow.parquet
 import pytest
-from tests.unit.release.test_table_readers import READERS, ordered, polars_rows
+from tests.unit.files.test_table_readers import READERS, ordered, polars_rows
 
 from tallyveil.errors import SchemaError
 from tallyveil.measurements.layouts import tidy
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("pl94-persons")
 TOTAL, RECODE, PRODUCT = (SCHEMA.query(name) for name in ("total", "hhinstlevels", "votingage*hispanic"))

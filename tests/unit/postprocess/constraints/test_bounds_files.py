@@ -7,11 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError, SchemaError, StoreError
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.geography.areas import plain_hierarchies
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints import bounds_files, geolevels
 from tallyveil.postprocess.constraints.bounds_files import (
     bounds_path,
@@ -20,6 +19,7 @@ from tallyveil.postprocess.constraints.bounds_files import (
     write_bounds,
 )
 from tallyveil.postprocess.constraints.geolevels import bounds_table, public_zeros, zeros_of
+from tallyveil.products.topdown.run.inputs import read_spine
 
 
 @pytest.fixture

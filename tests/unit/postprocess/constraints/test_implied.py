@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.config.load import load_plan
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.execution.topdown.run import run_release
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
 from tallyveil.postprocess.constraints.implied import with_implied_bounds
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.schema.presets import schema_from_mapping
 
 MOST = 7
 """Largest total of a child."""

@@ -7,14 +7,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.intervals import questions_of, region_of, region_variances, tree_covariance
+from tallyveil.estimation.intervals import questions_of, region_of, region_variances, tree_covariance
+from tallyveil.files.histograms import histogram_path
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import answers_by_district, district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_model
-from tallyveil.release.histograms import histogram_path
+from tallyveil.products.topdown.run.run import run_release
 
 QUERIES = ("total", "age*home", "grown")
 

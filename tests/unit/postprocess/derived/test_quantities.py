@@ -7,16 +7,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.intervals.interval import NO_INTERVALS
+from tallyveil.estimation.intervals.interval import NO_INTERVALS
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.derived.named_areas import finest_geocodes
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_model
-from tallyveil.universe.answer_columns import answer_of
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.schema.answer_columns import answer_of
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
 from tallyveil.kernels.family.chunk import CERTIFIED, COPIED, EMPTY, LEFT
 from tallyveil.postprocess.families import chunks
 from tallyveil.postprocess.families.chunks import Span, cut
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.schema.counts import PublicCounts
 
 
 def parents(supports):

@@ -4,11 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.execution.topdown.run import run_release
-from tallyveil.intervals import fit_tree, level_answers, level_variances, questions_of, tree_covariance
+from tallyveil.estimation.intervals import (
+    fit_tree,
+    level_answers,
+    level_variances,
+    questions_of,
+    tree_covariance,
+)
 from tallyveil.measurements.store import StoredMeasurements
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import (
     measured_rows,
@@ -17,6 +22,7 @@ from tallyveil.postprocess.intervals.model import (
     published_invariants,
     release_model,
 )
+from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage.read import parquet_metadata
 
 TOTALS = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
@@ -118,7 +124,7 @@ def test_lattice_laplace_noise_has_no_variances(edit):
     edit("[[bounds]]", TOTALS.replace('rho = "1/4"', 'epsilon = "1"'))
     edit('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_laplace"\nepsilon = "20"')
     plan = load_plan(edit('[strategy]\nrho = "2"', '[strategy]\nepsilon = "19"'))
-    from tallyveil.execution.topdown.inputs import read_hierarchies
+    from tallyveil.products.topdown.run.inputs import read_hierarchies
 
     with pytest.raises(ConfigError) as refused:
         plan_model(plan, read_hierarchies(plan))

@@ -9,24 +9,24 @@ import pytest
 
 from tallyveil.cli.synth import write_country
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.execution.topdown.inputs import read_histograms
-from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.kernels.family import chunk as family_chunk
 from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families import chunks
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.products.topdown.run.inputs import read_histograms
+from tallyveil.products.topdown.run.public import read_public
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.universe.counts import PublicCounts
+from tallyveil.schema.counts import PublicCounts
 
 
 class Country:

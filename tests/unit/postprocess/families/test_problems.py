@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
-from tallyveil.execution.topdown.inputs import read_histograms
-from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.families.problems import FamilyBuilder
-from tallyveil.universe.counts import PublicCounts, compress_rows
+from tallyveil.products.topdown.run.inputs import read_histograms
+from tallyveil.products.topdown.run.public import read_public
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
+from tallyveil.schema.counts import PublicCounts, compress_rows
 
 
 @pytest.fixture

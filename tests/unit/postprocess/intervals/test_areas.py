@@ -4,10 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
-from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals import areas as interval_areas
 from tallyveil.postprocess.intervals.areas import (
     Area,
@@ -17,8 +16,9 @@ from tallyveil.postprocess.intervals.areas import (
     with_given,
 )
 from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations, expected_deviations
-from tallyveil.universe.counts import PublicCounts, compress_rows
-from tallyveil.universe.presets import load_preset
+from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.schema.counts import PublicCounts, compress_rows
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")
 CODES = [f"A{i}" for i in range(6)]

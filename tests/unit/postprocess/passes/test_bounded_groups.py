@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from tests.outer_worlds import PERSONS
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_columns
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, summed_to_root
 from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.exact_groups import first_groups
-from tallyveil.universe.counts import PublicCounts, compress_rows
-from tallyveil.universe.nested_queries import representative_cells
+from tallyveil.schema.counts import PublicCounts, compress_rows
+from tallyveil.schema.nested_queries import representative_cells
 
 BLOCKS = {"Region": list("RRRR"), "Block": list("1234")}
 SPINE = spine_from_columns(BLOCKS, list(BLOCKS))

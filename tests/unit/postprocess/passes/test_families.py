@@ -6,20 +6,20 @@ from tests.outer_worlds import write_persons
 
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.measure import Measurer
-from tallyveil.config.load import load_plan
 from tallyveil.estimation.problem import MeasuredQuery
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.estimation.tiles import estimate_tiles
-from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.kernels.tiles.parts import solve_chunk
 from tallyveil.measurements import family_answers
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.outer import measured_by_pass
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.groups import FixedGroups, in_groups
-from tallyveil.universe.counts import PublicCounts, compress_rows
-from tallyveil.universe.nested_queries import representative_cells
+from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.schema.counts import PublicCounts, compress_rows
+from tallyveil.schema.nested_queries import representative_cells
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.universe.counts import PublicCounts, TripletSum
+from tallyveil.schema.counts import PublicCounts, TripletSum
 
 NO_ANSWERS = PartTargets(cast(Any, None), None, None, None, "shares")
 

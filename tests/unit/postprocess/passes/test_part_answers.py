@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.lift_worlds import LIFTED
 
-from tallyveil.config.load import load_plan
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.part_cells import possible_cells
 from tallyveil.postprocess.passes import part_answers as module
 from tallyveil.postprocess.passes.part_answers import PartQueries

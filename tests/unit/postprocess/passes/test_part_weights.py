@@ -3,12 +3,12 @@
 import numpy as np
 from tests.lift_worlds import LIFTED
 
-from tallyveil.config.load import load_plan
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import groups_of_earlier_pass
 from tallyveil.postprocess.passes.part_limits import cells_of_part
 from tallyveil.postprocess.passes.part_weights import part_weights
-from tallyveil.universe.counts import PublicCounts, compress_rows
+from tallyveil.schema.counts import PublicCounts, compress_rows
 
 
 def test_fewer_householders_live_alone_where_there_are_many_others(tmp_path):

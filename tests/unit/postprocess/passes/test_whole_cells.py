@@ -7,12 +7,12 @@ import pytest
 from scipy.stats import chi2
 from tests.outer_worlds import UNITS
 
-from tallyveil.config.load import load_plan
 from tallyveil.errors import SolverError
+from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.passes import whole_cells
 from tallyveil.postprocess.passes.whole_cells import Choice, whole_counts
-from tallyveil.universe.counts import PublicCounts, compress_rows
-from tallyveil.universe.nested_queries import representative_cells
+from tallyveil.schema.counts import PublicCounts, compress_rows
+from tallyveil.schema.nested_queries import representative_cells
 
 
 @pytest.fixture(scope="module")

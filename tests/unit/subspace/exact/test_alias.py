@@ -3,7 +3,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, NOTHING_GIVEN, alias_tables
 from tallyveil.subspace.exact.choose_sampler import choose_sampler

@@ -10,7 +10,12 @@ from flint import arb
 
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.look_ahead import look_ahead_of
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.noise.balls import precision
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact import choose_sampler as choose_sampler_module

@@ -4,14 +4,24 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SolverError
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.noise.balls import precision
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact import proposals
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.nearest_planes import nearest_planes
-from tallyveil.subspace.exact.proposals import accepted_sums, block_proposal, single_mass, two_way_proposal
+from tallyveil.subspace.exact.proposals import (
+    accepted_sums,
+    block_proposal,
+    single_mass,
+    two_way_proposal,
+)
 from tallyveil.subspace.lattice import lattice_of
 
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("trials")), 0, 1)

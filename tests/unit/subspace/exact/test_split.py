@@ -4,7 +4,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, insecure_key
+from tallyveil.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    NoiseSource,
+    insecure_key,
+)
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.split import BlockSplitter, candidates, split_tree

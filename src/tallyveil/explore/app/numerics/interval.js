@@ -7,7 +7,7 @@
  * Worked case. An estimate is 3.2 with variance 4, that is x = 1.6. At level 0.95 the unified interval is 0 to
  * 2 x (1.6 + 1.96) = 7.12; rounded inward, it is 0 to 7. The normal interval is -0.72 to 7.12, rounded 0 to 7.
  *
- * Source: `tallyveil.intervals.interval`.
+ * Source: `tallyveil.estimation.intervals.interval`.
  */
 
 import { UnifiedBelt } from "./feldman_cousins.js";

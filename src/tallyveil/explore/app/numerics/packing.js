@@ -1,7 +1,7 @@
 /**
  * Packed block-diagonal matrices: products, sums and identities.
  *
- * A covariance matrix of the cells of a geounit is block diagonal in the basis of `tallyveil.intervals.algebra`. Equal
+ * A covariance matrix of the cells of a geounit is block diagonal in the basis of `tallyveil.estimation.intervals.algebra`. Equal
  * blocks are stored once. The distinct blocks of one matrix are packed into a run of `entries` numbers, class after
  * class, each a matrix of `dims[k]` rows, row by row.
  *

@@ -14,7 +14,7 @@
  * Worked case. A parent and its two children are each measured with variance 1, and there is one cell. Each child has
  * P = 1, so S = 2 and G = 1/2. The parent has V' = 2/3. A child has V = 1 + (1/4 x 2/3 - 1/2) = 2/3.
  *
- * Source: `tallyveil.intervals.covariance`.
+ * Source: `tallyveil.estimation.intervals.covariance`.
  */
 
 import { NONE } from "./directions.js";

@@ -10,7 +10,7 @@
  * Worked case. Two children are not measured, and there is one cell: S = 0, G = 0, and each U is 1. So W = 1/2, X = 1/2
  * and Y = 0: each child gets half of the geounit's error.
  *
- * Source: `tallyveil.intervals.covariance`.
+ * Source: `tallyveil.estimation.intervals.covariance`.
  */
 
 import { NONE } from "./directions.js";

@@ -16,10 +16,10 @@ from tallyveil.measurements.layouts.census_2020.settings import Settings, expect
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles, changed_file
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
 from tallyveil.measurements.store import VALUES_PER_PART, write_part
-from tallyveil.universe.counts import narrow
-from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.counts import narrow
+from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 LARGEST_VALUE: Final = 2 * LARGEST_COUNT
 """Largest size of a noisy answer: up to this number, all that is computed from it is exact."""

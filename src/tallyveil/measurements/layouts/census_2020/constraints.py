@@ -23,10 +23,16 @@ from tallyveil.measurements.layouts.census_2020.names import (
 )
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
-from tallyveil.storage.read import collect, require_counts, require_text, scan_table, whole_number
-from tallyveil.universe.limits import LARGEST_COUNT, NO_LIMIT
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.limits import LARGEST_COUNT, NO_LIMIT
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+from tallyveil.storage.read import (
+    collect,
+    require_counts,
+    require_text,
+    scan_table,
+    whole_number,
+)
 
 _NOT_LOOSER: Final = ("County", "Tract", "Block_Group")
 """Geolevels whose bounds are sums of those of their blocks. At State and US they are narrower in production's files."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
 """Geolevels of the redistricting data, root first."""

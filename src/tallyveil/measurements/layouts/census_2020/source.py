@@ -18,7 +18,13 @@ from tallyveil.measurements.layouts.census_2020.names import (
 from tallyveil.printable import present_columns
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.json_files import digest_of
-from tallyveil.storage.read import UNREADABLE, collect, parquet_metadata, scan_parquet, stream_parquet
+from tallyveil.storage.read import (
+    UNREADABLE,
+    collect,
+    parquet_metadata,
+    scan_parquet,
+    stream_parquet,
+)
 from tallyveil.storage.write import file_digest
 
 ROWS_AT_ONCE: Final = 1 << 13

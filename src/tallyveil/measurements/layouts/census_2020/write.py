@@ -26,11 +26,11 @@ from tallyveil.measurements.layouts.census_2020.names import (
     zero_words,
 )
 from tallyveil.measurements.layouts.census_2020.settings import expected_variances
+from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_parquet
-from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
 
 GEOUNITS_AT_ONCE: Final = 1 << 16
 _STATE: Final = "State"

@@ -9,7 +9,7 @@ from tallyveil.measurements.layouts.census_2020 import answers, source
 from tallyveil.measurements.layouts.census_2020.settings import find_settings
 from tallyveil.measurements.layouts.census_2020.spine import read_spine
 from tallyveil.measurements.store import StoredMeasurements
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 from .conftest import write_table
 from .test_settings import KNOWN, files_of

@@ -14,8 +14,8 @@ from tallyveil.measurements.layouts.census_2020.constraints import (
 )
 from tallyveil.measurements.layouts.census_2020.source import find_files
 from tallyveil.measurements.layouts.census_2020.spine import read_spine
-from tallyveil.universe.limits import NO_LIMIT
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.limits import NO_LIMIT
+from tallyveil.schema.presets import load_preset
 
 from .conftest import write_table
 from .test_spine import PLAIN, prefixes

@@ -8,7 +8,7 @@ from tallyveil.measurements.layouts.census_2020.names import (
     upper_name,
     zero_words,
 )
-from tallyveil.universe.presets import load_preset
+from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("pl94-persons")
 

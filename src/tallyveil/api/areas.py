@@ -1,0 +1,254 @@
+"""Areas of a release from Python, and the counts of theirs that are to be looked at together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from tallyveil.api.given import (
+    Geocodes,
+    flag_given,
+    geocodes_given,
+    name_given,
+    names_given,
+    number_given,
+    workers_given,
+)
+from tallyveil.api.opened import Opened
+from tallyveil.errors import ConfigError
+from tallyveil.exact import as_given, type_of
+from tallyveil.files.intervals import known_queries
+from tallyveil.files.marks import short_mark
+from tallyveil.schema.answer_columns import answer_of
+from tallyveil.schema.names import as_named
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.query_group import QueryGroup
+
+if TYPE_CHECKING:
+    from tallyveil.postprocess.derived.district import District
+
+
+TWO_RELEASES: Final = (
+    "To compare two releases, estimate the area in each and subtract. If the two are of different runs and neither was "
+    "made to agree with the other, their noise is independent, and the standard error of the difference is the root of "
+    "the sum of the squares of both."
+)
+"""What somebody is told who subtracts counts of one release from those of another."""
+
+
+class Area:
+    """A set of finest geounits of a release, such as a county or an electoral district.
+
+    Made by `Release.area`, `Release.district` and `Release.districts`.
+
+    Attributes:
+        release: The release.
+        geocodes: Geocodes of the finest geounits.
+    """
+
+    def __init__(self, release: Opened, geocodes: pl.Series) -> None:
+        self.release = release
+        self.geocodes = geocodes
+
+    def count(self, query: str, labels: Mapping[str, str] | None = None) -> "Count":
+        """One count of this area, for `Release.quantities`.
+
+        Args:
+            query: A query, measured or not.
+            labels: The label of every attribute in the query, as in the columns of the tables; None for `total`.
+        Returns:
+            The count.
+        Raises:
+            SchemaError: there is no such query or label.
+        """
+        count = Count(self, query, dict(labels or {}))
+        answer_given(self.release, count.query, count.labels)
+        return count
+
+    def estimate(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        minus: "Area | Geocodes | None" = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> "District":
+        """Published counts, unbiased estimates, exact standard errors and intervals of this area.
+
+        Standard errors follow from the plan. Estimates are sums of those in `intervals/`, which `add_intervals` makes.
+
+        Args:
+            queries: Queries; None for those of the release's tables.
+            minus: An area whose counts are subtracted, or geocodes of its finest geounits.
+            level: Coverage of the intervals.
+            simultaneous: Whether all intervals together have that coverage.
+            with_bounds: Whether the zeros of the release's public bounds are used.
+            workers: Number of threads; None for one per core.
+        Returns:
+            The answers; `to_frame()` makes a table of them. A query without intervals in the release has standard
+            errors alone.
+        Raises:
+            GeographyError: a geocode is unknown or given twice.
+            ConfigError: the level or the number of threads is out of range, or `minus` is of another release.
+        """
+        from tallyveil.postprocess.derived.district import district_answers
+
+        return district_answers(
+            self.release.path,
+            self.geocodes,
+            minus=None if minus is None else area_given(minus, self.release).geocodes,
+            tables=names_given(queries, "queries"),
+            level=number_given(level, "level"),
+            simultaneous=flag_given(simultaneous, "simultaneous"),
+            with_bounds=flag_given(with_bounds, "with_bounds"),
+            workers=workers_given(workers),
+        )
+
+    def __repr__(self) -> str:
+        marked = short_mark(self.release.warnings)
+        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}{marked}>"
+
+
+class DistrictPlan:
+    """The districts of a plan. Made by `Release.districts`.
+
+    Attributes:
+        release: The release.
+        column: Column of the file that names the districts.
+        areas: The districts by name.
+    """
+
+    def __init__(self, release: Opened, column: str, areas: Mapping[str, Area]) -> None:
+        self.release = release
+        self.column = column
+        self.areas = dict(areas)
+
+    def estimate(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> pl.DataFrame:
+        """Published counts, unbiased estimates, exact standard errors and intervals of every district.
+
+        Args:
+            queries, level, with_bounds, workers: As in `Area.estimate`.
+            simultaneous: Whether all intervals of all districts together have the coverage.
+        Returns:
+            A row for each district and answer, with the columns `district`, `finest_geounits` and those of
+            `District.to_frame`. The district is null in the rows of all finest geounits that are in no district.
+        Raises:
+            GeographyError: a geocode is unknown.
+            ConfigError: the level or the number of threads is out of range.
+        """
+        from tallyveil.postprocess.derived.district import answers_by_district
+
+        answers = answers_by_district(
+            self.release.path,
+            {name: area.geocodes for name, area in self.areas.items()},
+            tables=names_given(queries, "queries"),
+            level=number_given(level, "level"),
+            simultaneous=flag_given(simultaneous, "simultaneous"),
+            with_bounds=flag_given(with_bounds, "with_bounds"),
+            workers=workers_given(workers),
+        )
+        return pl.concat(
+            district.to_frame().select(
+                pl.lit(name, pl.String).alias("district"),
+                pl.lit(district.n_finest, pl.Int64).alias("finest_geounits"),
+                pl.all(),
+            )
+            for name, district in answers.items()
+        )
+
+    def __repr__(self) -> str:
+        marked = short_mark(self.release.warnings)
+        return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}{marked}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One count of an area; made by `Area.count`.
+
+    Attributes:
+        area: The area.
+        query: The query.
+        labels: The label of every attribute in the query.
+    """
+
+    area: Area
+    query: str
+    labels: dict[str, str]
+
+
+def query_given(release: Opened, query: object) -> QueryGroup:
+    """A query, by the name that the files of a release have for it.
+
+    Raises:
+        ConfigError: it is no text.
+        SchemaError: there is no such query.
+    """
+    schema = schema_from_mapping(release.manifest.body["plan"]["schema"])
+    known = known_queries(release.path, release.manifest)
+    return schema.query(as_named(name_given(query, "query"), known))
+
+
+def answer_given(release: Opened, query: object, labels: Mapping[str, str]) -> tuple[QueryGroup, int]:
+    """A query, and the number of the answer that labels name.
+
+    Raises:
+        ConfigError, SchemaError: there is no such query or label.
+    """
+    group = query_given(release, query)
+    return group, answer_of(group, labels)
+
+
+def area_given(given: Area | Geocodes, release: Opened) -> Area:
+    """An area of a release.
+
+    Raises:
+        GeographyError: it is no area and no list of geocodes.
+        ConfigError: it is an area of another release.
+    """
+    if isinstance(given, Opened):
+        raise ConfigError(
+            f"an area is the release in {given.path}, wanted a geounit, an entity or a district, such as "
+            f"release.area('44007'). {TWO_RELEASES}",
+            code="bad-argument",
+        )
+    area = given if isinstance(given, Area) else Area(release, geocodes_given(given))
+    if area.release.path != release.path:
+        raise ConfigError(
+            f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one "
+            f"release. {TWO_RELEASES}",
+            code="bad-argument",
+        )
+    return area
+
+
+def counts_given(counts: object) -> dict[str, Count]:
+    """Counts by name.
+
+    Raises:
+        ConfigError: there are none, or it is something else.
+    """
+    if not isinstance(counts, Mapping) or not counts:
+        raise ConfigError(
+            f"counts is {as_given(counts)}, wanted a mapping from names to counts, such as "
+            '{"all": release.area("44007").count("total")}.',
+            code="bad-argument",
+        )
+    for name, count in counts.items():
+        if not isinstance(name, str) or not isinstance(count, Count):
+            raise ConfigError(
+                f"counts holds {type_of(count)} under {type_of(name)}, wanted names as text and counts as Area.count "
+                "gives them.",
+                code="bad-argument",
+            )
+    return dict(counts)

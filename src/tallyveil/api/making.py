@@ -1,0 +1,94 @@
+"""Spend a budget: make a release from records, or only its measurements."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.api.given import observer_given, path_given, where_given, workers_given
+from tallyveil.api.opened import Measurements
+from tallyveil.api.planned import Plan, ReleaseFile, plan
+from tallyveil.api.released import Release, finished
+from tallyveil.noise.key import insecure_key
+
+if TYPE_CHECKING:
+    from tallyveil.runs.executors import Where
+    from tallyveil.runs.observer import Observer
+
+
+def run(
+    release: ReleaseFile | Plan,
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    cluster: "Where" = None,
+    insecure_test_key: str | None = None,
+    observer: "Observer | None" = None,
+) -> Release:
+    """Make a release from a table of records, or resume an interrupted one.
+
+    Every input is read and checked first. Then the spend is entered into the ledger, and the geolevels are measured and
+    estimated. The same call after an interruption finishes the release. It spends nothing more.
+
+    Args:
+        release: Path of a release file (TOML), its content as nested mappings, or a plan.
+        out: Folder of the release. It does not exist, is empty, or holds an unfinished run of the same release.
+        workers: Number of threads, or of worker processes of a cluster; None for one per core. The release does not
+            depend on it.
+        cluster: The cluster that does the work, as `ClusterSettings`. "threads": threads of this machine. "ray": the
+            cluster that the release file names, or else one of this machine alone. None: what the release file says.
+            The release does not depend on it.
+        insecure_test_key: Any text, for tests and examples. The noise then follows from the text, and the release
+            protects nobody. None for a secret key from the operating system.
+        observer: Is told of progress.
+    Returns:
+        The finished release. Its `already_finished` says whether the folder held it before, so that nothing was done.
+    Raises:
+        TallyveilError: an input is wrong, or the folder cannot be used. Nothing is spent then.
+    Privacy: spends the budget of the plan once, however often the run is interrupted and resumed.
+    """
+    from tallyveil.products.topdown.run.run import run_release
+    from tallyveil.runs.executors import executors_of
+
+    key, threads, told = _key(insecure_test_key), workers_given(workers), observer_given(observer)
+    folder = path_given(out, "out")
+    planned = plan(release).content
+    executors = executors_of(where_given(cluster), planned.cluster, threads, folder)
+    outcome = run_release(planned, folder, test_key=key, observer=told, workers=threads, executors=executors)
+    return finished(outcome)
+
+
+def measure(
+    release: ReleaseFile | Plan,
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    cluster: "Where" = None,
+    insecure_test_key: str | None = None,
+    observer: "Observer | None" = None,
+) -> Measurements:
+    """Draw and publish the noisy measurements of a release, and stop there.
+
+    Args:
+        release, workers, cluster, insecure_test_key, observer: As for `run`.
+        out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same release.
+    Returns:
+        The measurements, from which `estimate` makes the release without the records.
+    Raises:
+        ConfigError: the plan does not write all measurements.
+        TallyveilError: as `run`.
+    Privacy: spends the budget of the plan once, as `run` does.
+    """
+    from tallyveil.products.topdown.run.run import measure_release
+    from tallyveil.runs.executors import executors_of
+
+    key, told, folder = _key(insecure_test_key), observer_given(observer), path_given(out, "out")
+    threads = workers_given(workers)
+    planned = plan(release).content
+    executors = executors_of(where_given(cluster), planned.cluster, threads, folder)
+    outcome = measure_release(
+        planned, folder, test_key=key, observer=told, workers=threads, executors=executors
+    )
+    return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
+
+
+def _key(text: str | None) -> bytes | None:
+    return None if text is None else insecure_key(text)

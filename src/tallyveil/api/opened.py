@@ -1,0 +1,146 @@
+"""A finished folder of any product: its manifest, its guarantee and its page."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.accounting.decimals import at_most
+from tallyveil.api.given import fixed, name_given
+from tallyveil.api.products import write_page
+from tallyveil.api.stated import StatedGuarantee
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest, Spent
+from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
+from tallyveil.printable import described
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Opened:
+    """A finished folder.
+
+    Attributes:
+        path: The folder, as a path from the root: it stays this folder when the current folder changes.
+        manifest: Content of its `manifest.json`.
+        already_finished: Whether it was finished before the call that returned this object, which then did nothing.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, *, already_finished: bool = True) -> None:
+        self.path = fixed(path)
+        self.manifest = manifest
+        self.already_finished = already_finished
+
+    @property
+    def kind(self) -> str:
+        """The product, as in the manifest: `topdown`, `topdown-measurements`, `safetab` and so on."""
+        return self.manifest.kind.value
+
+    @property
+    def protected(self) -> bool:
+        """Whether the noise came from a secret key. If it did not, the folder protects nobody."""
+        return self.manifest.protected
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must be said wherever the release is shown."""
+        return marks_of(self.manifest).warnings
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """The guarantee as plain data, as the manifest states it."""
+        return dict(self.manifest.privacy)
+
+    if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            # Python asks here for what is missing. `tallyveil.open` gives what the folder holds, often without tables.
+            is_ours = name.startswith("_") or "manifest" not in vars(self) or hasattr(type(self), name)
+            if is_ours or self.manifest.kind is ReleaseKind.TOPDOWN:
+                return self.__getattribute__(name)  # raises Python's own error
+            raise AttributeError(
+                f"{self.path} holds what `{self.manifest.kind.command}` made, which has no {name!r}. Tables, areas and "
+                f"intervals can be asked for in a release of `{ReleaseKind.TOPDOWN.command}`. {self._instead}"
+            )
+
+    def report(self) -> Path:
+        """Write the page of the release again, from its published files.
+
+        Returns:
+            Path of the HTML file.
+        Raises:
+            StoreError: there is no page for this product, or the folder was changed.
+        """
+        return write_page(self.path)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """What notebooks show of the folder."""
+        return [
+            *((NOT_PRIVATE, warning) for warning in self.warnings),
+            ("spent", _spent(self.manifest.spent)),
+            ("checks", f"{len(self.manifest.checks)} passed"),
+            ("files", f"{len(self.manifest.files):,}"),
+            ("folder", str(self.path)),
+        ]
+
+    def _title(self) -> str:
+        """Name of the release, or of the command that made it if it has none."""
+        return str(self.manifest.body.get("name", self.manifest.kind.command))
+
+    @property
+    def _instead(self) -> str:
+        """What to do for what only a release of the main product has."""
+        return "The published tables of this folder are files, which `manifest.files` lists."
+
+    def _lead(self) -> str:
+        """What the folder is, in a sentence."""
+        return ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}{short_mark(self.warnings)}>"
+
+    def _repr_html_(self) -> str:
+        return described(f"{self._title()} · run {self.manifest.run}", self._lines(), self._lead())
+
+
+class WithMeasurements(Opened):
+    """A finished folder that states an exact guarantee and may keep noisy measurements."""
+
+    @property
+    def guarantee(self) -> StatedGuarantee:
+        """What the release or the measurements promise to every person. An estimate costs nothing more."""
+        return StatedGuarantee(self.manifest.privacy, self.warnings)
+
+    def measurements(self, geolevel: str, query: str) -> "pl.DataFrame":
+        """The noisy answers of a query: the true count plus noise of known variance, possibly negative.
+
+        Args:
+            geolevel: A geolevel of the spine that was measured.
+            query: A query that was measured there.
+        Returns:
+            `geocode`; one column for each attribute in the query, with the labels of its groups; `value`, the noisy
+            count; `variance` of its noise, in squared counts. A geounit without a share of the budget has no rows. With
+            `measurements = "support"`, only answers on the support of the parent's published counts have rows.
+            With `measurements = "small"`, large queries have none.
+        Raises:
+            ConfigError: the query was not measured at this geolevel.
+            StoreError: the folder keeps no measurements, or they are damaged.
+        """
+        from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
+
+        wanted = name_given(geolevel, "geolevel"), name_given(query, "query")
+        return noisy_answers(self.path, self.manifest, *wanted)
+
+
+class Measurements(WithMeasurements):
+    """The noisy measurements of a release, without its counts; made by `measure`."""
+
+    @property
+    def _instead(self) -> str:
+        return "Make a release of it with tallyveil.estimate, which spends nothing."
+
+
+def _spent(spent: Spent) -> str:
+    """What was spent and declared, in a few digits; an exact number that needs more of them is added."""
+    said = f"{spent.unit} = {at_most(spent.spent, 4)} of {at_most(spent.declared, 4)} declared"
+    return said if Fraction(at_most(spent.spent, 4)) == spent.spent else f"{said}; exactly {spent.spent}"

@@ -1,0 +1,234 @@
+"""The products, one entry for each kind of release: what the commands that serve all of them must know of each.
+
+Each product is made by a command of its own, which knows its inputs. `report` writes the page of any release, and
+`evaluate` says which command compares a release with the truth. A command that is given the input or the release of
+another product says which command to use.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.files.finished import PROGRAMME
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest_files import read_manifest
+from tallyveil.files.marks import Marks, marks_of
+from tallyveil.products.dhc.public.programme_file import read_programme, stated_programme
+from tallyveil.storage.text_files import read_text_file
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What the commands know of a product.
+
+    Attributes:
+        usage: The command that makes a release, with its arguments.
+        keys: Tables of its TOML file by which the file is known; none where its input is something else.
+        page: Writes the page of a release; None where it has none.
+        evaluation: The command that compares a release with the truth, with its arguments; None where there is none.
+    """
+
+    usage: str
+    keys: frozenset[str] = frozenset()
+    page: Callable[[Path], Path] | None = None
+    evaluation: str | None = None
+
+
+def _release_page(out: Path) -> Path:
+    from tallyveil.report import write_report
+
+    return write_report(out)
+
+
+def _safetab_page(out: Path) -> Path:
+    from tallyveil.report import write_safetab_report
+
+    return write_safetab_report(out)
+
+
+def _households_page(out: Path) -> Path:
+    from tallyveil.report import write_households_report
+
+    return write_households_report(out)
+
+
+def _groups_page(out: Path) -> Path:
+    from tallyveil.report import write_groups_report
+
+    return write_groups_report(out)
+
+
+def _table_page(out: Path) -> Path:
+    from tallyveil.report import write_table_report
+
+    return write_table_report(out)
+
+
+EVALUATE: Final = "tallyveil evaluate RUN --truth RECORDS"
+EVALUATE_SAFETAB: Final = "tallyveil safetab evaluate PARAMS DATA --finished RUN"
+EVALUATE_GROUPS: Final = "tallyveil safetab evaluate FILE.TOML DATA --finished RUN"
+PARAMETERS: Final = "config.json"
+"""File by which a folder of SafeTab parameters is known."""
+
+PRODUCTS: Final[Mapping[ReleaseKind, Product]] = {
+    ReleaseKind.TOPDOWN: Product(
+        usage="tallyveil run RELEASE.TOML --out DIR",
+        keys=frozenset({"records", "geography", "schema", "strategy", "spine", "outputs"}),
+        page=_release_page,
+        evaluation=EVALUATE,
+    ),
+    ReleaseKind.MEASUREMENTS: Product(usage="tallyveil measure RELEASE.TOML --out DIR"),
+    ReleaseKind.SAFETAB: Product(
+        usage="tallyveil safetab run PARAMS DATA --out DIR", page=_safetab_page, evaluation=EVALUATE_SAFETAB
+    ),
+    ReleaseKind.HOUSEHOLDS: Product(
+        usage="tallyveil safetab households PARAMS DATA --out DIR",
+        page=_households_page,
+        evaluation=EVALUATE_SAFETAB,
+    ),
+    ReleaseKind.GROUPS: Product(
+        usage="tallyveil safetab run FILE.TOML DATA --out DIR",
+        keys=frozenset({"cells", "groupings", "levels"}),
+        page=_groups_page,
+        evaluation=EVALUATE_GROUPS,
+    ),
+    ReleaseKind.SUBSPACE: Product(
+        usage="tallyveil subspace release TABLE.TOML --out DIR",
+        keys=frozenset({"table", "attributes", "mechanism", "constraints", "chain"}),
+        page=_table_page,
+        evaluation=EVALUATE,
+    ),
+}
+
+
+PROGRAMME_FILE: Final = Product(
+    usage="tallyveil run PROGRAMME.TOML --out DIR", keys=frozenset({"programme", "releases"})
+)
+"""A programme of releases, whose folder has a `programme.json` and no manifest of its own."""
+
+
+def is_programme(path: Path) -> bool:
+    """Whether a file is that of a programme, by its tables. What cannot be read as TOML is left to other readers."""
+    return bool((_tables(path) or set()) & PROGRAMME_FILE.keys)
+
+
+def _tables(path: Path) -> set[str] | None:
+    """Names of the tables of a TOML file; None where it cannot be read."""
+    try:
+        return set(tomllib.loads(read_text_file(path)))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def require_input(path: Path, kind: ReleaseKind) -> None:
+    """Refuse the input of another product, with the command that takes it.
+
+    What cannot be read as TOML is left to the reader of the product's files, whose errors say more.
+
+    Args:
+        path: What the user named.
+        kind: A product that has a TOML file.
+    Raises:
+        ConfigError: the input is of another product, or of none.
+    """
+    if path.name == PARAMETERS or (path / PARAMETERS).is_file():
+        usages = [PRODUCTS[one].usage for one in (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)]
+        raise _other(f"{path} holds SafeTab parameters", usages)
+    keys, wanted = _tables(path), PRODUCTS[kind].keys
+    if keys is None or keys & wanted:
+        return
+    usages = [one.usage for one in (*PRODUCTS.values(), PROGRAMME_FILE) if keys & one.keys]
+    if usages:
+        raise _other(f"{path} is the file of another product, by its tables {_listed(keys)}", usages)
+    raise _other(
+        f"{path} describes no product: it has the tables {_listed(keys)}, and none of {_listed(wanted)}",
+        [one.usage for one in PRODUCTS.values()],
+    )
+
+
+def _other(what: str, usages: list[str]) -> ConfigError:
+    commands = " or ".join(f"`{usage}`" for usage in usages)
+    return ConfigError(
+        f"{what}. Use {commands}. Nothing was read or spent.",
+        code="other-product",
+    )
+
+
+def _listed(keys: set[str] | frozenset[str]) -> str:
+    return ", ".join(f"[{key}]" for key in sorted(keys)) or "(none)"
+
+
+def write_page(release: Path) -> Path:
+    """Write the page of a finished release of any product, or of a programme, from its published files.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        StoreError: the folder holds no finished release, or one that has no page.
+    """
+    if (release / PROGRAMME).is_file():
+        from tallyveil.report import write_programme_report
+
+        return write_programme_report(release)
+    kind = read_manifest(release, *_with_results()).kind
+    page = PRODUCTS[kind].page
+    if page is None:
+        raise StoreError(
+            f"{release} holds a release of `{kind.command}`, for which there is no page. Its guarantee is in "
+            "manifest.json.",
+            code="no-release",
+        )
+    return page(release)
+
+
+def marks_in(release: Path) -> Marks:
+    """What must be said of a finished release of any product, or of a programme; raises StoreError as `write_page`."""
+    if (release / PROGRAMME).is_file():
+        content = read_programme(release)
+        return Marks(content["protected"], tuple(content["warnings"]))
+    return marks_of(read_manifest(release, *ReleaseKind))
+
+
+def write_page_of_programme(release: Path) -> None:
+    """Write `programme.json` and the page of the programme that a release belongs to, if it belongs to one.
+
+    They say what the release says of itself, which an evaluation has changed.
+
+    Raises:
+        StoreError: as for `write_page`.
+    """
+    programme = release.absolute().parent
+    if (programme / PROGRAMME).is_file():
+        names = [one["name"] for one in stated_programme(programme)["releases"]]
+        if release.absolute().name in names:
+            write_page(programme)
+
+
+def require_evaluation(release: Path, command: str) -> ReleaseKind:
+    """The kind of a finished release, which a command can compare with the truth.
+
+    Args:
+        release: Its folder.
+        command: The command, as in `PRODUCTS`.
+    Raises:
+        StoreError: the folder holds no finished release, or one that this command does not compare.
+    """
+    kind = read_manifest(release, *_with_results()).kind
+    found = PRODUCTS[kind].evaluation
+    if found == command:
+        return kind
+    advice = "No command compares it with the truth." if found is None else f"Use `{found}`."
+    raise StoreError(
+        f"{release} holds a release of `{kind.command}`, which this command does not evaluate. {advice} Nothing was "
+        "read or declassified.",
+        code="no-release",
+    )
+
+
+def _with_results() -> tuple[ReleaseKind, ...]:
+    """All kinds but measurements alone, which have no counts: `tallyveil estimate` makes a release of them."""
+    return tuple(kind for kind in PRODUCTS if kind is not ReleaseKind.MEASUREMENTS)

@@ -1,0 +1,193 @@
+"""Plan and run a programme: releases of the same people that run in order, with one total guarantee."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.api.given import (
+    fixed,
+    observer_given,
+    path_given,
+    where_given,
+    workers_given,
+)
+from tallyveil.api.planned import Plan
+from tallyveil.api.products import write_page
+from tallyveil.api.released import Release, finished
+from tallyveil.files.marks import NOT_PRIVATE, short_mark
+from tallyveil.noise.key import insecure_key
+from tallyveil.printable import described
+
+if TYPE_CHECKING:
+    from tallyveil.products.dhc.public.plan import ProgrammePlan
+    from tallyveil.runs.executors import Where
+    from tallyveil.runs.observer import Observer
+    from tallyveil.runs.product import Outcome
+
+
+class PlannedProgramme:
+    """A programme as it is planned. Nothing confidential was opened to make it.
+
+    Attributes:
+        content: The plan in the types of the library.
+    """
+
+    def __init__(self, content: "ProgrammePlan") -> None:
+        self.content = content
+
+    @property
+    def name(self) -> str:
+        """Name of the programme."""
+        return self.content.name
+
+    @property
+    def releases(self) -> dict[str, Plan]:
+        """The plan of each release by its name, in the order in which they run."""
+        return {one.name: Plan(one.plan) for one in self.content.releases}
+
+    @property
+    def guarantee(self) -> dict[str, Any]:
+        """What all releases guarantee together, as plain data: `by_unit` for each unit of record, and `together`.
+
+        Raises:
+            BudgetError, SolverError: no guarantee can be given.
+        """
+        from tallyveil.products.dhc.public.plan import planned_total
+
+        return planned_total(self.content)
+
+    def __repr__(self) -> str:
+        return f"<PlannedProgramme {self.name}: {', '.join(self.releases)}>"
+
+    def _repr_html_(self) -> str:
+        lines = [(name, plan.guarantee.statement) for name, plan in self.releases.items()]
+        lines.append(("together", self.guarantee["together"]["statement"]))
+        lead = "Releases of the same people, in this order. No record was opened, and nothing is spent."
+        return described(f"Plan of programme {self.name}", lines, lead)
+
+
+class Programme:
+    """The finished releases of a programme.
+
+    Attributes:
+        path: Its folder, as a path from the root.
+        content: Content of its `programme.json`.
+        releases: The releases by their names, in the order in which they ran.
+        already_finished: Whether all were finished before the call that returned this object, which then did nothing.
+    """
+
+    def __init__(
+        self, path: Path, content: dict[str, Any], releases: dict[str, Release], *, already_finished: bool
+    ) -> None:
+        self.path = fixed(path)
+        self.content = content
+        self.releases = releases
+        self.already_finished = already_finished
+
+    @property
+    def name(self) -> str:
+        """Name of the programme."""
+        return str(self.content["name"])
+
+    @property
+    def protected(self) -> bool:
+        """Whether all noise came from secret keys. If it did not, the releases protect nobody."""
+        return bool(self.content["protected"])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must be said wherever the releases are shown."""
+        return tuple(self.content["warnings"])
+
+    @property
+    def guarantee(self) -> dict[str, Any]:
+        """What all releases guarantee together, as plain data: `by_unit` for each unit of record, and `together`."""
+        return dict(self.content["guarantee"])
+
+    def report(self) -> Path:
+        """Write the page of the programme again, from the published files of its releases.
+
+        Returns:
+            Path of the HTML file.
+        Raises:
+            StoreError: a folder was changed, or the page cannot be written.
+        """
+        return write_page(self.path)
+
+    def __repr__(self) -> str:
+        return f"<Programme {self.path}: {', '.join(self.releases)}{short_mark(self.warnings)}>"
+
+    def _repr_html_(self) -> str:
+        lines = [
+            *((NOT_PRIVATE, warning) for warning in self.warnings),
+            *((name, release.guarantee.statement) for name, release in self.releases.items()),
+            ("together", str(self.guarantee["together"]["statement"])),
+            ("folder", str(self.path)),
+        ]
+        return described(f"Programme {self.name}", lines)
+
+
+def plan_programme(programme: str | Path) -> PlannedProgramme:
+    """Plan all releases of a programme. No records are opened, and nothing is spent.
+
+    Args:
+        programme: Path of a programme file (TOML), which names a release file for each release.
+    Raises:
+        StoreError: a file cannot be read.
+        ConfigError: the programme file or a release file is wrong.
+        SchemaError, BudgetError: a schema or shares are wrong, or the costs of the releases do not add up.
+    """
+    from tallyveil.products.dhc.public.from_toml import load_programme
+
+    return PlannedProgramme(load_programme(fixed(path_given(programme, "programme"))))
+
+
+def run_programme(
+    programme: str | Path,
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    cluster: "Where" = None,
+    insecure_test_key: str | None = None,
+    observer: "Observer | None" = None,
+) -> Programme:
+    """Make all releases of a programme, or go on with a programme that was interrupted.
+
+    The inputs of all releases are read and checked first. Then each release is made in its own folder, in the order of
+    the file. The same call after an interruption keeps the finished releases and spends nothing more for them.
+
+    Args:
+        programme: Path of a programme file (TOML).
+        out: Folder of the programme, in which each release gets a folder of its name. It does not exist, is empty, or
+            holds releases of this programme.
+        workers: Number of threads, or of worker processes of a cluster; None for one per core. The releases do not
+            depend on it.
+        cluster: As for `run`; None for what each release file says.
+        insecure_test_key: Any text, for tests and examples. The noise then follows from the text, and the releases
+            protect nobody.
+        observer: Is told of progress.
+    Returns:
+        The finished programme. Its page and those of its releases are written.
+    Raises:
+        TallyveilError: before the first spend, if an input or the folder is wrong. Later only if a release fails that
+            could not be checked before; the message then says which releases are finished, and how to go on.
+    Privacy: spends the budget of each release once, however often the programme is interrupted and taken up again.
+    """
+    from tallyveil.products.dhc.public.from_toml import load_programme
+    from tallyveil.products.dhc.run import run as running
+    from tallyveil.runs.observer import SilentObserver
+
+    key = None if insecure_test_key is None else insecure_key(insecure_test_key)
+    threads, told = workers_given(workers), observer_given(observer) or SilentObserver()
+    folder = path_given(out, "out")
+    plan = load_programme(fixed(path_given(programme, "programme")), fixed(folder))
+    settings = running.Settings(key, told, threads, _with_page, where_given(cluster))
+    outcome = running.run_programme(plan, folder, settings)
+    releases = {name: finished(one) for name, one in outcome.releases.items()}
+    made = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)
+    if outcome.stated_anew or not (made.path / "report.html").exists():
+        made.report()
+    return made
+
+
+def _with_page(_name: str, outcome: "Outcome") -> None:
+    finished(outcome)

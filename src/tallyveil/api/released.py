@@ -1,0 +1,465 @@
+"""Read a finished release of the main product: its tables, estimates, intervals, and districts of it."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from tallyveil.api.areas import (
+    Area,
+    Count,
+    DistrictPlan,
+    answer_given,
+    area_given,
+    counts_given,
+    query_given,
+)
+from tallyveil.api.given import (
+    Geocodes,
+    fixed,
+    geocodes_given,
+    name_given,
+    names_given,
+    number_given,
+    path_given,
+    workers_given,
+)
+from tallyveil.api.opened import WithMeasurements
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.files.interval_tables import BESIDE, refuse_earlier_tables
+from tallyveil.files.intervals import INTERVALS, unchanged_parts
+from tallyveil.files.intervals_format_1 import refuse_format_1
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest_files import written_manifest
+from tallyveil.files.tables import TABLES, has_zeros, table_name
+from tallyveil.files.whole_tables import listed_rows, whole_table
+from tallyveil.plans.machine import machine_memory
+from tallyveil.schema.answer_columns import summed_out
+from tallyveil.schema.names import as_named
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+from tallyveil.storage.claims import refuse_unfinished_folder
+from tallyveil.storage.paths import hive_folder
+from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
+
+if TYPE_CHECKING:
+    from tallyveil.explore.site import Site
+    from tallyveil.geography.areas import Hierarchies
+    from tallyveil.postprocess.derived.district import District
+    from tallyveil.postprocess.derived.quantities import Quantities
+    from tallyveil.runs.executors import Where
+    from tallyveil.runs.observer import Observer
+    from tallyveil.runs.product import Outcome
+
+
+_BYTES: Final = 16
+"""Bytes of a field of a table in memory, at most: polars keeps a text of 16 bytes, or a reference to a longer one."""
+
+
+class Release(WithMeasurements):
+    """A finished release: counts of every geounit, made by `run` or `estimate`, or opened by `open`."""
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self.manifest.body["name"])
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        """What there are tables of: geolevels, and families of entities."""
+        hierarchies = self._hierarchies
+        known = (hierarchies.spine.geolevels[level] for level in hierarchies.known_levels)
+        replaced = (family.name for family in hierarchies.replaced)
+        return (*known, *replaced, *self.manifest.body["plan"].get("entities", []))
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The queries that there are tables of."""
+        return tuple(self.manifest.body["plan"]["tables"])
+
+    def table(self, area: str, query: str, *, zeros: bool = True) -> pl.DataFrame:
+        """The published counts of a query.
+
+        Args:
+            area: A geolevel, or a family of entities.
+            query: A query of the release's tables.
+            zeros: Whether rows with a published count of 0 are there. Estimates add up over all rows alone: where the
+                rows are chosen by their counts, sums and means of estimates are too high, and fewer true counts lie
+                in their intervals than the stated share.
+        Returns:
+            One row for each answer of each area: `geocode`; one column for each attribute in the query, with the
+            labels of its groups; `count`; after `add_intervals` also `estimate`, `standard_error`, `lower` and `upper`.
+        Raises:
+            ConfigError: the release has no such table, or all its rows do not fit into this machine's memory.
+            StoreError: the table is damaged, or the folder was removed; or an earlier version left out rows with
+                estimates, and `intervals/` does not hold them.
+        """
+        area, query = name_given(area, "area"), name_given(query, "query")
+        self._read_again()
+        query = as_named(query, self.queries)
+        refuse_earlier_tables(self.path, "Read their files directly")
+        folder = table_name(area, query) + "/"
+        if not any(name.startswith(folder) for name in self.manifest.digests):
+            raise ConfigError(
+                f"{self.path} has no table of {query!r} for {area!r}. It has tables of "
+                f"{', '.join(self.queries)}, for {', '.join(self.areas)}.",
+                code="no-table",
+            )
+        group = self._schema.query(query)
+        if zeros:
+            if not has_zeros(group):
+                self._refuse_large(area, group)
+            frames = whole_table(self.path, self.manifest, area, group)
+        else:
+            frames = listed_rows(self.path, self.manifest, area, query)
+        return pl.concat(frames).drop(summed_out(group))
+
+    def interval(self, query: str, area: str) -> pl.DataFrame:
+        """Unbiased estimates and intervals of a geounit or an entity.
+
+        Args:
+            query: A query of `intervals/`.
+            area: Geocode of a geounit, name of an entity, or a name in the release's table of names.
+        Returns:
+            One row for each answer: `geolevel` (the geolevel or family), the labels, `count`, `estimate`,
+            `standard_error`, `lower` and `upper`. If areas of several geolevels or families have this code or name, the
+            rows of all of them.
+        Raises:
+            StoreError: the release has no intervals of the query; `add_intervals` makes them.
+            GeographyError: nothing has this code or name.
+        """
+        from tallyveil.postprocess.derived.named_areas import areas_asked
+
+        self._read_again()
+        group = query_given(self, query)
+        tables = {
+            parquet_metadata(parts[0])["tallyveil.geolevel"]: parts
+            for parts in self._interval_parts(group.name)
+        }
+        # Intervals may be of entities that the release itself does not know, so their files are asked first.
+        rows = self._interval_rows(group, tables, [(kind, area) for kind in tables if isinstance(area, str)])
+        return rows if len(rows) else self._interval_rows(group, tables, areas_asked(self._hierarchies, area))
+
+    @staticmethod
+    def _interval_rows(
+        group: QueryGroup, tables: Mapping[str, list[Path]], areas: Sequence[tuple[str, str]]
+    ) -> pl.DataFrame:
+        """The intervals of areas, each given by its geolevel or family and its code, as far as `tables` has them."""
+        frames = []
+        for kind, parts in tables.items():
+            codes = [code for own, code in areas if own == kind]
+            rows = (
+                scan_parquet(*parts)
+                .filter(pl.col("geocode").is_in(codes))
+                .drop("geocode", *summed_out(group))
+            )
+            frames.append(
+                collect(rows.select(pl.lit(kind).alias("geolevel"), pl.all()), parts[0], "intervals")
+            )
+        return pl.concat(frames)
+
+    def area(self, code: str, geolevel: str | None = None) -> Area:
+        """A geounit or an entity, whose counts can be estimated and compared.
+
+        Args:
+            code: Geocode of a geounit, name of an entity, or else a name in the release's table of names.
+            geolevel: Its geolevel, or its family of entities; None if only one of these has the code or name.
+        Returns:
+            The area.
+        Raises:
+            GeographyError: nothing has this code or name, or several areas have it.
+        """
+        from tallyveil.postprocess.derived.named_areas import finest_geocodes
+
+        wanted = None if geolevel is None else name_given(geolevel, "geolevel")
+        return Area(self, finest_geocodes(self._hierarchies, code, wanted))
+
+    def district(self, geocodes: Geocodes | Path) -> Area:
+        """Any set of finest geounits, whose counts can be estimated.
+
+        Args:
+            geocodes: Geocodes of the finest geounits, each once; or the Path of a file of them.
+        Returns:
+            The area.
+        Raises:
+            GeographyError: there are no geocodes, or they are not text, unknown or given twice.
+            ConfigError, StoreError: the file cannot be read, or is a districting plan, which `districts` reads.
+        """
+        from tallyveil.postprocess.derived.area_counts import area_family
+
+        if isinstance(geocodes, Path):
+            from tallyveil.geography.assignments import read_districts
+
+            read = read_districts(path_given(geocodes, "geocodes"), None, "districts(..., column=NAME)")
+            geocodes = read.only("district")
+        codes = geocodes_given(geocodes)
+        area_family(self._hierarchies.spine, {"the district": codes})  # refuses what could not be estimated
+        return Area(self, codes)
+
+    def districts(self, plan: str | Path, column: str | None = None) -> DistrictPlan:
+        """All districts of a plan: a file that says the district of each finest geounit.
+
+        Args:
+            plan: A block assignment file, or another file with a column geocode, BLOCKID, GEOID or GEOID20.
+            column: Column of the districts; None for the only other column whose values differ.
+        Returns:
+            The districts, and the finest geounits that are in none.
+        Raises:
+            ConfigError: there is no such column, or it is not clear which column names the districts.
+            GeographyError: a finest geounit is listed twice, or none has a district.
+            StoreError: the file is missing or unreadable.
+        """
+        from tallyveil.geography.assignments import read_districts
+
+        wanted = None if column is None else name_given(column, "column")
+        read = read_districts(path_given(plan, "plan"), wanted, "column=NAME")
+        if read.column is None:
+            raise ConfigError(
+                f"{read.path} names no districts: it lists the finest geounits of one. Give "
+                "release.district(Path(...)), or a file with a column of districts.",
+                code="district-plan",
+            )
+        return DistrictPlan(
+            self, read.column, {name: Area(self, part) for name, part in read.geocodes.items()}
+        )
+
+    def quantities(
+        self,
+        counts: Mapping[str, Count],
+        *,
+        level: float = 0.95,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> "Quantities":
+        """Chosen counts together, with the exact covariances of their estimates.
+
+        Sums, differences, shares, ratios and tests of equality follow from them. Estimates are sums of those in
+        `intervals/`, which `add_intervals` makes. Covariances follow from the plan.
+
+        Args:
+            counts: The counts that `Area.count` gives, by names of your choice.
+            level: Coverage of every interval.
+            with_bounds: Whether the zeros of the release's public bounds are used.
+            workers: Number of threads; None for one per core.
+        Returns:
+            The counts, and methods for what follows from them.
+        Raises:
+            ConfigError: no counts are given, or counts of another release, or the level is out of range.
+            SchemaError: there is no such query or label.
+        """
+        from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
+
+        self._read_again()
+        chosen = []
+        for name, count in counts_given(counts).items():
+            geocodes = area_given(count.area, self).geocodes
+            chosen.append(ChosenCount(name, geocodes, *answer_given(self, count.query, count.labels)))
+        return quantities_of(
+            self.path,
+            chosen,
+            level=number_given(level, "level"),
+            with_bounds=with_bounds,
+            workers=workers_given(workers),
+        )
+
+    def difference(
+        self,
+        first: Area | Geocodes,
+        second: Area | Geocodes | None = None,
+        *,
+        queries: Sequence[str] | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        with_bounds: bool = True,
+        workers: int | None = None,
+    ) -> "District":
+        """Counts of the first area minus those of the second, with their exact standard errors.
+
+        Args:
+            first, second: Areas, or geocodes of their finest geounits. Both must be given.
+            queries, level, simultaneous, with_bounds, workers: As for `Area.estimate`.
+        Returns:
+            The differences; `to_frame()` makes a table of them.
+        Raises:
+            GeographyError: a geocode is unknown or given twice.
+            ConfigError: an area is missing, is of another release, or is a release; else as `Area.estimate`.
+        """
+        area = area_given(first, self)
+        if second is None:  # somebody may think of a release as the other side of a difference
+            raise ConfigError(
+                "difference has one area, wanted two of this release: release.difference(first, second). Give the area "
+                "to subtract, too.",
+                code="bad-argument",
+            )
+        return area.estimate(
+            queries,
+            minus=second,
+            level=level,
+            simultaneous=simultaneous,
+            with_bounds=with_bounds,
+            workers=workers,
+        )
+
+    def add_intervals(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        entities: str | Path | None = None,
+        families: Sequence[str] | None = None,
+        workers: int | None = None,
+        cluster: "Where" = None,
+        observer: "Observer | None" = None,
+    ) -> None:
+        """Put an unbiased estimate, its standard error and an interval beside every published count.
+
+        Args:
+            queries: Queries; None for those of the release's tables.
+            level: Coverage of each interval.
+            simultaneous: Whether all intervals of a table together have that coverage.
+            entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
+            families: Columns of `entities` to read; None for every other text column.
+            workers: Number of threads, or of worker processes; None for one per core.
+            cluster: As for `run`; None for threads of this machine.
+            observer: Is told of progress.
+        Raises:
+            TallyveilError: as `tallyveil.api.add_intervals.add_intervals`.
+        Privacy: post-processing. It reads published files alone and spends nothing.
+        """
+        from tallyveil.api.add_intervals import add_intervals
+
+        add_intervals(
+            self.path,
+            queries=queries,
+            level=level,
+            simultaneous=simultaneous,
+            entities=entities,
+            families=families,
+            workers=workers,
+            cluster=cluster,
+            observer=observer,
+        )
+        self._read_again()
+
+    def explore(
+        self,
+        out: str | Path,
+        *,
+        queries: Sequence[str] | None = None,
+        compared_with: "Release | str | Path | None" = None,
+    ) -> "Site":
+        """Make a site of this release, to look at in a browser: its areas, tables and intervals.
+
+        Args:
+            out: Folder of the site: new, empty, or with an earlier site, which is replaced.
+            queries: Queries; None for those of the release's tables and of its intervals.
+            compared_with: A second release of the same geography, or its folder. Its counts are shown beside these, for
+                the geolevels and families that both have.
+        Returns:
+            Where the site is, and how large.
+        Raises:
+            StoreError: a file of the release was changed, or `out` holds something else.
+            ConfigError: the release has no such table, or the second release has other areas of a geolevel, or other
+                tables.
+        Privacy: post-processing. It reads published files alone and spends nothing.
+        """
+        from tallyveil.explore.site import make_site
+
+        other = compared_with.path if isinstance(compared_with, Release) else compared_with
+        return make_site(
+            self.path,
+            fixed(path_given(out, "out")),
+            tables=names_given(queries, "queries"),
+            compared=None if other is None else path_given(other, "compared_with"),
+        )
+
+    def _read_again(self) -> None:
+        """Read the manifest again, because another process may have made intervals, or the folder may be gone.
+
+        Raises:
+            StoreError: it is gone or is being written, or it holds another release than the one that was opened.
+        """
+        refuse_unfinished_folder(self.path)
+        found = written_manifest(self.path, ReleaseKind.TOPDOWN)
+        if found.run != self.manifest.run:
+            raise StoreError(
+                f"{self.path} holds run {found.run}, but run {self.manifest.run} was opened. Open the folder again.",
+                code="release-damaged",
+            )
+        self.manifest = found
+
+    @cached_property
+    def _hierarchies(self) -> "Hierarchies":
+        from tallyveil.files.geography import read_hierarchies
+
+        return read_hierarchies(self.path)
+
+    def _refuse_large(self, area: str, group: QueryGroup) -> None:
+        """Refuse a table of many answers whose rows do not fit into memory; raises ConfigError."""
+        rows = len(self._hierarchies.codes_of(area)) * group.size
+        columns = 2 + len(group.factors) + len(BESIDE)
+        if rows * columns * _BYTES > machine_memory():
+            raise ConfigError(
+                f"the table of {group.name!r} for {area!r} has {rows:,} rows, one for each answer of each area, which "
+                "do not fit into this machine's memory. Ask for the rows with a count above 0, with zeros=False, or "
+                f"read the files of {self.path / TABLES} part by part.",
+                code="table-large",
+            )
+
+    def _interval_parts(self, query: str) -> list[list[Path]]:
+        """The files of a query's intervals, by geolevel or family."""
+        folders = sorted((self.path / INTERVALS).glob(f"geolevel=*/{hive_folder('query', query)}"))
+        parts = [unchanged_parts(self.path, sorted(folder.glob("part-*.parquet"))) for folder in folders]
+        if not any(parts):
+            refuse_format_1(self.path / INTERVALS)
+            raise StoreError(
+                f"{self.path} holds no intervals of {query!r}. Make them with add_intervals(), or with `tallyveil "
+                "intervals`.",
+                code="intervals-missing",
+            )
+        return [own for own in parts if own]
+
+    def _lead(self) -> str:
+        from tallyveil.report.titles import schema_titles
+        from tallyveil.report.wording import listed
+
+        titles = schema_titles(self._schema)
+        attributes = listed([titles.factor(name) for name in self._schema.attribute_names])
+        return (
+            f"Counts of {titles.unit.many} by {attributes}. Noise was added before they were published. report() "
+            "writes a page that explains them."
+        )
+
+    @property
+    def _schema(self) -> Schema:
+        return schema_from_mapping(self.manifest.body["plan"]["schema"])
+
+    def _lines(self) -> list[tuple[str, str]]:
+        guarantee, sizes = self.guarantee, self.manifest.body["sizes"]
+        units = self._schema.unit
+        areas = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
+        made = (self.path / INTERVALS).is_dir()
+        return [
+            ("counts", f"{units.counted(sizes['records'])} in {areas}"),
+            ("tables", ", ".join(self.queries)),
+            ("intervals", "beside the counts" if made else "none yet; add_intervals() makes them"),
+            ("privacy", guarantee.statement),
+            *(("published exactly", name) for name in guarantee.invariants),
+            *super()._lines(),
+        ]
+
+
+def finished(outcome: "Outcome") -> Release:
+    """The release that a run has finished. Its page is written, unless it is there already.
+
+    Raises:
+        StoreError: the page cannot be written.
+    """
+    made = Release(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
+    if not (made.path / "report.html").exists():
+        made.report()
+    return made

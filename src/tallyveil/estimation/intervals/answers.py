@@ -1,0 +1,331 @@
+"""Estimates and exact variances of any question about any geounit, or about any set of finest geounits.
+
+Variances need no data. They follow from the strategy, the spine and public facts. If the measurements do not determine
+an answer, its variance is infinite and its estimate is not-a-number.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.estimation.intervals.algebra import gram
+from tallyveil.estimation.intervals.covariance import TreeCovariance, smoothed_children, unknown_children
+from tallyveil.estimation.intervals.fit import (
+    FINEST_PER_CHUNK,
+    TreeEstimate,
+    chunks_of,
+    finest_coefficients,
+    grouped,
+    invariant_cascade,
+    measured_cascade,
+)
+from tallyveil.estimation.intervals.questions import Questions
+from tallyveil.estimation.intervals.regions import Region, region_covariance, region_unknown
+from tallyveil.geography.spine import Spine
+from tallyveil.kernels.tree.sweep import NoisyAnswers, SharedRows, add_measured, add_products
+
+PAIRS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """Estimates of several questions about several geounits or regions.
+
+    Attributes:
+        estimates: Unbiased, in counts. They may be negative or fractional, and are NaN if not determined.
+        variances: Variances of the estimates under the privacy noise alone, in squared counts; inf if not determined.
+    """
+
+    estimates: Floats
+    variances: Floats
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Square roots of the variances, in counts."""
+        return np.sqrt(self.variances)
+
+
+def level_variances(covariance: TreeCovariance, level: int, questions: Questions) -> Floats:
+    """Variances of questions about every geounit of a geolevel; shape (n_geounits, questions)."""
+    table, row = _distinct_variances(covariance, level, questions)
+    found: Floats = table[row]
+    return found
+
+
+def without_rounding(covariance: TreeCovariance, variances: Floats) -> Floats:
+    """Variances with zeros for answers that are known exactly, instead of the rounding errors of zero."""
+    variances[variances < covariance.model.rounding] = 0.0
+    return variances
+
+
+def _distinct_variances(
+    covariance: TreeCovariance, level: int, questions: Questions
+) -> tuple[Floats, Integers]:
+    """Variances, with one row for all geounits that have the same ones; and the row of each geounit."""
+    if level < covariance.model.spine.finest:
+        inner = covariance.inner[level + 1]
+        out = questions.variances(inner.smoothed)
+        if inner.unknown is not None:
+            out[questions.unknown(inner.unknown.smoothed)] = np.inf
+        return without_rounding(covariance, out), np.arange(len(out), dtype=np.int64)
+    above, finest = covariance.inner[-1], covariance.finest
+    n_signatures = len(finest.filtered)
+    pairs, pair = np.unique(above.parents * n_signatures + finest.signature, return_inverse=True)
+    out = np.empty((len(pairs), questions.n))
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        run = slice(start, start + PAIRS_AT_ONCE)
+        parents, signature = np.divmod(pairs[run], n_signatures)
+        unknown = None if finest.unknown is None else finest.unknown[signature]
+        blocks = smoothed_children(covariance.algebra, above, parents, finest.filtered[signature], unknown)
+        out[run] = questions.variances(blocks)
+        lasting = unknown_children(covariance.algebra, above, parents, unknown)
+        if lasting is not None:
+            out[run][questions.unknown(lasting)] = np.inf
+    return without_rounding(covariance, out), pair.reshape(-1)
+
+
+def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1) -> Answers:
+    """Estimates and variances of questions about every geounit of a geolevel.
+
+    Args:
+        estimate: The fitted tree.
+        level: Number of the geolevel. At the finest geolevel, the measurements are read again.
+        questions: The questions.
+        workers: Number of threads.
+    Returns:
+        Arrays of shape (n_geounits, questions).
+    """
+    runs = [run for _, _, run in stream_answers(estimate, level, questions, workers=workers)]
+    return Answers(
+        np.concatenate([run.estimates for run in runs]), np.concatenate([run.variances for run in runs])
+    )
+
+
+def stream_answers(
+    estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1
+) -> Iterator[tuple[int, int, Answers]]:
+    """The result of `level_answers` for some thousand geounits at a time, so that memory is limited.
+
+    Yields:
+        First geounit, one past the last, and their answers in shape (geounits, questions).
+    """
+    return LevelAnswers.of(estimate, level, questions).stream(workers=workers)
+
+
+def at_once_of(spine: Spine, level: int) -> int:
+    """How many geounits of a geolevel are answered together."""
+    return FINEST_PER_CHUNK if level == spine.finest else PAIRS_AT_ONCE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelAnswers:
+    """The answers of one geolevel, of which some or all are computed at a time.
+
+    Attributes:
+        estimate: The fitted tree.
+        level: Number of the geolevel.
+        questions: The questions.
+        table: Variances, with one row for all geounits that have the same ones.
+        row: The row of each geounit.
+    """
+
+    estimate: TreeEstimate
+    level: int
+    questions: Questions
+    table: Floats
+    row: Integers
+
+    @classmethod
+    def of(cls, estimate: TreeEstimate, level: int, questions: Questions) -> "LevelAnswers":
+        """Compute the variances of a geolevel."""
+        return cls(estimate, level, questions, *_distinct_variances(estimate.covariance, level, questions))
+
+    @property
+    def at_once(self) -> int:
+        """How many geounits are yielded together."""
+        return at_once_of(self.estimate.covariance.model.spine, self.level)
+
+    def stream(
+        self, within: tuple[int, int] | None = None, *, workers: int = 1
+    ) -> Iterator[tuple[int, int, Answers]]:
+        """Answers of geounits, `at_once` together; the arguments are those of `stream_answers`.
+
+        Args:
+            within: The first geounit, a multiple of `at_once`, and one past the last; None for all.
+            workers: Number of threads.
+        """
+        with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+            for start, stop, coefficients in self._coefficients(within or (0, len(self.row)), pool):
+                values = self.questions.answers(coefficients, pool)
+                variances = self.table[self.row[start:stop]]
+                values[np.isinf(variances)] = np.nan
+                yield start, stop, Answers(values, variances)
+
+    def _coefficients(
+        self, within: tuple[int, int], pool: ThreadPoolExecutor
+    ) -> Iterator[tuple[int, int, Floats]]:
+        estimate, covariance = self.estimate, self.estimate.covariance
+        if self.level == covariance.model.spine.finest:
+            wanted = np.zeros(len(self.row), dtype=np.bool_)
+            wanted[within[0] : within[1]] = True
+            for start, stop, rows in chunks_of(covariance, estimate.rows, wanted):
+                yield start, stop, finest_coefficients(estimate, start, stop, rows, pool)
+            return
+        whole = estimate.inner[self.level + 1]
+        for start in range(*within, self.at_once):
+            stop = min(start + self.at_once, len(whole))
+            yield start, stop, whole[start:stop]
+
+
+def region_variances(
+    covariance: TreeCovariance, regions: Sequence[Region], questions: Questions, *, workers: int = 1
+) -> Floats:
+    """Variances of questions about regions; shape (regions, questions)."""
+    out = np.empty((len(regions), questions.n))
+    for row, region in zip(out, regions, strict=True):
+        row[:] = questions.variances(region_covariance(covariance, region, region, workers=workers))[0]
+        unknown = region_unknown(covariance, region, workers=workers)
+        if unknown is not None:
+            row[questions.unknown(unknown)[0]] = np.inf
+    return without_rounding(covariance, out)
+
+
+def answer_covariance(
+    covariance: TreeCovariance,
+    one: tuple[Region, Questions],
+    other: tuple[Region, Questions],
+    *,
+    workers: int = 1,
+) -> Floats:
+    """Covariances between the estimates of questions about two regions; shape (questions of one, of the other).
+
+    Args:
+        covariance: Covariances of the tree.
+        one: A region and the questions about it.
+        other: Another region and its questions.
+        workers: Number of threads.
+    Returns:
+        In squared counts; NaN if one of the two answers is not determined.
+    """
+    blocks = region_covariance(covariance, one[0], other[0], workers=workers)[0]
+    left, right = one[1].rows(), other[1].rows()
+    out = np.empty((len(left), len(right)))
+    for row, own in zip(out, left, strict=True):
+        row[:] = gram(covariance.algebra, np.broadcast_to(own, right.shape), right) @ blocks
+    for axis, (region, questions) in enumerate((one, other)):
+        unknown = region_unknown(covariance, region, workers=workers)
+        if unknown is not None:
+            np.moveaxis(out, axis, 0)[questions.unknown(unknown)[0]] = np.nan
+    return out
+
+
+def region_answers(
+    estimate: TreeEstimate, regions: Sequence[Region], questions: Questions, *, workers: int = 1
+) -> Answers:
+    """Estimates and variances of questions about regions. Geounits that are partly in regions are read once.
+
+    Args:
+        estimate: The fitted tree.
+        regions: Sets of finest geounits. The difference of two regions is a region too.
+        questions: The questions.
+        workers: Number of threads.
+    Returns:
+        Arrays of shape (regions, questions).
+    """
+    variances = region_variances(estimate.covariance, regions, questions, workers=workers)
+    values = questions.answers(region_coefficients(estimate, regions, workers=workers))
+    values[np.isinf(variances)] = np.nan
+    return Answers(values, variances)
+
+
+def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, workers: int = 1) -> Floats:
+    """Estimates of the cells of regions, in the basis; shape (regions, n_cells)."""
+    covariance = estimate.covariance
+    n_finest = len(covariance.finest.signature)
+    out = np.zeros((len(regions), covariance.algebra.n_cells))
+    rests = []
+    wanted = np.zeros(n_finest, dtype=np.bool_)
+    for row, region in zip(out, regions, strict=True):
+        rest = _add_whole(estimate, region, row)
+        wanted[rest.geounits] = True
+        _add_handed_down(estimate, rest, row)
+        rests.append(rest)
+    first = np.array([rest.geounits[0] if len(rest.geounits) else n_finest for rest in rests])
+    last = np.array([rest.geounits[-1] if len(rest.geounits) else -1 for rest in rests])
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        for start, stop, values in chunks_of(covariance, estimate.rows, wanted):
+
+            def work(number: int, start: int = start, stop: int = stop) -> None:
+                inside = slice(*np.searchsorted(rests[number].geounits, [start, stop]))
+                own = Region(rests[number].geounits[inside], rests[number].weights[inside])
+                if len(own.geounits):
+                    _add_rows_of(estimate, own, start, values, out[number : number + 1])  # noqa: B023
+
+            list(pool.map(work, np.flatnonzero((first < stop) & (last >= start)).tolist()))
+    return out
+
+
+def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
+    """Add the coarsest geounits that lie entirely in a region. Returns the rest of the region."""
+    covariance = estimate.covariance
+    geounits, weights = region.geounits, region.weights
+    taken = np.zeros(len(geounits), dtype=np.bool_)
+    spine = covariance.model.spine
+    for level in range(spine.finest):
+        offsets = spine.finest_offsets(level)
+        left = np.flatnonzero(~taken)
+        owner = np.searchsorted(offsets, geounits[left], side="right") - 1
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        if not len(starts):
+            break
+        owners, lengths = owner[starts], np.diff(starts, append=len(owner))
+        first = weights[left][starts]
+        alike = np.logical_and.reduceat(weights[left] == np.repeat(first, lengths), starts)
+        whole = alike & (lengths == offsets[owners + 1] - offsets[owners])
+        out += first[whole] @ estimate.inner[level + 1][owners[whole]]
+        taken[left[np.repeat(whole, lengths)]] = True
+    return Region(geounits[~taken], weights[~taken])
+
+
+def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
+    """Add the corrections that single finest geounits receive from their parents."""
+    covariance, finest = estimate.covariance, estimate.covariance.finest
+    parents = covariance.inner[-1].parents[rest.geounits]
+    signatures, own = np.unique(finest.signature[rest.geounits], return_inverse=True)
+    shape = len(signatures), covariance.inner[-1].n
+    weights = sparse.csr_matrix((rest.weights, (own, parents)), shape=shape)
+    target = np.zeros(len(signatures), np.int64)
+    _add_all(estimate, SharedRows(finest.filtered, signatures), weights @ estimate.pull, target, out)
+    if finest.unknown is not None and estimate.shift is not None:
+        _add_all(estimate, SharedRows(finest.unknown, signatures), weights @ estimate.shift, target, out)
+
+
+def _add_all(estimate: TreeEstimate, blocks: SharedRows, x: Floats, target: Integers, out: Floats) -> None:
+    made = np.zeros(x.shape)
+    basis = estimate.covariance.algebra.basis
+    each = np.arange(len(x), dtype=np.int64)
+    add_products(basis, blocks, SharedRows(x, each), 0, len(x), made)
+    np.add.at(out[None], target, made)
+
+
+def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.ndarray, out: Floats) -> None:
+    """Add the contribution of single finest geounits' own measurements and invariants."""
+    covariance, finest = estimate.covariance, estimate.covariance.finest
+    last = covariance.model.spine.finest
+    signature = finest.signature[own.geounits]
+    groups = grouped(np.zeros(len(signature), np.int64), signature, own.weights)
+    groups = groups._replace(order=(own.geounits - start)[groups.order])
+    basis, n = covariance.algebra.basis, len(groups.target)
+    cascade = measured_cascade(covariance, last)
+    answers = NoisyAnswers(cascade, values, finest.precisions)
+    add_measured(basis, answers, finest.filtered, groups, 0, n, out)
+    if finest.pin is not None:
+        exact = estimate.invariants[covariance.model.levels[-1].geolevel]
+        groups = groups._replace(order=groups.order + start)
+        pinned = invariant_cascade(covariance, last)
+        ones = np.ones((len(finest.pin), len(pinned.begin) - 1))
+        add_measured(basis, NoisyAnswers(pinned, exact, ones), finest.pin, groups, 0, n, out)

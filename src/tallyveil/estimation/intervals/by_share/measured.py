@@ -1,0 +1,222 @@
+"""What a share of the budget tells about a geounit, in the blocks of the covariance algebra.
+
+The information of a geounit's own measurements is a sum of one matrix for each query, times the query's share. In the
+algebra's basis, these matrices are block diagonal with classes of equal blocks. Classes in which all queries have the
+same blocks are treated as one. Within a class, the blocks of all queries span few directions: derivatives are needed
+along these directions only, however many shares there are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.budget.strategy import Strategy
+from tallyveil.estimation.intervals.algebra import BlockAlgebra, derive_algebra, information
+from tallyveil.estimation.intervals.block_linear import null_projector, times
+from tallyveil.estimation.intervals.by_share.dual import Dual
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+
+KNOWN = 1e7
+"""An exact answer counts as a measurement with this many times the precision that the whole budget buys."""
+UNKNOWN = 1e-7
+"""Where nothing may inform about a direction, all directions get this many times the precision that the whole budget
+buys. So precision matrices can be inverted."""
+FLAT = 1e-9
+"""Directions that are smaller than this, relative to the largest one, are rounding errors."""
+
+Passes = Mapping[str, Sequence[Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The blocks of one size.
+
+    Attributes:
+        directions: A basis of the blocks of all queries, for each class; shape (classes, directions, dim, dim).
+        weights: The block of each share in that basis; shape (shares, classes, directions).
+        fixed: For each geolevel, precision that no share pays for; shape (geolevels, classes, dim, dim).
+        exact: For each geolevel, precision of what is published exactly; shape (geolevels, classes, dim, dim).
+        faint: For each geolevel, the least precision; shape (geolevels, 1, dim, dim).
+    """
+
+    directions: Floats
+    weights: Floats
+    fixed: Floats
+    exact: Floats
+    faint: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredQueries:
+    """All shares of a strategy, as blocks.
+
+    Attributes:
+        names: Geolevel and query of each share.
+        level: Position of the geolevel of each share; shape (shares,).
+        n_levels: Number of geolevels of the spine.
+        parts: The blocks by size.
+    """
+
+    algebra: BlockAlgebra
+    names: tuple[tuple[str, str], ...]
+    level: Integers
+    n_levels: int
+    parts: tuple[Part, ...]
+    _merged: tuple[tuple[int, Integers], ...]
+
+    def information(self, part: int, run: slice, shares: Floats, known: float, unknown: float) -> list[Dual]:
+        """The information of one geounit of each geolevel, in some of the blocks of one part.
+
+        It carries derivatives along the directions of every geolevel, those of the root first.
+
+        Args:
+            part: Number of the part.
+            run: Classes.
+            shares: Shape (shares,).
+            known: Factor on the precision of exact answers.
+            unknown: Factor on the least precision.
+        """
+        own = self.parts[part]
+        directions = own.directions[run]
+        classes, rank, dim, _ = directions.shape
+        found = []
+        for level in range(self.n_levels):
+            here = self.level == level
+            inside = np.tensordot(shares[here], own.weights[here][:, run], 1)
+            value = np.einsum("cr,crij->cij", inside, directions)
+            value = value + own.fixed[level][run] + known * own.exact[level][run] + unknown * own.faint[level]
+            slope = np.zeros((self.n_levels, rank, classes, dim, dim))
+            slope[level] = np.swapaxes(directions, 0, 1)
+            found.append(Dual(value[None], slope.reshape(1, -1, classes, dim, dim)))
+        return found
+
+    def grams(self, query: QueryGroup) -> list[Floats]:
+        """For each part, blocks whose product with those of a covariance sums to the mean variance of the answers."""
+        basis = self.algebra.basis
+        copies = np.repeat(basis.mults, basis.dims**2)  # the answers of a query see every copy of a block
+        mean = copies * _information(self.algebra, query) / query.size
+        return [
+            _merge(view[0], number, count)
+            for view, (count, number) in zip(self.algebra.views(mean[None]), self._merged, strict=True)
+        ]
+
+
+def measured_queries(
+    schema: Schema,
+    strategy: Strategy,
+    geolevels: Sequence[str],
+    *,
+    exact: Mapping[str, Sequence[str]],
+    drawn: Mapping[str, Sequence[tuple[QueryGroup, float]]],
+    asked: Sequence[str],
+    passes: Passes | None = None,
+) -> MeasuredQueries:
+    """The blocks of everything that a strategy measures.
+
+    Args:
+        schema: The universe. Its structural zeros are not used.
+        strategy: Gaussian. Its total is kept and its shares are to be varied.
+        geolevels: Geolevels of the spine, root first.
+        exact: For each geolevel, queries published exactly.
+        drawn: For each geolevel, measurements whose cost is not part of the strategy, with their variance.
+        asked: Queries whose variances will be asked for.
+        passes: For each geolevel, the queries of each pass, if a geolevel is estimated by itself. A query then tells
+            nothing about what an earlier pass determines. None if all queries are used at once.
+    Raises:
+        SchemaError: the blocks would be too large.
+    """
+    names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
+    wanted = {*(query for _, query in names), *(name for own in exact.values() for name in own), *asked}
+    groups = {name: schema.query(name) for name in sorted(wanted)}
+    algebra = derive_algebra(
+        schema, [*groups.values(), *(group for own in drawn.values() for group, _ in own)]
+    )
+    blocks = _Blocks(algebra, groups)
+    # Precision that the whole budget would buy for each query: 1 / variance.
+    unit = [2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names]
+    packed = np.array([one * blocks.of(*name, passes) for one, name in zip(unit, names, strict=True)])
+    zero = np.zeros(algebra.n_block_entries)
+    fixed = [
+        sum((_information(algebra, group) / v for group, v in drawn.get(name, ())), zero)
+        for name in geolevels
+    ]
+    known = [sum((blocks.projector([query]) for query in exact.get(name, ())), zero) for name in geolevels]
+    faint = np.full(len(geolevels), UNKNOWN * max(unit))
+    if passes is None:
+        faint[:-1] = 0.0  # what lies below informs about these geolevels
+    views = [algebra.views(one) for one in (packed, np.array(fixed), np.array(known) * KNOWN * max(unit))]
+    made = [_part(own, still, sure, faint) for own, still, sure in zip(*views, strict=True)]
+    level = np.array([list(geolevels).index(name) for name, _ in names], np.int64)
+    merged = tuple((len(part.directions), number) for part, number in made)
+    return MeasuredQueries(algebra, names, level, len(geolevels), tuple(part for part, _ in made), merged)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Blocks:
+    """The blocks of queries by name."""
+
+    algebra: BlockAlgebra
+    groups: Mapping[str, QueryGroup]
+
+    def of(self, geolevel: str, query: str, passes: Passes | None) -> Floats:
+        """Information of a query, without what earlier passes determine."""
+        own = _information(self.algebra, self.groups[query])
+        earlier: list[str] = []
+        for names in (passes or {}).get(geolevel, ()):
+            if query in names:
+                break
+            earlier += names
+        if not earlier:
+            return own
+        rest = self.algebra.identity(1) - self.projector(earlier)[None]
+        found: Floats = times(self.algebra, rest, own[None], rest)[0]
+        return found
+
+    def projector(self, queries: Sequence[str]) -> Floats:
+        """The projector on everything that some queries determine together."""
+        summed = np.zeros(self.algebra.n_block_entries)
+        for layer in chain(*(self.groups[query].layers for query in queries)):
+            summed += information(self.algebra, layer, normalised=True)
+        found: Floats = self.algebra.identity(1)[0] - null_projector(self.algebra, summed[None])[0]
+        return found
+
+
+def _information(algebra: BlockAlgebra, group: QueryGroup) -> Floats:
+    """Blocks of the information of all layers of a query group, whose groups may overlap."""
+    found = np.zeros(algebra.n_block_entries)
+    for layer in group.layers:
+        found += information(algebra, layer)
+    return found
+
+
+def _part(own: Floats, fixed: Floats, known: Floats, faint: Floats) -> tuple[Part, Integers]:
+    """The part of blocks of one size, and for each class the number of the class that it is merged into."""
+    count, dim = own.shape[1], own.shape[2]
+    together = np.concatenate([own, fixed, known])
+    flat = np.swapaxes(together, 0, 1).reshape(count, -1)
+    scale = np.maximum(np.abs(flat).max(axis=0), 1e-300)
+    _, first, number = np.unique(np.round(flat / scale, 9), axis=0, return_index=True, return_inverse=True)
+    own, fixed, known = own[:, first], fixed[:, first], known[:, first]
+    directions, weights = _basis_of(own)
+    least = faint[:, None, None, None] * np.eye(dim)
+    return Part(directions, weights, fixed, known, least), number.reshape(-1).astype(np.int64)
+
+
+def _basis_of(own: Floats) -> tuple[Floats, Floats]:
+    """For each class, an orthonormal basis of the blocks of all shares, and the blocks in this basis."""
+    n, classes, dim, _ = own.shape
+    rows = np.swapaxes(own, 0, 1).reshape(classes, n, dim * dim)
+    left, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    rank = max(1, int((sizes > FLAT * sizes.max()).sum(axis=1).max()))
+    weights = left[:, :, :rank] * sizes[:, None, :rank]
+    return right[:, :rank].reshape(classes, rank, dim, dim), np.swapaxes(weights, 0, 1)
+
+
+def _merge(blocks: Floats, number: Integers, count: int) -> Floats:
+    found = np.zeros((count, *blocks.shape[1:]))
+    np.add.at(found, number, blocks)
+    return found

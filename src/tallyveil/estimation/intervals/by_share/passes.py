@@ -1,0 +1,278 @@
+"""Variances of estimates from the root downwards that are made in outer passes, for any shares.
+
+Problem. A pass estimates the counts of its cells. Each count of the pass before is divided among the cells that it
+consists of. Wanted are mean variances of answers over geolevels or families, for any shares of the budget. A schema may
+have many millions of cells.
+
+Steps. An answer belongs to the first pass whose cells determine it. Its error has two parts. The first is the error of
+the pass's own measurements, in directions that the pass before leaves open. The second is the error of the counts of
+the pass before. It is found in the same way in that pass, where the model spreads every count evenly over its cells.
+Before the first pass, invariants and agreements are taken as known without error. In a pass, the precision of one
+geounit is L, the sum over measured queries of w_q F_q'F_q, in blocks (see `pass_axes`). Let N be a basis of what is not
+known. The variance of answers W is the trace of W'N (N'LN)^-1 N'W. Its derivative by w_q is
+-|F_q N (N'LN)^-1 N'W|^2. The mean variance is the sum over geolevels of s_l (see `top_down`) times this.
+
+Stopping rule. One factorisation of every different block at every geolevel.
+
+Worked case. Pass 1 counts two groups, one of them with two cells, and measures them with variance 1. Pass 2 measures
+the cells with variance 1. The variance of a cell is 1/2 from pass 2, whose two cells have a known sum, and 1/4 from
+pass 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, null_space
+
+from tallyveil.arrays import Floats
+from tallyveil.budget.optimal.program import Evaluated
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import BudgetError, SchemaError
+from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN
+from tallyveil.estimation.intervals.by_share.pass_axes import (
+    BlockClass,
+    Gram,
+    axes_of,
+    gram_of,
+    on_cells,
+    spread_from,
+)
+from tallyveil.estimation.intervals.by_share.top_down import TopDown
+from tallyveil.estimation.intervals.by_share.variances import Asked
+from tallyveil.schema.nested_queries import common_groups, determines
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+
+LARGEST = 2048
+"""Largest size of a block. A block of this size takes 32 MiB, and a second for each geolevel and evaluation."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """One outer pass.
+
+    Attributes:
+        cells: The query whose answers the pass counts.
+        measured: Names of the measured queries that belong to the pass.
+        source: Number of the earlier pass whose counts are fixed in it; 0 for the first pass.
+    """
+
+    cells: QueryGroup
+    measured: frozenset[str]
+    source: int
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """Blocks in which all measured queries are the same.
+
+    Attributes:
+        rows: F_q N of every query that sees the block.
+        roots: For each answer asked, the columns N'W, side by side for all these blocks.
+    """
+
+    rows: Mapping[str, Floats]
+    roots: list[list[Floats]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """One geolevel.
+
+    Attributes:
+        blocks: The blocks of all passes.
+        exact: For each answer asked, the trace of F'F over what invariants and agreements say; shape (asked,).
+    """
+
+    blocks: list[_Block]
+    exact: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassVariances:
+    """Mean variances of what is asked, for any shares.
+
+    Attributes:
+        names: Geolevel and query of each share.
+        unit: Precision that the whole budget would buy for each query; shape (shares,).
+        factors: For each answer asked and each geolevel, s_l divided by the number of answers; shape (asked, levels).
+    """
+
+    names: tuple[tuple[str, str], ...]
+    unit: Floats
+    factors: Floats
+    _levels: Mapping[str, _Level] = field(repr=False)
+
+    def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
+        """The variances at some shares.
+
+        Args:
+            shares: Above 0; shape (shares,).
+            known: Factor on the precision of exact answers.
+            unknown: Factor on the least precision of directions that nothing may inform about.
+        """
+        values, slopes = np.zeros(len(self.factors)), np.zeros((len(self.factors), len(shares)))
+        scale = float(self.unit.max())
+        for place, (geolevel, level) in enumerate(self._levels.items()):
+            here = {query: i for i, (name, query) in enumerate(self.names) if name == geolevel}
+            factor = self.factors[:, place]
+            values += factor * level.exact / (known * KNOWN * scale)
+            for block in level.blocks:
+                self._add(block, here, shares, unknown * UNKNOWN * scale, factor, values, slopes)
+        return Evaluated(values, slopes)
+
+    def _add(
+        self,
+        block: _Block,
+        here: Mapping[str, int],
+        shares: Floats,
+        faint: float,
+        factor: Floats,
+        values: Floats,
+        slopes: Floats,
+    ) -> None:
+        """Add what the blocks contribute to values and slopes."""
+        own = [(here[query], rows) for query, rows in block.rows.items() if query in here]
+        dim = next(len(one) for roots in block.roots for one in roots)
+        stacked = [np.sqrt(self.unit[i] * shares[i]) * rows for i, rows in own]
+        together = np.concatenate(stacked) if stacked else np.zeros((0, dim))
+        solver = cho_factor(together.T @ together + faint * np.eye(dim), overwrite_a=True)
+        for asked, roots in enumerate(block.roots):
+            for one in roots:
+                solved = cho_solve(solver, one)
+                values[asked] += factor[asked] * float(np.sum(one * solved))
+                for i, rows in own:
+                    slopes[asked, i] -= factor[asked] * self.unit[i] * float(np.sum((rows @ solved) ** 2))
+
+
+def pass_variances(
+    schema: Schema,
+    strategy: Strategy,
+    geolevels: Sequence[str],
+    *,
+    passes: Sequence[Fitted],
+    exact: Mapping[str, Sequence[str]],
+    asked: Sequence[Asked],
+    estimator: TopDown,
+) -> PassVariances:
+    """The variances of a strategy whose estimates are made in outer passes.
+
+    Args:
+        schema: The universe. Of its structural zeros, only those are used that say what a pass determines.
+        strategy: Gaussian. Its total is kept and its shares are to be varied.
+        geolevels: Geolevels of the spine, root first.
+        passes: First to last.
+        exact: For each geolevel, queries that invariants and agreements fix there.
+        asked: What is asked.
+        estimator: Weights of the geolevels in every area that is asked about.
+    Raises:
+        BudgetError: no pass determines what is asked, or groups overlap.
+        SchemaError: blocks would be too large.
+    """
+    names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
+    grams = [_grams(schema, passes, query) for _, query in asked]
+    made: dict[tuple[str, ...], _Level] = {}
+    levels = {}
+    for geolevel in geolevels:
+        fixed = tuple(exact.get(geolevel, ()))
+        if fixed not in made:
+            made[fixed] = _level(schema, passes, fixed, grams)
+        levels[geolevel] = made[fixed]
+    sizes = [schema.query(query).size for _, query in asked]
+    return PassVariances(
+        names,
+        np.array([2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names]),
+        np.array([estimator.weights[area] / size for (area, _), size in zip(asked, sizes, strict=True)]),
+        levels,
+    )
+
+
+def _grams(schema: Schema, passes: Sequence[Fitted], query: str) -> dict[int, Gram]:
+    """F'F of an answer in the pass that determines it and, by even spreading, in the passes whose counts it divides."""
+    group, zeros = _plain(schema.query(query)), schema.barred_levels()
+    number = next((k for k, one in enumerate(passes) if determines(one.cells, group, zeros)), None)
+    if number is None:
+        raise BudgetError(
+            f"no outer pass determines '{query:.80}', so that its variances are not modelled. The passes count: "
+            f"{'; '.join(one.cells.name for one in passes)}. Ask for sums of these.",
+            code="bad-aim",
+        )
+    found = {number: gram_of(group, passes[number].cells)}
+    while number > 0:
+        own, source = passes[number].cells, passes[number].source
+        above = passes[source].cells
+        found[source] = spread_from(found[number], common_groups(own, above), own, above)
+        number = source
+    return found
+
+
+def _level(
+    schema: Schema, passes: Sequence[Fitted], exact: Sequence[str], grams: Sequence[Mapping[int, Gram]]
+) -> _Level:
+    """The blocks of all passes, where some queries are exact."""
+    blocks: list[_Block] = []
+    sure = np.zeros(len(grams))
+    for number, one in enumerate(passes):
+        if number == 0:
+            fixed = [schema.query(name) for name in exact]
+            fixed = [group for group in fixed if determines(one.cells, group)]
+        else:
+            fixed = [common_groups(one.cells, passes[one.source].cells)]
+        found, certain = _blocks(schema, one, fixed, [own.get(number) for own in grams])
+        blocks += found
+        if number == 0:
+            sure = certain
+    return _Level(blocks, sure)
+
+
+def _blocks(
+    schema: Schema, one: Fitted, fixed: Sequence[QueryGroup], grams: Sequence[Gram | None]
+) -> tuple[list[_Block], Floats]:
+    """The different blocks of a pass, and what is known in them; see `_Level`."""
+    queries = {name: on_cells(_plain(schema.query(name)), one.cells) for name in sorted(one.measured)}
+    known = [on_cells(_plain(group), one.cells) for group in fixed]
+    axes = axes_of(one.cells, [*queries.values(), *known])
+    found: dict[bytes, _Block] = {}
+    sure = np.zeros(len(grams))
+    for kinds in product(*(range(len(axis.sizes)) for axis in axes)):
+        here = BlockClass(axes, kinds)
+        roots = [None if gram is None else here.roots(gram) for gram in grams]
+        if all(root is None for root in roots):
+            continue
+        if here.dim > LARGEST:
+            _refuse(one, here.dim)
+        free = null_space(np.concatenate([np.zeros((1, here.dim)), *(here.rows(group) for group in known)]))
+        seen = {name: here.rows(factors) @ free for name, factors in queries.items()}
+        seen = {name: rows for name, rows in seen.items() if rows.any()}
+        block = found.setdefault(_key(seen), _Block(seen, [[] for _ in grams]))
+        for place, root in enumerate(roots):
+            if root is not None:
+                left = free.T @ root
+                sure[place] += max(float(np.sum(root**2)) - float(np.sum(left**2)), 0.0)
+                if left.any():
+                    block.roots[place].append(left)
+    return [block for block in found.values() if any(block.roots)], sure
+
+
+def _key(rows: Mapping[str, Floats]) -> bytes:
+    return b"".join(name.encode() + str(own.shape).encode() + own.tobytes() for name, own in rows.items())
+
+
+def _plain(group: QueryGroup) -> QueryGroup:
+    if group.overlaps:
+        raise BudgetError(
+            f"groups of '{group.name:.80}' overlap. Variances of estimates in outer passes are modelled for queries "
+            "whose groups do not. Ask for another query, or measure one.",
+            code="bad-aim",
+        )
+    return group
+
+
+def _refuse(one: Fitted, dim: int) -> None:
+    raise SchemaError(
+        f"the measured queries of the outer pass '{one.cells.name:.80}' divide its cells so finely that covariances "
+        f"have blocks of size {dim:,}; the limit is {LARGEST:,}. Ask for answers of other passes.",
+        code="blocks-too-large",
+    )

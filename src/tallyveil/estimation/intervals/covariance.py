@@ -1,0 +1,333 @@
+"""Covariances of the estimates of every geounit, from the model alone. No measurement is read.
+
+Problem. Wanted is the covariance V of each geounit's best linear unbiased estimate from all measurements of the spine.
+
+Variables (see also `filtering`). For a child: P is its covariance given what is at and below it, and U the projector on
+its unknown directions. For a parent: S is the sum of its children's P, G the inverse of S, W the pseudo-inverse of the
+sum of its children's U, X = W (I - S G) and Y = W (S - S G S) W. X and Y distribute a parent's error over children with
+unknown directions.
+
+Steps. A pass up the tree computes P (`filter_level`). A pass down computes V. If the parent's estimate changes by x, a
+child's estimate changes by (P G + U X) x. Given the parent, the errors of two children have the covariance
+[same child] P - P G P - U X P - P X' U + U Y U, with the P and U of each. Adding the effect of the parent's error gives
+V. Without unknown directions, V = P + P (G V' G - G) P, where V' is the V of the parent.
+
+Stopping rule. Each pass visits every geolevel once.
+
+Worked case. A parent and its two children are each measured with variance 1, and there is one cell. Each child has P =
+1, so S = 2 and G = 1/2. The parent has V' = 2/3. A child has V = 1 + (1/4 x 2/3 - 1/2) = 2/3.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.estimation.intervals.algebra import BlockAlgebra, zero_blocks
+from tallyveil.estimation.intervals.block_linear import pseudo_inverse, symmetric, times, transposed
+from tallyveil.estimation.intervals.filtering import (
+    Below,
+    Filtered,
+    filter_level,
+    level_information,
+    nothing_below,
+    sum_below,
+)
+from tallyveil.estimation.intervals.model import LevelModel, TreeModel
+
+ROWS = 512
+"""Number of geounits treated at once, so that their blocks fit into a core's cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unknown:
+    """Directions of some geounits that no measurement informs about; packed blocks, one row for each geounit.
+
+    Attributes:
+        own: U of each geounit, given what is at and below it.
+        weights: W of each geounit's children.
+        slope: X.
+        excess: Y.
+        smoothed: The projector on what remains unknown given all measurements.
+    """
+
+    own: Floats
+    weights: Floats
+    slope: Floats
+    excess: Floats
+    smoothed: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerLevel:
+    """Geounits with children; packed blocks, one row for each geounit.
+
+    Attributes:
+        offsets: The children of geounit g are `offsets[g]:offsets[g + 1]` of the level below.
+        filtered: P.
+        gain: G.
+        carry: See `filtering`.
+        pin: See `filtering`; None without invariants.
+        smoothed: V.
+        unknown: None if no direction is unknown at and below this level.
+    """
+
+    offsets: Integers
+    filtered: Floats
+    gain: Floats
+    carry: Floats
+    pin: Floats | None
+    smoothed: Floats
+    unknown: Unknown | None
+
+    @property
+    def n(self) -> int:
+        """Number of geounits."""
+        return len(self.offsets) - 1
+
+    @property
+    def parents(self) -> Integers:
+        """Parent of each geounit of the level below."""
+        return np.repeat(np.arange(self.n, dtype=np.int64), np.diff(self.offsets))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinestLevel:
+    """Finest geounits by signature. Geounits with the same precisions and zeros share their blocks.
+
+    Attributes:
+        signature: Signature of each geounit; shape (n,).
+        precisions: Precisions of each signature; shape (n_signatures, Q).
+        filtered: P of each signature.
+        pin: See `filtering`; None without invariants.
+        unknown: U of each signature, or None.
+    """
+
+    signature: Integers
+    precisions: Floats
+    filtered: Floats
+    pin: Floats | None
+    unknown: Floats | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeCovariance:
+    """Covariances of a whole spine.
+
+    Attributes:
+        model: The model that they follow from.
+        inner: Levels with children. The first is one geounit above all roots, of which nothing is known, so
+            `inner[i + 1]` holds the geounits of geolevel i.
+        finest: The finest geolevel.
+    """
+
+    model: TreeModel
+    inner: tuple[InnerLevel, ...]
+    finest: FinestLevel
+
+    @property
+    def algebra(self) -> BlockAlgebra:
+        """The algebra of the blocks."""
+        return self.model.algebra
+
+
+def tree_covariance(model: TreeModel, *, workers: int = 1) -> TreeCovariance:
+    """Covariances of the generalised least-squares estimates of everything, before any data is opened.
+
+    Args:
+        model: Spine, precisions, zeros and invariants.
+        workers: Number of threads. The covariances do not depend on it.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        return _tree_covariance(model, pool)
+
+
+def _tree_covariance(model: TreeModel, pool: ThreadPoolExecutor) -> TreeCovariance:
+    finest, known = _finest(model)
+    offsets = [np.array([0, model.spine.n_geounits(0)], np.int64), *model.spine.child_offsets]
+    filtered: list[Filtered] = []
+    belows: list[Below] = []
+    for level in range(len(offsets) - 1, -1, -1):
+        if not filtered:
+            below = _sum_finest(model.algebra, offsets[level], finest, known)
+        else:
+            below = _sum_inner(model.algebra, offsets[level], filtered[-1])
+        filtered.append(_filter(model, level, below, pool))
+        belows.append(below)
+    inner: list[InnerLevel] = []
+    for level, (own, below) in enumerate(zip(reversed(filtered), reversed(belows), strict=True)):
+        above = inner[-1] if inner else None
+        children = filtered[-2 - level].unknown if level + 1 < len(filtered) else finest.unknown
+        inner.append(
+            _smooth(model.algebra, offsets[level], own, below, above, pool, has_unknown=children is not None)
+        )
+    return TreeCovariance(model, tuple(inner), finest)
+
+
+def _finest(model: TreeModel) -> tuple[FinestLevel, Floats]:
+    level = model.levels[-1]
+    rows, row = np.unique(level.precisions, axis=0, return_inverse=True)
+    row = np.broadcast_to(row.reshape(-1), (len(model.zero_pattern),)) if len(rows) == 1 else row.reshape(-1)
+    pairs, signature = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
+    precisions = rows[pairs // len(model.zero_patterns)]
+    zeros = model.zero_patterns[pairs % len(model.zero_patterns)]
+    below = nothing_below(model.algebra, zero_blocks(model.algebra, zeros))
+    own = filter_level(model.algebra, level_information(model.algebra, level), precisions, below)
+    finest = FinestLevel(
+        signature.reshape(-1).astype(np.int64), precisions, own.covariance, own.pin, own.unknown
+    )
+    return finest, own.known
+
+
+def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, known: Floats) -> Below:
+    n = len(finest.signature)
+    counts = sparse.csr_matrix((np.ones(n), finest.signature, offsets), shape=(len(offsets) - 1, len(known)))
+    unknown = None if finest.unknown is None else counts @ finest.unknown
+    return sum_below(
+        algebra, np.diff(offsets).astype(float), counts @ finest.filtered, counts @ known, unknown
+    )
+
+
+def _sum_inner(algebra: BlockAlgebra, offsets: Integers, children: Filtered) -> Below:
+    first = offsets[:-1]
+    unknown = None if children.unknown is None else np.add.reduceat(children.unknown, first, axis=0)
+    return sum_below(
+        algebra,
+        np.diff(offsets).astype(float),
+        np.add.reduceat(children.covariance, first, axis=0),
+        np.add.reduceat(children.known, first, axis=0),
+        unknown,
+    )
+
+
+def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor) -> Filtered:
+    """Filter inner level number `level`. Level 0 is the single geounit above the roots."""
+    n = len(below.spread)
+    if level == 0:
+        nothing = level_information(model.algebra, LevelModel("", (), np.zeros((1, 0)), ()))
+        return filter_level(model.algebra, nothing, np.zeros((n, 0)), below)
+    own = level_information(model.algebra, model.levels[level - 1])
+    precisions = model.levels[level - 1].precisions_of(np.arange(n, dtype=np.int64))
+
+    def work(start: int) -> Filtered:
+        rows = slice(start, start + ROWS)
+        return filter_level(model.algebra, own, precisions[rows], _rows(below, start, start + ROWS))
+
+    runs = list(pool.map(work, range(0, n, ROWS)))
+    return _joined(runs, (n, model.algebra.n_block_entries))
+
+
+def _rows(below: Below, start: int, stop: int) -> Below:
+    unknown = None if below.unknown is None else below.unknown[start:stop]
+    return Below(below.spread[start:stop], below.known[start:stop], unknown)
+
+
+def _joined(runs: list[Filtered], shape: tuple[int, int]) -> Filtered:
+    pin = None if runs[0].pin is None else np.concatenate([run.pin for run in runs if run.pin is not None])
+    unknown = None
+    if any(run.unknown is not None for run in runs):
+        whole = [np.zeros(run.covariance.shape) if run.unknown is None else run.unknown for run in runs]
+        unknown = np.concatenate(whole)
+    known = [np.broadcast_to(run.known, run.covariance.shape) for run in runs]
+    covariance, gain, carry = (
+        np.concatenate([getattr(run, name) for run in runs]).reshape(shape)
+        for name in ("covariance", "gain", "carry")
+    )
+    return Filtered(covariance, gain, carry, pin, np.concatenate(known), unknown)
+
+
+def _smooth(
+    algebra: BlockAlgebra,
+    offsets: Integers,
+    own: Filtered,
+    below: Below,
+    above: InnerLevel | None,
+    pool: ThreadPoolExecutor,
+    *,
+    has_unknown: bool,
+) -> InnerLevel:
+    """V of a level, from that of the level above."""
+    if above is None:
+        smoothed = own.covariance
+        lasting = own.unknown
+    else:
+        smoothed = np.empty(own.covariance.shape)
+        _smooth_rows(algebra, above, own, smoothed, pool)
+        lasting = unknown_children(algebra, above, above.parents, own.unknown)
+    pieces = None
+    if has_unknown:
+        pieces = _unknown(algebra, own, below, lasting)
+    return InnerLevel(offsets, own.covariance, own.gain, own.carry, own.pin, smoothed, pieces)
+
+
+def _smooth_rows(
+    algebra: BlockAlgebra, above: InnerLevel, own: Filtered, smoothed: Floats, pool: ThreadPoolExecutor
+) -> None:
+    parents = above.parents
+
+    def work(start: int) -> None:
+        rows = slice(start, start + ROWS)
+        unknown = None if own.unknown is None else own.unknown[rows]
+        smoothed[rows] = smoothed_children(algebra, above, parents[rows], own.covariance[rows], unknown)
+
+    list(pool.map(work, range(0, len(smoothed), ROWS)))
+
+
+def smoothed_children(
+    algebra: BlockAlgebra, above: InnerLevel, parents: Integers, filtered: Floats, unknown: Floats | None
+) -> Floats:
+    """V of children, given all measurements.
+
+    Args:
+        algebra: The algebra.
+        above: The level of their parents.
+        parents: Parent of each child.
+        filtered: P of each child.
+        unknown: U of each child, or None.
+    """
+    gain, outer = above.gain[parents], above.smoothed[parents]
+    if unknown is None or above.unknown is None:
+        drop = times(algebra, gain, outer, gain) - gain
+        return symmetric(algebra, filtered + times(algebra, filtered, drop, filtered))
+    slope, excess = above.unknown.slope[parents], above.unknown.excess[parents]
+    moves = times(algebra, filtered, gain) + times(algebra, unknown, slope)
+    shared = times(algebra, unknown, slope, filtered)
+    conditional = (
+        filtered
+        - times(algebra, filtered, gain, filtered)
+        - shared
+        - transposed(algebra, shared)
+        + times(algebra, unknown, excess, unknown)
+    )
+    return symmetric(algebra, conditional + times(algebra, moves, outer, transposed(algebra, moves)))
+
+
+def unknown_children(
+    algebra: BlockAlgebra, above: InnerLevel, parents: Integers, unknown: Floats | None
+) -> Floats | None:
+    """What remains unknown of children given all measurements, by the same rule with U for P and W for G."""
+    if unknown is None or above.unknown is None:
+        return None
+    weights, outer = above.unknown.weights[parents], above.unknown.smoothed[parents]
+    drop = times(algebra, weights, outer, weights) - weights
+    return symmetric(algebra, unknown + times(algebra, unknown, drop, unknown))
+
+
+def _unknown(algebra: BlockAlgebra, own: Filtered, below: Below, lasting: Floats | None) -> Unknown:
+    shape = own.covariance.shape
+    nothing = np.zeros(shape)
+    raw = below.unknown_sum if below.unknown_sum is not None else nothing
+    weights = pseudo_inverse(algebra, raw)
+    eye = algebra.identity(1)
+    rest = times(algebra, below.spread, own.gain)
+    slope = times(algebra, weights, eye - rest)
+    excess = times(algebra, weights, below.spread - times(algebra, rest, below.spread), weights)
+    return Unknown(
+        own=nothing if own.unknown is None else own.unknown,
+        weights=weights,
+        slope=slope,
+        excess=excess,
+        smoothed=nothing if lasting is None else lasting,
+    )

@@ -1,0 +1,352 @@
+"""The estimates: one pass of the measurements up the tree, and one pass of the estimates down the tree.
+
+Problem. Wanted are the best linear unbiased estimates of every geounit's cells, from all measurements of the spine.
+
+Steps. The pass up computes each geounit's estimate given everything at and below it: P h + carry b + pin t
+(`filtering`). The pass down corrects each level by what its parents learned elsewhere. For a parent, news is its final
+estimate minus the sum of its children's estimates, and pull = G news. Each child's estimate grows by P pull (and by U X
+news along unknown directions). The finest geounits' estimates are not stored. Each follows from its own measurements
+and its parent's pull, so it is computed on request, from rows that are read a second time.
+
+Stopping rule. Each pass visits every geolevel once.
+
+Worked case. A parent is measured as 5 and its children as 1 and 2, all with variance 1. Up: the parent's estimate is
+2/3 x 5 + 1/3 x 3 = 13/3. Down: news = 13/3 - 3 = 4/3, pull = 1/2 x 4/3 = 2/3. The children become 5/3 and 8/3.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Integers, Numbers
+from tallyveil.errors import ConstraintError
+from tallyveil.estimation.intervals.cascade import cascade_of
+from tallyveil.estimation.intervals.covariance import InnerLevel, TreeCovariance
+from tallyveil.estimation.intervals.rows import AnswerRows
+from tallyveil.kernels.tree.sweep import (
+    Groups,
+    NoisyAnswers,
+    SharedRows,
+    add_measured,
+    add_products,
+    answer_rows,
+    finest_rows,
+)
+from tallyveil.kernels.tree.transform import Cascade
+
+FINEST_PER_CHUNK = 2048
+"""Number of finest geounits whose answers are in memory at once."""
+GEOUNITS_PER_CALL = 64
+AGREEMENT = 1e-6
+"""Counts by which invariants may differ from zeros and from each other, to allow for rounding of floats."""
+
+InvariantValues = Mapping[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeEstimate:
+    """Unbiased estimates of every geounit, as coefficients in the basis of the algebra.
+
+    Attributes:
+        covariance: Their covariances.
+        rows: Source of the noisy answers.
+        invariants: For each geolevel, the values of its invariants, one query after the other; shape (n_geounits,
+            n_answers).
+        inner: Estimates of the geounits of each level of `covariance.inner`; shape (n, n_cells).
+        pull: The correction that each parent of finest geounits passes down; shape (n, n_cells).
+        shift: The correction along directions that are unknown for its children, or None.
+    """
+
+    covariance: TreeCovariance
+    rows: AnswerRows
+    invariants: InvariantValues
+    inner: tuple[Floats, ...]
+    pull: Floats
+    shift: Floats | None
+
+
+def fit_tree(
+    covariance: TreeCovariance,
+    rows: AnswerRows,
+    invariants: InvariantValues | None = None,
+    *,
+    workers: int = 1,
+) -> TreeEstimate:
+    """Generalised least-squares estimates of every geounit from all measurements of the spine.
+
+    Args:
+        covariance: Covariances for the model that the measurements follow.
+        rows: The noisy answers. They are read once here, and again for answers at the finest geolevel.
+        invariants: For each geolevel, the exact answers of `LevelModel.invariants`, one query after the other.
+        workers: Number of threads. The estimates do not depend on it.
+    Returns:
+        Estimates that are linear in the measurements, unbiased, of least variance among such estimates, and additive.
+    Raises:
+        ConstraintError: invariants are missing, or contradict the zeros or each other.
+        StoreError: measurements are missing.
+    Source: Ansley and Kohn 1985, for unknown directions carried exactly; here with sums in a tree for steps in time.
+    """
+    exact = _checked(covariance, invariants or {})
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        sums = [_sum_finest(covariance, rows, exact, pool, workers)]
+        estimates: list[Floats] = []
+        for level in range(len(covariance.inner) - 1, -1, -1):
+            estimates.append(_up(covariance, rows, exact, level, sums[-1], pool))
+            if level:
+                sums.append(np.add.reduceat(estimates[-1], covariance.inner[level - 1].offsets[:-1], axis=0))
+        estimates.reverse()
+        sums.reverse()
+        pull, shift = _down(covariance, estimates, sums, pool)
+    _check_agreement(covariance, exact, estimates)
+    return TreeEstimate(covariance, rows, exact, tuple(estimates), pull, shift)
+
+
+def _checked(covariance: TreeCovariance, invariants: InvariantValues) -> InvariantValues:
+    model = covariance.model
+    for number, level in enumerate(model.levels):
+        n, width = model.spine.n_geounits(number), sum(group.size for group in level.invariants)
+        given = invariants.get(level.geolevel)
+        shape = None if given is None else given.shape
+        if width and shape != (n, width):
+            raise ConstraintError(
+                f"the invariants of {level.geolevel} have shape {shape}; wanted ({n}, {width}): the exact answers of "
+                f"{', '.join(group.name for group in level.invariants)}, one query after the other.",
+                code="invariants-missing",
+            )
+    return {level.geolevel: invariants[level.geolevel] for level in model.levels if level.invariants}
+
+
+def chunks_of(
+    covariance: TreeCovariance, rows: AnswerRows, wanted: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[int, int, Numbers]]:
+    """Rows of the finest geounits in chunks. The next chunk is read while one is being used.
+
+    Args:
+        covariance: Covariances with the finest geounits.
+        rows: Source of the answers.
+        wanted: Geounits that are needed; chunks without any are omitted; None for all.
+    Yields:
+        First geounit, one past the last, and their answers.
+    """
+    model = covariance.model
+    level, n = model.spine.finest, len(covariance.finest.signature)
+    spans = [(start, min(start + FINEST_PER_CHUNK, n)) for start in range(0, n, FINEST_PER_CHUNK)]
+    if wanted is not None:
+        spans = [(start, stop) for start, stop in spans if wanted[start:stop].any()]
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        ahead: Future[Numbers] | None = None
+        for number, (start, stop) in enumerate(spans):
+            reading = ahead or reader.submit(rows.rows, level, model.levels[-1].measured, start, stop)
+            if number + 1 < len(spans):
+                ahead = reader.submit(rows.rows, level, model.levels[-1].measured, *spans[number + 1])
+            yield start, stop, reading.result()
+
+
+def measured_cascade(covariance: TreeCovariance, level: int) -> Cascade:
+    """The cascade of the queries measured at a geolevel."""
+    return cascade_of(covariance.model.levels[level].measured, covariance.algebra.n_cells)
+
+
+def invariant_cascade(covariance: TreeCovariance, level: int) -> Cascade:
+    """The cascade that turns the invariants of a geolevel into the smallest cells that satisfy them."""
+    return cascade_of(covariance.model.levels[level].invariants, covariance.algebra.n_cells, averaged=True)
+
+
+def share(pool: ThreadPoolExecutor, n: int, size: int, work: Callable[[int, int], None]) -> None:
+    """Call work(first, last) for runs of at most `size` out of n, on the pool's threads."""
+    list(pool.map(lambda first: work(first, min(first + size, n)), range(0, n, size)))
+
+
+def _sum_finest(
+    covariance: TreeCovariance,
+    rows: AnswerRows,
+    exact: InvariantValues,
+    pool: ThreadPoolExecutor,
+    workers: int,
+) -> Floats:
+    """For each parent, the sum of its finest geounits' estimates from their own measurements."""
+    algebra, finest, parents = covariance.algebra, covariance.finest, covariance.inner[-1].parents
+    last = covariance.model.spine.finest
+    out = np.zeros((covariance.inner[-1].n, algebra.n_cells))
+    cascades = [measured_cascade(covariance, last), invariant_cascade(covariance, last)]
+    for start, stop, values in chunks_of(covariance, rows):
+        groups = grouped(parents[start:stop], finest.signature[start:stop])
+        cuts = _cuts(groups.target, workers)
+        steps = [(NoisyAnswers(cascades[0], values, finest.precisions), finest.filtered)]
+        if finest.pin is not None:
+            own = exact[covariance.model.levels[-1].geolevel][start:stop]
+            ones = np.ones((len(finest.pin), len(cascades[1].begin) - 1))
+            steps.append((NoisyAnswers(cascades[1], own, ones), finest.pin))
+        for step in steps:
+
+            def work(cut: tuple[int, int], step: tuple[NoisyAnswers, Floats] = step) -> None:
+                add_measured(algebra.basis, *step, groups, *cut, out)  # noqa: B023
+
+            list(pool.map(work, cuts))
+    return out
+
+
+def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -> Groups:
+    """Rows grouped by their target and by the blocks that they share."""
+    order = np.lexsort((blocks, target))
+    target, blocks = target[order], blocks[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (target[1:] != target[:-1]) | (blocks[1:] != blocks[:-1])
+    starts = np.flatnonzero(new)
+    given = np.ones(len(order)) if factors is None else factors[order]
+    return Groups(order, np.append(starts, len(order)), given, blocks[starts], target[starts])
+
+
+def _cuts(target: Integers, workers: int) -> list[tuple[int, int]]:
+    """Runs of groups, one for each thread, such that no target is in two runs."""
+    edges = {0, len(target)}
+    for worker in range(1, workers):
+        at = len(target) * worker // workers
+        edges.add(int(np.searchsorted(target, target[at], side="left")) if len(target) else 0)
+    ends = sorted(edges)
+    return list(pairwise(ends))
+
+
+def _up(
+    covariance: TreeCovariance,
+    rows: AnswerRows,
+    exact: InvariantValues,
+    level: int,
+    below: Floats,
+    pool: ThreadPoolExecutor,
+) -> Floats:
+    """Estimates of an inner level, given everything at and below it."""
+    inner, algebra = covariance.inner[level], covariance.algebra
+    everyone = np.arange(inner.n, dtype=np.int64)
+    out = np.zeros((inner.n, algebra.n_cells))
+    _multiply(covariance, SharedRows(inner.carry, everyone), SharedRows(below, everyone), out, pool)
+    if level:
+        _add_own(covariance, rows, level, out, pool)
+    if inner.pin is not None:
+        own = covariance.model.levels[level - 1]
+        cascade, ones = invariant_cascade(covariance, level - 1), np.ones((inner.n, len(own.invariants)))
+        _add_rows(covariance, NoisyAnswers(cascade, exact[own.geolevel], ones), inner.pin, out, pool)
+    return out
+
+
+def _add_own(
+    covariance: TreeCovariance, rows: AnswerRows, level: int, out: Floats, pool: ThreadPoolExecutor
+) -> None:
+    """Add what the geounits' own measurements say."""
+    inner, own = covariance.inner[level], covariance.model.levels[level - 1]
+    cascade = measured_cascade(covariance, level - 1)
+    for start in range(0, inner.n, FINEST_PER_CHUNK):
+        run = np.arange(start, min(start + FINEST_PER_CHUNK, inner.n), dtype=np.int64)
+        values = rows.rows(level - 1, own.measured, start, start + len(run))
+        answers = NoisyAnswers(cascade, values, own.precisions_of(run))
+        _add_rows(covariance, answers, inner.filtered[run], out[run[0] :], pool)
+
+
+def _add_rows(
+    covariance: TreeCovariance, answers: NoisyAnswers, blocks: Floats, out: Floats, pool: ThreadPoolExecutor
+) -> None:
+    n = len(answers.values)
+    each = np.arange(n, dtype=np.int64)
+    groups = Groups(each, np.arange(n + 1, dtype=np.int64), np.ones(n), each, each)
+    basis = covariance.algebra.basis
+
+    def work(first: int, last: int) -> None:
+        add_measured(basis, answers, blocks, groups, first, last, out)
+
+    share(pool, n, GEOUNITS_PER_CALL, work)
+
+
+def _multiply(
+    covariance: TreeCovariance, blocks: SharedRows, x: SharedRows, out: Floats, pool: ThreadPoolExecutor
+) -> None:
+    basis = covariance.algebra.basis
+
+    def work(first: int, last: int) -> None:
+        add_products(basis, blocks, x, first, last, out)
+
+    share(pool, len(out), GEOUNITS_PER_CALL, work)
+
+
+def _down(
+    covariance: TreeCovariance, estimates: list[Floats], sums: list[Floats], pool: ThreadPoolExecutor
+) -> tuple[Floats, Floats | None]:
+    """Correct each level by what its parents learned elsewhere, in place. Returns the finest level's corrections."""
+    pull, shift = np.zeros(0), None
+    for level, inner in enumerate(covariance.inner):
+        news = np.subtract(estimates[level], sums[level], out=sums[level])
+        pull, shift = _handed_down(covariance, inner, news, pool)
+        sums[level] = np.zeros(0)
+        if level + 1 < len(covariance.inner):
+            children = covariance.inner[level + 1]
+            everyone, parents = np.arange(children.n, dtype=np.int64), inner.parents
+            filtered, handed = SharedRows(children.filtered, everyone), SharedRows(pull, parents)
+            _multiply(covariance, filtered, handed, estimates[level + 1], pool)
+            if shift is not None and children.unknown is not None:
+                own, handed = SharedRows(children.unknown.own, everyone), SharedRows(shift, parents)
+                _multiply(covariance, own, handed, estimates[level + 1], pool)
+    return pull, shift
+
+
+def _handed_down(
+    covariance: TreeCovariance, inner: InnerLevel, news: Floats, pool: ThreadPoolExecutor
+) -> tuple[Floats, Floats | None]:
+    everyone = np.arange(inner.n, dtype=np.int64)
+    learned = SharedRows(news, everyone)
+    pull = np.zeros(news.shape)
+    _multiply(covariance, SharedRows(inner.gain, everyone), learned, pull, pool)
+    if inner.unknown is None:
+        return pull, None
+    shift = np.zeros(news.shape)
+    _multiply(covariance, SharedRows(inner.unknown.slope, everyone), learned, shift, pool)
+    return pull, shift
+
+
+def finest_coefficients(
+    estimate: TreeEstimate, start: int, stop: int, values: Numbers, pool: ThreadPoolExecutor
+) -> Floats:
+    """Estimates of finest geounits start to stop - 1 from their rows of answers; shape (stop - start, n_cells)."""
+    covariance = estimate.covariance
+    finest, basis = covariance.finest, covariance.algebra.basis
+    out = np.zeros((stop - start, covariance.algebra.n_cells))
+    cascade = measured_cascade(covariance, covariance.model.spine.finest)
+    answers = NoisyAnswers(cascade, values, finest.precisions)
+    signature, parents = finest.signature[start:stop], covariance.inner[-1].parents[start:stop]
+
+    filtered, pull = SharedRows(finest.filtered, signature), SharedRows(estimate.pull, parents)
+
+    def work(first: int, last: int) -> None:
+        finest_rows(basis, answers, filtered, pull, first, last, out)
+
+    share(pool, stop - start, GEOUNITS_PER_CALL, work)
+    if finest.unknown is not None and estimate.shift is not None:
+        unknown, shift = SharedRows(finest.unknown, signature), SharedRows(estimate.shift, parents)
+        _multiply(covariance, unknown, shift, out, pool)
+    if finest.pin is not None:
+        pinned = invariant_cascade(covariance, covariance.model.spine.finest)
+        own = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
+        ones = np.ones((len(own), len(pinned.begin) - 1))
+        _add_rows(covariance, NoisyAnswers(pinned, own, ones), finest.pin[signature], out, pool)
+    return out
+
+
+def _check_agreement(covariance: TreeCovariance, exact: InvariantValues, estimates: list[Floats]) -> None:
+    """Refuse invariants that the estimates above the finest geolevel do not satisfy, because no estimates can."""
+    spine = covariance.model.spine
+    for level, own in enumerate(covariance.model.levels[:-1]):
+        if not own.invariants:
+            continue
+        geolevel, cascade = own.geolevel, invariant_cascade(covariance, level)
+        found = np.zeros((spine.n_geounits(level), len(cascade.scale) + 1))
+        answer_rows(covariance.algebra.basis, cascade, estimates[level + 1], 0, len(found), found)
+        off = np.abs(found[:, :-1] - exact[geolevel]).max(axis=1)
+        if (off > AGREEMENT * (1.0 + np.abs(exact[geolevel]).max(axis=1))).any():
+            place = int(np.argmax(off))
+            raise ConstraintError(
+                f"{geolevel} '{spine.geocodes[level][place]}': the invariants contradict the zeros, or they "
+                "contradict the invariants of the geounits inside it. Correct one of them.",
+                code="constraints-conflict",
+            )

@@ -1,0 +1,213 @@
+"""Questions about estimates: the answers of query groups, or any weighted sums of cells."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Integers
+from tallyveil.errors import SchemaError
+from tallyveil.estimation.intervals.algebra import BlockAlgebra, coefficients, gram
+from tallyveil.estimation.intervals.cascade import cascade_of
+from tallyveil.kernels.tree.sweep import answer_rows
+from tallyveil.kernels.tree.transform import Cascade, straight_answers
+from tallyveil.schema.query_group import QueryGroup
+
+ROWS_AT_ONCE = 256
+NUMBERS_AT_ONCE = 1 << 24
+"""Most numbers of Gram blocks, or of cells, that are in memory besides those that are kept."""
+UNKNOWN_SHARE = 1e-7
+"""A question with more than this fraction of its weight in unknown directions has no estimate."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Questions:
+    """Linear questions about the cells of a geounit or region.
+
+    Attributes:
+        algebra: The algebra of the release.
+        names: One line for each question.
+        weights: Weight of each cell, one question in each row; None if `cascade` defines the questions.
+        cascade: The cascade of the query groups, or None. Of a query group whose groups overlap, it has every layer.
+        kept: For each question, its answer of the cascade. Each layer has places for all answers of its query group;
+            the place of an answer in its own layer is the one that is kept.
+        grams: Distinct packed blocks g. A variance is the sum of g times the covariance's blocks; shape (k,
+            n_block_entries).
+        gram_of: For each question, its row of `grams`.
+    """
+
+    algebra: BlockAlgebra
+    names: tuple[str, ...]
+    weights: Floats | None
+    cascade: Cascade | None
+    kept: Integers
+    grams: Floats
+    gram_of: Integers
+
+    @property
+    def n(self) -> int:
+        """Number of questions."""
+        return len(self.names)
+
+    def answers(self, rows: Floats, pool: Executor | None = None) -> Floats:
+        """Answers from coefficients (n, n_cells), computed on the threads of a pool; shape (n, questions)."""
+        if self.weights is not None:
+            return rows @ coefficients(self.algebra, self.weights).T
+        basis, cascade = self.algebra.basis, self.cascade
+        assert cascade is not None
+        out = np.zeros((len(rows), len(cascade.scale) + 1))
+
+        def work(first: int) -> None:
+            answer_rows(basis, cascade, rows, first, min(first + ROWS_AT_ONCE, len(rows)), out)
+
+        list((pool.map if pool else map)(work, range(0, len(rows), ROWS_AT_ONCE)))
+        return out[:, :-1] if len(self.kept) == len(cascade.scale) else out[:, self.kept]
+
+    def variances(self, blocks: Floats) -> Floats:
+        """Variances from packed symmetric covariances (n, n_block_entries); shape (n, questions)."""
+        found: Floats = np.maximum(blocks @ self.grams.T, 0.0)[:, self.gram_of]
+        return found
+
+    def unknown(self, blocks: Floats) -> NDArray[np.bool_]:
+        """Whether each question involves directions that packed blocks mark as unknown; bool, (n, questions)."""
+        whole = self.grams @ self.algebra.identity(1)[0]
+        found: NDArray[np.bool_] = (blocks @ self.grams.T > UNKNOWN_SHARE * whole)[:, self.gram_of]
+        return found
+
+    def rows(self) -> Floats:
+        """Coefficients of every question; shape (questions, n_cells)."""
+        if self.weights is not None:
+            return coefficients(self.algebra, self.weights)
+        assert self.cascade is not None
+        units = _unit_rows(self.cascade, self.algebra.n_cells, 0, len(self.cascade.scale))
+        return coefficients(self.algebra, units[self.kept])
+
+
+def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup | Floats) -> Questions:
+    """Questions from query groups, whose answers follow one another, or from weights of cells.
+
+    Args:
+        algebra: The algebra of the release. Any query of its schema is allowed, whether measured or not.
+        asked: One query group or several, or weights of shape (n, n_cells). Groups of a query may overlap.
+    Raises:
+        SchemaError: weights or groups belong to another schema.
+    """
+    groups = [asked] if isinstance(asked, QueryGroup) else asked
+    if isinstance(groups, np.ndarray):
+        weights = np.atleast_2d(np.asarray(groups, np.float64))
+        _check_width(algebra, weights.shape[1])
+        names = tuple(f"weights {row}" for row in range(len(weights)))
+        kept = np.arange(len(weights))
+        return Questions(algebra, names, weights, None, kept, *_distinct(algebra, weights, None))
+    for group in groups:
+        _check_width(algebra, group.n_cells)
+    cascade = cascade_of([layer for group in groups for layer in group.layers], algebra.n_cells)
+    labels = (label for group in groups for label in group.labels())
+    kept = _places_of_answers(groups)
+    grams, gram_of = _distinct(algebra, None, cascade)
+    return Questions(algebra, tuple(labels), None, cascade, kept, grams, gram_of[kept])
+
+
+def _places_of_answers(groups: Sequence[QueryGroup]) -> Integers:
+    """Place of each answer among the answers of all layers, one layer after the other."""
+    found, begin = [np.zeros(0, np.int64)], 0
+    for group in groups:
+        layer = np.zeros(group.shape, np.int64)
+        for axis, factor in enumerate(group.factors):
+            home = np.zeros(factor.size, np.int64)
+            for number, codes in enumerate(factor.layers):
+                home[codes[codes >= 0]] = number
+            shape = [factor.size if other == axis else 1 for other in range(len(group.factors))]
+            layer = layer * len(factor.layers) + home.reshape(shape)
+        found.append(begin + layer.ravel() * group.size + np.arange(group.size))
+        begin += group.n_layers * group.size
+    return np.concatenate(found)
+
+
+def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
+    if n_cells != algebra.n_cells:
+        raise SchemaError(
+            f"a question has {n_cells} cells, but schema '{algebra.schema.name}' has {algebra.n_cells}. Ask a query "
+            "of that schema, or give one weight for each cell."
+        )
+
+
+def n_distinct_blocks(algebra: BlockAlgebra, groups: Sequence[QueryGroup]) -> int:
+    """Number of distinct Gram blocks of the answers of some queries: the rows of `Questions.grams`, without them."""
+    cascade = cascade_of([layer for group in groups for layer in group.layers], algebra.n_cells)
+    return len(_alike(algebra, None, cascade)[0])
+
+
+def _distinct(
+    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
+) -> tuple[Floats, Integers]:
+    """The distinct Gram blocks, and the row of each question. Many answers of a query share the same blocks."""
+    first, number = _alike(algebra, weights, cascade)
+    grams = np.empty((len(first), algebra.n_block_entries))
+    at_once = max(1, NUMBERS_AT_ONCE // max(algebra.n_block_entries, algebra.n_cells))
+    for start in range(0, len(first), at_once):
+        run = first[start : start + at_once]
+        own = coefficients(
+            algebra, np.concatenate([_cells(algebra, weights, cascade, k, k + 1) for k in run])
+        )
+        grams[start : start + at_once] = gram(algebra, own, own)
+    return grams, number
+
+
+def _alike(
+    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
+) -> tuple[Integers, Integers]:
+    """The first question with each distinct Gram blocks, and the number of these blocks for each question.
+
+    The blocks of a question may be as many numbers as it has pairs of cells. So they are told apart by their products
+    with a vector. Entries of the blocks are algebraic numbers, and the cosines of different whole numbers are linearly
+    independent over these (Lindemann and Weierstrass). So products with a vector of cosines are equal only if the
+    blocks are.
+    """
+    known: dict[bytes, int] = {}
+    first: list[int] = []
+    number: list[int] = []
+    n = len(weights) if weights is not None else len(cascade.scale) if cascade is not None else 0
+    for start in range(0, n, ROWS_AT_ONCE):
+        cells = _cells(algebra, weights, cascade, start, min(start + ROWS_AT_ONCE, n))
+        for place, row in enumerate(_products(algebra, coefficients(algebra, cells)), start=start):
+            key = (np.round(row, 10) + 0.0).tobytes()  # no zero is negative
+            if key not in known:
+                known[key] = len(first)
+                first.append(place)
+            number.append(known[key])
+    return np.array(first, np.int64), np.array(number, np.int64)
+
+
+def _products(algebra: BlockAlgebra, own: Floats) -> Floats:
+    """Products of the Gram blocks of questions, whose coefficients are given, with a vector for each class."""
+    basis, packed = algebra.basis, []
+    for k, dim in enumerate(basis.dims.tolist()):
+        part = own[:, int(basis.coefficients[k]) : int(basis.coefficients[k + 1])].reshape(len(own), dim, -1)
+        vector = np.cos(np.arange(1, dim + 1))
+        packed.append(np.einsum("nim,nm->ni", part, np.einsum("njm,j->nm", part, vector)))
+    return np.concatenate(packed, axis=1)
+
+
+def _cells(
+    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None, start: int, stop: int
+) -> Floats:
+    """Weights of the cells in questions start to stop - 1."""
+    if weights is not None:
+        return weights[start:stop]
+    assert cascade is not None
+    return _unit_rows(cascade, algebra.n_cells, start, stop)
+
+
+def _unit_rows(cascade: Cascade, n_cells: int, start: int, stop: int) -> Floats:
+    """Weights of the cells in answers start to stop - 1."""
+    out = np.zeros((stop - start, n_cells))
+    cells = np.arange(n_cells)
+    for query in range(len(cascade.begin) - 1):
+        if cascade.begin[query] < stop and cascade.begin[query + 1] > start:
+            places = straight_answers(cascade, query)
+            inside = (places >= start) & (places < stop)
+            out[places[inside] - start, cells[inside]] = 1.0
+    return out

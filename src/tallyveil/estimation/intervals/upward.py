@@ -1,0 +1,374 @@
+"""Estimates of every geounit above the finest geolevel from everything that is measured in or below it.
+
+These estimates are the first half of `tallyveil.estimation.intervals.fit`: a sweep up the spine, without the sweep down. They
+are kept apart because released counts depend on them. Their kernels give the same bits on every machine, for every
+number of threads, and for every order in which subtrees are done (`tallyveil.kernels.tree.upward`). Memory holds some
+subtrees at a time, never a whole geolevel.
+
+Worked case. A parent is measured as 5 and its children as 1 and 2, all with variance 1. The estimate of the parent is
+2/3 x 5 + 1/3 x 3 = 13/3.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.estimation.intervals.fit import share
+from tallyveil.estimation.intervals.model import TreeModel
+from tallyveil.kernels.tree.answer_sums import add_answers
+from tallyveil.kernels.tree.upward import Alike, Sums, Told, add_children
+from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.schema.query_group import QueryGroup
+
+GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE = 256, 1 << 20
+"""Most geounits of each geolevel above the finest, and most numbers in their sums, that are in memory at once."""
+
+FINEST_AT_ONCE, ANSWERS_AT_ONCE = 2048, 1 << 22
+"""Most finest geounits, and most of their noisy answers, that a thread has in memory at once.
+
+Sums of answers over the finest geounits of some parents are as many, too.
+"""
+
+GEOUNITS_PER_CALL = 32
+
+SUBTREES = 256
+"""About the number of parts in which processes do a sweep."""
+
+Receive = Callable[[int, int, Floats], None]
+"""Takes the number of a geolevel, a first geounit, and the results of it and of those that follow it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinestKinds:
+    """Kinds of finest geounits. Those of a kind have the same precisions and zeros.
+
+    Attributes:
+        kind: Kind of each finest geounit.
+        precisions: 1 / variance of each query, one row a kind.
+        zeros: Cells that are zero, one row a kind.
+        asked: For each kind, the numbers of the answers of each query that are not known to be zero.
+    """
+
+    kind: Integers
+    precisions: Floats
+    zeros: NDArray[np.bool_]
+    asked: tuple[tuple[Integers, ...], ...]
+
+
+class Sweep(Protocol):
+    """A way of sweeping up a spine, prepared for a model."""
+
+    @property
+    def name(self) -> str:
+        """What manifests call it."""
+        ...
+
+    @property
+    def model(self) -> TreeModel:
+        """Spine, precisions, zeros and invariants."""
+        ...
+
+    @property
+    def finest(self) -> FinestKinds:
+        """The kinds of finest geounits."""
+        ...
+
+    def width(self, level: int) -> int:
+        """Number of results that a geounit of a geolevel has."""
+        ...
+
+    def table(self, level: int, group: QueryGroup) -> Int32s:
+        """The answer of a measured query in which each result counts; -1 for none."""
+        ...
+
+    def nothing(self, n: int) -> Sums:
+        """Sums over no children, of n geounits."""
+        ...
+
+    def add_finest(self, alike: Alike, sums: Sums, first: int, last: int) -> None:
+        """Add the finest geounits of parents first..last."""
+        ...
+
+    def learn(self, level: int, told: Told, sums: Sums, span: tuple[int, int], out: Floats) -> None:
+        """Turn sums over the children of the geounits of a span into their own, and write their results."""
+        ...
+
+
+def finest_kinds(model: TreeModel) -> FinestKinds:
+    """The kinds of a model's finest geounits."""
+    finest = model.levels[-1]
+    rows, row = np.unique(finest.precisions, axis=0, return_inverse=True)
+    row = np.broadcast_to(row.reshape(-1), (len(model.zero_pattern),)) if len(rows) == 1 else row.reshape(-1)
+    pairs, kind = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
+    precisions = np.ascontiguousarray(rows[pairs // len(model.zero_patterns)])
+    zeros = model.zero_patterns[pairs % len(model.zero_patterns)]
+    asked = tuple(_asked(finest.measured, ~own, used) for own, used in zip(zeros, precisions, strict=True))
+    return FinestKinds(kind.reshape(-1).astype(np.int64), precisions, zeros, asked)
+
+
+def _asked(groups: Sequence[QueryGroup], free: NDArray[np.bool_], precisions: Floats) -> tuple[Integers, ...]:
+    """The answers of each query that have a free cell; none of a geounit that is not measured."""
+    cells = np.flatnonzero(free) if precisions.any() else np.zeros(0, np.int64)
+    found = [np.unique(group.answers_of(cells)) for group in groups]
+    return tuple(own[own >= 0].astype(np.int64) for own in found)
+
+
+def sweep_up(
+    sweep: Sweep,
+    source: MeasurementSource,
+    exact: Mapping[str, Integers],
+    receive: Receive,
+    *,
+    workers: int = 1,
+    done: "Done | None" = None,
+) -> None:
+    """Estimate every geounit above the finest geolevel from what is measured in or below it.
+
+    Args:
+        sweep: The prepared sweep.
+        source: The noisy answers. Each is asked for once.
+        exact: For each geolevel with invariants, their answers, one query after the other.
+        receive: Takes the estimates, subtree by subtree. The geounits of a geolevel come in order.
+        workers: Number of threads. The estimates do not depend on it.
+        done: What `sweep_subtrees` has done already, of all geounits of a geolevel; None for nothing.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        ascent = _Ascent(sweep, source, exact, receive, pool, max(1, workers), done)
+        for first, last in _pieces(0, sweep.model.spine.n_geounits(0), ascent.at_once):
+            if sweep.model.spine.n_levels > 1:
+                ascent.rise(0, first, last)
+
+
+def sweep_subtrees(
+    sweep: Sweep,
+    source: MeasurementSource,
+    exact: Mapping[str, Integers],
+    receive: Receive,
+    subtrees: tuple[int, int, int],
+) -> Sums:
+    """The part of `sweep_up` in and below some geounits, on one thread.
+
+    Args:
+        sweep, source, exact, receive: As for `sweep_up`.
+        subtrees: Number of a geolevel above the finest, the first geounit, and one past the last.
+    Returns:
+        What the geounits pass on to their parents.
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        level, first, last = subtrees
+        ascent = _Ascent(sweep, source, exact, receive, pool, 1, None)
+        pieces = [ascent.rise(level, *piece) for piece in _pieces(first, last, ascent.at_once)]
+    return joined_sums(pieces)
+
+
+def joined_sums(pieces: Sequence[Sums]) -> Sums:
+    """The sums of consecutive geounits, one after the other."""
+    return Sums(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+
+def subtrees_of(sweep: Sweep) -> tuple[int, list[tuple[int, int]]]:
+    """How a sweep is divided among processes: a geolevel above the finest, and runs of its geounits.
+
+    The geolevel is the first with `SUBTREES` geounits, or else the last above the finest. Each run has about the same
+    number of finest geounits. Nothing of this changes an estimate.
+    """
+    spine = sweep.model.spine
+    level = next(
+        (one for one in range(spine.finest) if spine.n_geounits(one) >= SUBTREES), max(0, spine.finest - 1)
+    )
+    ends = spine.finest_offsets(level)
+    limit = max(int(ends[-1]) // SUBTREES, 1)
+    run = (ends[:-1] - ends[0]) // limit
+    cuts = np.flatnonzero(np.diff(run)) + 1
+    return level, list(pairwise([0, *cuts.tolist(), spine.n_geounits(level)]))
+
+
+def _pieces(first: int, last: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, last)) for start in range(first, last, size)]
+
+
+class Done(NamedTuple):
+    """What was done before: all geounits of a geolevel, and what they pass on to their parents."""
+
+    level: int
+    sums: Sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ascent:
+    """One sweep up a spine, under way."""
+
+    sweep: Sweep
+    source: MeasurementSource
+    exact: Mapping[str, Integers]
+    receive: Receive
+    pool: ThreadPoolExecutor
+    workers: int
+    done: Done | None
+
+    @property
+    def at_once(self) -> int:
+        """Number of geounits of a geolevel above the finest that are done together."""
+        numbers = sum(part.size for part in self.sweep.nothing(1))
+        return max(1, min(GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE // numbers))
+
+    def rise(self, level: int, first: int, last: int) -> Sums:
+        """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
+        if self.done is not None and self.done.level == level:
+            return Sums(*(part[first:last] if len(part) else part for part in self.done.sums))
+        spine = self.sweep.model.spine
+        sums, offsets = self.sweep.nothing(last - first), spine.child_offsets[level]
+        begin, end = int(offsets[first]), int(offsets[last])
+        if level + 1 == spine.finest:
+            for start, stop in self._parents_at_once(offsets[first : last + 1]):
+                own = Sums(*(part[start:stop] for part in sums))
+                self._add_finest(offsets[first + start : first + stop + 1], own)
+        else:
+            parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
+            for start, stop in _pieces(begin, end, self.at_once):
+                add_children(self.rise(level + 1, start, stop), parent[start - begin : stop - begin], sums)
+        self._learn(level, first, last, sums)
+        return sums
+
+    def _parents_at_once(self, offsets: Integers) -> list[tuple[int, int]]:
+        """Runs of parents whose finest geounits have few enough sums of answers; `offsets` are their children."""
+        width = sum(group.size for group in self.sweep.model.levels[-1].measured)
+        groups = np.minimum(np.diff(offsets), len(self.sweep.finest.asked))
+        run = (np.cumsum(groups) - groups) // max(1, ANSWERS_AT_ONCE // max(1, width))
+        cuts = np.flatnonzero(np.diff(run)) + 1
+        return list(pairwise([0, *cuts.tolist(), len(groups)]))
+
+    def _add_finest(self, offsets: Integers, sums: Sums) -> None:
+        """Add finest geounits to the sums of their parents, whose first children and last end are `offsets`."""
+        finest, level = self.sweep.finest, self.sweep.model.spine.finest
+        begin, end = int(offsets[0]), int(offsets[-1])
+        parent = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        kind, n_kinds = finest.kind[begin:end], len(finest.asked)
+        pairs, group, number = np.unique(parent * n_kinds + kind, return_inverse=True, return_counts=True)
+        group = group.reshape(-1)
+        alike = Alike(
+            np.searchsorted(pairs, np.arange(len(sums.estimates) + 1) * n_kinds),
+            pairs % n_kinds,
+            number.astype(np.int64),
+            self._summed(level, begin, kind, finest.asked, group),
+            self._exact_sums(level, begin, end, group, len(pairs)),
+        )
+
+        def work(first: int, last: int) -> None:
+            self.sweep.add_finest(alike, sums, first, last)
+
+        share(self.pool, len(sums.estimates), GEOUNITS_PER_CALL, work)
+
+    def _learn(self, level: int, first: int, last: int, sums: Sums) -> None:
+        """Turn sums over children into the estimates of geounits first..last, and hand the results on."""
+        model, n = self.sweep.model, last - first
+        own = model.levels[level]
+        precisions = own.precisions if len(own.precisions) == 1 else own.precisions[first:last]
+        measured = np.broadcast_to(precisions.any(axis=1).astype(np.int64), (n,))
+        free: NDArray[np.bool_] = np.logical_not(model.zero_patterns.all(axis=0))
+        asked = tuple(_asked(own.measured, free, np.array([used])) for used in (0.0, 1.0))
+        each = np.arange(n)
+        values = self._summed(level, first, measured, asked, each)
+        told = Told(values, precisions, self._exact_sums(level, first, last, each, n))
+        out = np.empty((n, self.sweep.width(level)))
+
+        def work(start: int, stop: int) -> None:
+            self.sweep.learn(level, told, sums, (start, stop), out)
+
+        share(self.pool, n, GEOUNITS_PER_CALL, work)
+        self.receive(level, first, out)
+
+    def _summed(
+        self,
+        level: int,
+        first: int,
+        kind: Integers,
+        asked: Sequence[tuple[Integers, ...]],
+        group: Integers,
+    ) -> Integers:
+        """Noisy answers, summed over the geounits of each group.
+
+        Args:
+            level: Number of the geolevel.
+            first: First geounit.
+            kind: For each geounit, the row of `asked` with the answers to ask for.
+            asked: Numbers of the answers of each query.
+            group: Group of each geounit; rising within what a thread does.
+        """
+        model = self.sweep.model
+        own, geolevel = model.levels[level].measured, model.spine.geolevels[level]
+        begin = np.cumsum([0, *(query.size for query in own)]).astype(np.int64)
+        out = np.zeros((int(group.max(initial=-1)) + 1, int(begin[-1])), np.int64)
+
+        def work(piece: tuple[int, int]) -> tuple[int, Integers]:
+            start, stop = piece
+            wanted = _wanted(geolevel, own, first + start, kind[start:stop], asked)
+            least = int(group[start:stop].min())
+            rows = group[start:stop] - least
+            found = np.zeros((int(rows.max()) + 1, out.shape[1]), np.int64)
+            values = self.source.measure_families(wanted)
+            runs = wanted.child_begin - (first + start)
+            add_answers(wanted.answers, wanted.begin, runs, rows, values, begin[:-1], found)
+            return least, found
+
+        at_once = max(1, min(FINEST_AT_ONCE, ANSWERS_AT_ONCE // max(1, out.shape[1])))
+        pieces = _pieces(0, len(kind), at_once)
+        for some in (pieces[k : k + self.workers] for k in range(0, len(pieces), self.workers)):
+            for least, found in self.pool.map(work, some):
+                out[least : least + len(found)] += found
+        return out
+
+    def _exact_sums(self, level: int, first: int, last: int, group: Integers, n_groups: int) -> Integers:
+        """Exact answers, summed over the geounits of each group."""
+        own = self.sweep.model.levels[level]
+        out = np.zeros((n_groups, sum(query.size for query in own.invariants)), np.int64)
+        if out.shape[1]:
+            np.add.at(out, group, self.exact[own.geolevel][first:last])
+        return out
+
+
+def _wanted(
+    geolevel: str,
+    queries: Sequence[QueryGroup],
+    first: int,
+    kind: Integers,
+    asked: Sequence[tuple[Integers, ...]],
+) -> FamilyAnswers:
+    """The answers to ask for, with each run of geounits of one kind as a family."""
+    starts = np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))
+    child_begin = first + np.append(starts, len(kind)).astype(np.int64)
+    kinds = kind[starts]
+    own = [_listed([one[q] for one in asked], kinds) for q in range(len(queries))]
+    widths = np.array([width for _, width in own], np.int64).reshape(len(queries), len(kinds))
+    n_values = widths * np.diff(child_begin)
+    return FamilyAnswers(
+        geolevel,
+        tuple(queries),
+        child_begin,
+        np.concatenate([np.zeros(0, np.int64), *(answers for answers, _ in own)]),
+        _begins(widths),
+        np.zeros((len(queries), 0), np.int32),
+        _begins(n_values),
+    )
+
+
+def _listed(asked: Sequence[Integers], kinds: Integers) -> tuple[Integers, Integers]:
+    """The answers of one query for each run of geounits, one run after the other, and their number in each run."""
+    width = np.array([len(one) for one in asked], np.int64)
+    begin = np.cumsum(width) - width
+    every = np.concatenate([np.zeros(0, np.int64), *asked])
+    runs = width[kinds]
+    place = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)
+    return every[np.repeat(begin[kinds], runs) + place], runs
+
+
+def _begins(lengths: Integers) -> Integers:
+    """Where each stretch begins, query by query, and where the last one of each query ends."""
+    ends = np.cumsum(lengths.reshape(-1)).reshape(lengths.shape)
+    return np.concatenate([ends[:, :1] - lengths[:, :1], ends], axis=1)

@@ -1,0 +1,176 @@
+"""The public hierarchy of a release, so that a release folder can be read without the release file."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tallyveil.files.geometry import write_geometry
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
+from tallyveil.geography.geocodes import Geocodes
+from tallyveil.geography.names import NAME_COLUMNS
+from tallyveil.geography.shares import GeounitShares
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.spine_files import share_texts, shares_of_columns
+from tallyveil.storage.published import (
+    names_of_tag,
+    published_columns,
+    published_tags,
+    read_published,
+)
+from tallyveil.storage.write import write_parquet, write_parquet_chunks
+
+GEOGRAPHY = "geography.parquet"
+NAMES = "names.parquet"
+GEOUNITS_AT_ONCE = 1 << 20
+ORIGINAL = "original."
+ENTITY = "entity."
+SHARES = "share."
+GEOLEVELS = "geolevels"
+
+
+def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str, str]) -> None:
+    """Write one row a finest geounit: its geocode at every geolevel of the spine, root first; then at every original
+    geolevel that the spine replaces (`original.<geolevel>`); then its entities (`entity.<family>`); then, where
+    geounits were bypassed, the exact share of its geounit at every geolevel (`share.<geolevel>`).
+
+    Names of geounits and entities, and the geometry of finest geounits, are written beside it if there are any.
+
+    A family's column holds text, null where a finest geounit is in no entity; where entities overlap, lists of text.
+    """
+    spine = hierarchies.spine
+    areas = [(ORIGINAL + family.name, family) for family in hierarchies.replaced]
+    areas += [(ENTITY + family.name, family) for family in hierarchies.families]
+    entities = [(name, _entities_of(family)) for name, family in areas]
+    starts = [spine.finest_offsets(level) for level in range(spine.n_levels)]
+    held = [(name, codes.text, starts[level]) for level, (name, codes) in enumerate(_named(spine))]
+    if hierarchies.shares is not None:
+        held += [
+            (SHARES + name, share_texts(hierarchies.shares, level), starts[level])
+            for level, name in enumerate(spine.geolevels)
+        ]
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for begin in range(0, spine.n_geounits(spine.finest), GEOUNITS_AT_ONCE):
+            finest = np.arange(begin, min(begin + GEOUNITS_AT_ONCE, spine.n_geounits(spine.finest)))
+            columns = [
+                text.alias(name).gather(np.searchsorted(begins, finest, side="right") - 1)
+                for name, text, begins in held
+            ]
+            # The geolevels, the areas, the shares.
+            areas_here = [found.gather(finest).alias(name) for name, found in entities]
+            yield pl.DataFrame([*columns[: spine.n_levels], *areas_here, *columns[spine.n_levels :]])
+
+    tags = {**metadata, GEOLEVELS: json.dumps(spine.geolevels)}
+    write_parquet_chunks(root / GEOGRAPHY, frames(), tags)
+    if hierarchies.names is not None:
+        write_parquet(root / NAMES, hierarchies.names, metadata)
+    if hierarchies.geometry is not None:
+        write_geometry(root, spine, hierarchies.geometry, metadata)
+
+
+def read_geography(root: Path) -> Spine:
+    """The spine of a release folder: the one that was measured."""
+    frame = read_published(root / GEOGRAPHY, _geolevels(root))
+    return spine_from_columns({name: frame[name] for name in frame.columns}, frame.columns)
+
+
+def read_shares(root: Path, spine: Spine) -> GeounitShares | None:
+    """Share of every geounit of a release folder's spine, as `read_geography` gives it; None where none were bypassed.
+
+    Raises:
+        GeographyError: the file's shares do not fit the spine.
+    """
+    names = [SHARES + name for name in spine.geolevels]
+    if any(name not in published_columns(root / GEOGRAPHY) for name in names):
+        return None
+    frame = read_published(root / GEOGRAPHY, [spine.geolevels[-1], *names])
+    rows = spine.locate(spine.finest, frame[spine.geolevels[-1]])
+    order = np.empty(len(rows), dtype=np.int64)
+    order[rows] = np.arange(len(rows))
+    return shares_of_columns(spine, [frame[name].gather(order) for name in names])
+
+
+def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tuple[EntityFamily, ...]]:
+    """Areas of a release folder that are not on its spine.
+
+    Args:
+        root: Release folder.
+        spine: Its spine, as `read_geography` gives it.
+    Returns:
+        The geolevels of the original geography that the spine replaces, and the families of entities.
+    """
+    geolevels = _geolevels(root)
+    stored = published_columns(root / GEOGRAPHY)
+    names = [name for name in stored if name not in geolevels and name.startswith((ORIGINAL, ENTITY))]
+    if not names:
+        return (), ()
+    frame = read_published(root / GEOGRAPHY, [geolevels[-1], *names])
+    families = [family_of_column(spine, frame.select(geolevels[-1], name)) for name in names]
+    return (
+        tuple(_renamed(one, ORIGINAL) for one in families if one.name.startswith(ORIGINAL)),
+        tuple(_renamed(one, ENTITY) for one in families if one.name.startswith(ENTITY)),
+    )
+
+
+def read_hierarchies(root: Path) -> Hierarchies:
+    """The spine of a release folder, all areas beside it, and names; geometry is read where it is needed.
+
+    Raises:
+        GeographyError: the file's shares do not fit the spine.
+    """
+    spine = read_geography(root)
+    replaced, families = read_areas(root, spine)
+    names = read_published(root / NAMES, NAME_COLUMNS) if (root / NAMES).is_file() else None
+    return Hierarchies(spine, spine, families, replaced, read_shares(root, spine), names=names)
+
+
+def _geolevels(root: Path) -> tuple[str, ...]:
+    """Columns of the file that are geolevels of the spine; all, where it does not say."""
+    path = root / GEOGRAPHY
+    stated = published_tags(path).get(f"tallyveil.{GEOLEVELS}")
+    return names_of_tag(path, stated) if stated else published_columns(path)
+
+
+def _named(spine: Spine) -> Iterator[tuple[str, Geocodes]]:
+    return zip(spine.geolevels, spine.geocodes, strict=True)
+
+
+def _renamed(family: EntityFamily, prefix: str) -> EntityFamily:
+    return replace(family, name=family.name.removeprefix(prefix))
+
+
+def _entities_of(family: EntityFamily) -> pl.Series:
+    """The entity of each finest geounit, or the list of its entities where they overlap; null where it is in none."""
+    codes = pl.Series(family.codes, dtype=pl.String)
+    entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    if family.is_disjoint:
+        found = np.full(family.n_finest, -1, dtype=np.int64)
+        found[family.members] = entity
+        return codes.gather(pl.Series(found).replace(-1, None))
+    pairs = pl.DataFrame({"row": family.members, "entity": codes.gather(entity)})
+    lists = pairs.group_by("row").agg(pl.col("entity").sort())
+    rows = pl.DataFrame({"row": np.arange(family.n_finest, dtype=np.int64)})
+    return rows.join(lists, on="row", how="left", maintain_order="left")["entity"]
+
+
+def family_of_column(spine: Spine, frame: pl.DataFrame) -> EntityFamily:
+    """The family of a table of finest geounits and their entity, or entities.
+
+    Args:
+        spine: The spine of the family.
+        frame: Two columns: the finest geocode, and the entity (null: in none), or a list of them where entities
+            overlap. The second column has the name of the family.
+    """
+    finest, name = frame.columns
+    if isinstance(frame.schema[name], pl.List):
+        pairs = frame.drop_nulls(name).explode(name, empty_as_null=False)
+        return entities_from_pairs(spine, name, pairs[finest], pairs[name])
+    columns = {column: frame[column].alias(column) for column in frame.columns}
+    return entities_from_columns(spine, columns, [name], finest)[0]

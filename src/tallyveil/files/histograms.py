@@ -1,0 +1,230 @@
+"""Published sparse counts of every geolevel, and microdata: the estimates, in words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.errors import StoreError
+from tallyveil.files.columns import enum_column
+from tallyveil.geography.spine import Spine
+from tallyveil.schema.answer_columns import code_expression
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
+from tallyveil.schema.schema import Schema
+from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.read import collect, collect_batches, scan_parquet
+from tallyveil.storage.write import write_parquet, write_parquet_chunks
+
+HISTOGRAM = "histogram"
+MICRODATA = "microdata"
+PERSONS_PER_PART = 1 << 22
+
+
+class Span(NamedTuple):
+    """Where the counts of consecutive geounits are in the file of their geolevel.
+
+    Attributes:
+        level: Number of the geolevel.
+        start, stop: The geounits, `stop` excluded.
+        begin, end: The rows of the file, `end` excluded.
+        n_rows: Rows of the whole file.
+    """
+
+    level: int
+    start: int
+    stop: int
+    begin: int
+    end: int
+    n_rows: int
+
+
+def span_of(counts: PublicCounts, level: int, start: int, stop: int) -> Span:
+    """Where `write_histogram` writes the counts of geounits start..stop of a geolevel."""
+    offsets = counts.offsets
+    return Span(level, start, stop, int(offsets[start]), int(offsets[stop]), len(counts.cells))
+
+
+def histogram_name(geolevel: str) -> str:
+    """Name of the file of the sparse counts of one geolevel."""
+    return f"{file_name(geolevel)}.parquet"
+
+
+def histogram_path(root: Path, geolevel: str) -> Path:
+    """File of the sparse counts of one geolevel."""
+    return inside(root, HISTOGRAM, histogram_name(geolevel))
+
+
+def write_histogram(
+    root: Path, counts: PublicCounts, schema: Schema, spine: Spine, metadata: Mapping[str, str]
+) -> None:
+    """Write the non-zero counts of a geolevel: `geocode`, one column an attribute, `count`.
+
+    The same columns as a table of records with counts, so that a release can be read as an input. A stretch of
+    geounits is put into words at a time.
+    """
+    level = spine.level_index(counts.geolevel)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for start, stop in row_ranges(counts.offsets):
+            rows, cells, persons = counts.rows(start, stop)
+            frame = _described(start + rows, cells, schema, spine, level)
+            yield frame.with_columns(pl.Series("count", persons))
+
+    tags = {**metadata, "geolevel": counts.geolevel}
+    write_parquet_chunks(histogram_path(root, counts.geolevel), frames(), tags)
+
+
+def read_histogram(root: Path, geolevel: str, schema: Schema, spine: Spine) -> PublicCounts:
+    """Read back what `write_histogram` wrote, a batch at a time.
+
+    Raises:
+        StoreError: the file cannot be read, or does not fit the schema or the spine.
+    """
+    level, path = spine.level_index(geolevel), histogram_path(root, geolevel)
+    total = TripletSum(spine.n_geounits(level), schema.size)
+    for rows, cells, persons in _read(path, level, schema, spine, pl.col("count")):
+        total.add(rows, cells, persons)
+    return PublicCounts(geolevel, *total.finish())
+
+
+def read_span(root: Path, span: Span, schema: Schema, spine: Spine) -> PublicCounts:
+    """Counts of some geounits, the first one in row 0; raises as `read_histogram` does.
+
+    A file with another number of rows, or with other geounits in these rows, is refused, too.
+    """
+    path = histogram_path(root, spine.geolevels[span.level])
+    if int(collect(scan_parquet(path).select(pl.len()), path, "published").item()) != span.n_rows:
+        raise _other_rows(path)
+    total = TripletSum(span.stop - span.start, schema.size)
+    entries = _read(path, span.level, schema, spine, pl.col("count"), (span.begin, span.end))
+    for rows, cells, persons in entries:
+        if int(rows.min()) < span.start or int(rows.max()) >= span.stop:
+            raise _other_rows(path)
+        total.add(rows - span.start, cells, persons)
+    return PublicCounts(spine.geolevels[span.level], *total.finish())
+
+
+def _other_rows(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} has other rows than the run wrote. It was changed or damaged after it was written; restore it from a "
+        "copy of the release.",
+        code="release-damaged",
+    )
+
+
+def record_name(part: int) -> str:
+    """Name of a file of microdata."""
+    return f"part-{part:05d}.parquet"
+
+
+def record_file(root: Path, part: int) -> Path:
+    """A file of microdata."""
+    return inside(root, MICRODATA, record_name(part))
+
+
+def record_files(root: Path) -> set[Path]:
+    """All files of microdata; raises StoreError if there are none."""
+    files = set((root / MICRODATA).glob("part-*.parquet"))
+    if not files:
+        raise StoreError(
+            f"{root / MICRODATA} holds no microdata. Restore the folder from a copy. Making the release again "
+            "would be a new spend.",
+            code="release-unreadable",
+        )
+    return files
+
+
+def read_records(path: Path, schema: Schema, spine: Spine) -> Iterator[tuple[Integers, Integers]]:
+    """Geounits and cells of the records of a file of microdata, in batches; raises as `read_histogram` does."""
+    for geounits, cells, _ in _read(path, spine.finest, schema, spine, pl.lit(1, dtype=pl.Int64)):
+        yield geounits, cells
+
+
+def _read(
+    path: Path,
+    level: int,
+    schema: Schema,
+    spine: Spine,
+    count: pl.Expr,
+    rows: tuple[int, int] | None = None,
+) -> Iterator[tuple[Integers, Integers, Integers]]:
+    """Geounits, cells and counts of the rows of a file, or of some rows, in batches."""
+    codes = [code_expression(attribute.name, attribute.levels) for attribute in schema.attributes]
+    frame = scan_parquet(path).select(pl.col("geocode"), *codes, count.alias("__count"))
+    if rows is not None:
+        frame = frame.slice(rows[0], rows[1] - rows[0])
+    for batch in collect_batches(frame, path, "published"):
+        geounits = spine.locate(level, batch["geocode"])
+        whole = batch["__count"].dtype.is_integer()
+        if sum(batch.null_count().row(0)) or bool((geounits < 0).any()) or not whole:
+            raise StoreError(
+                f"{path} holds a geocode, a level or a count that the geography and the schema of this release do "
+                "not allow. It was changed or damaged after it was written; restore it from a copy of the release.",
+                code="release-damaged",
+            )
+        cells = schema.encode(batch.select(schema.attribute_names).to_numpy())
+        yield geounits, cells, batch["__count"].to_numpy()
+
+
+def write_microdata(
+    root: Path,
+    counts: PublicCounts,
+    schema: Schema,
+    spine: Spine,
+    metadata: Mapping[str, str],
+    parts: Sequence[int] | None = None,
+) -> Iterator[int]:
+    """Write one row a person: `geocode` of the finest geolevel and one column an attribute.
+
+    Args:
+        root: Release folder.
+        counts: Counts of the finest geolevel.
+        schema: The universe.
+        spine: The hierarchy.
+        metadata: Metadata of the files.
+        parts: Which of `n_record_pieces` parts to write; None for all.
+    Yields:
+        Persons written after each part.
+    """
+    level = spine.level_index(counts.geolevel)
+    parts = range(n_record_pieces(counts)) if parts is None else parts
+    for part, (geounits, cells) in zip(parts, record_pieces(counts, parts), strict=True):
+        frame = _described(geounits, cells, schema, spine, level)
+        write_parquet(record_file(root, part), frame, metadata)
+        yield len(cells)
+
+
+def n_record_pieces(counts: PublicCounts) -> int:
+    """Number of pieces of `PERSONS_PER_PART` records; one empty piece for no records."""
+    return len(list(record_ranges(counts.total)))
+
+
+def record_ranges(n_records: int) -> Iterator[tuple[int, int]]:
+    """The first record of each piece, and the first one after it."""
+    for begin in range(0, max(n_records, 1), PERSONS_PER_PART):
+        yield begin, min(begin + PERSONS_PER_PART, n_records)
+
+
+def record_pieces(
+    counts: PublicCounts, pieces: Sequence[int] | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Geounit and cell of every record, ascending, in pieces of `PERSONS_PER_PART`; of some pieces, or of all."""
+    ends = np.cumsum(counts.counts, dtype=np.int64)
+    ranges = list(record_ranges(int(ends[-1]) if len(ends) else 0))
+    for begin, end in ranges if pieces is None else (ranges[piece] for piece in pieces):
+        entry = np.searchsorted(ends, np.arange(begin, end), side="right")
+        geounits = np.searchsorted(counts.offsets, entry, side="right") - 1
+        yield geounits, counts.cells[entry].astype(np.int64)
+
+
+def _described(
+    geounits: np.ndarray, cells: np.ndarray, schema: Schema, spine: Spine, level: int
+) -> pl.DataFrame:
+    codes = schema.decode(cells)
+    columns = [spine.geocodes[level].text.alias("geocode").gather(geounits)]
+    for position, attribute in enumerate(schema.attributes):
+        columns.append(enum_column(attribute.name, attribute.levels, codes[:, position]))
+    return pl.DataFrame(columns)

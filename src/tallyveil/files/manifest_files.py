@@ -1,0 +1,333 @@
+"""The one reader and the one writer of `manifest.json`, whatever the product."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.accounting.engines.tails import fraction_bounds
+from tallyveil.accounting.events import TEST_KEY
+from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LedgerEntry, spent
+from tallyveil.errors import StoreError
+from tallyveil.exact import fraction_of
+from tallyveil.files.finished import (
+    LEDGER,
+    MANIFEST,
+    PROGRAMME,
+    LedgerRecord,
+    ledger_bytes,
+    record_of,
+    refuse_unfinished,
+    require_ledger,
+    require_run,
+)
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import MANIFEST_FORMAT, Manifest, Spent, manifest_from_mapping
+from tallyveil.files.manifest_format_2 import upgraded
+from tallyveil.files.manifest_shapes import ESTIMATED_FROM, SHAPES
+from tallyveil.storage.addresses import address_of, is_object
+from tallyveil.storage.claims import refuse_unfinished_folder
+from tallyveil.storage.json_files import (
+    Json,
+    JsonObject,
+    damaged,
+    digest_of,
+    misfit,
+    read_json_object,
+    read_shaped,
+)
+from tallyveil.storage.paths import inside
+from tallyveil.storage.published import read_published
+from tallyveil.storage.write import file_digest, write_json
+
+_TOPDOWN: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
+RESTORE: Final = "Restore the folder as the run left it; if the run was interrupted, give its command again."
+
+
+def read_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
+    """The manifest of a finished release, held to its ledger; commands that open a release read it here.
+
+    Args:
+        root: Folder of the release.
+        kinds: The kinds that the caller can work with; none: all of them.
+    Raises:
+        StoreError: the run in the folder is not finished or its key may still be there; its ledger has lost lines, or
+            shows another spend than the manifest; a file in it is of another run, or of a test key that the
+            manifest hides; the making of its intervals was interrupted; else as `written_manifest`.
+    """
+    refuse_unfinished_folder(root)
+    return entered_manifest(root, *kinds)
+
+
+def entered_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
+    """The manifest of a finished release whose intervals may be incomplete, held to its ledger; as `read_manifest`."""
+    refuse_unfinished(root)
+    manifest = written_manifest(root, *kinds)
+    require_entered(root, manifest)
+    for file in manifest.files:
+        path = inside(root, *file.path.split("/"))
+        if path.is_file():
+            require_run(path, manifest.run, protected=manifest.protected)
+    return manifest
+
+
+def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
+    """The manifest in a folder, whether or not the key of the run is gone; takes what `read_manifest` does.
+
+    Raises:
+        StoreError: the folder holds no finished release or one of another kind, or the manifest is damaged: it is no
+            JSON object, lacks what its kind holds, or is not the one that it gives the digest of.
+    """
+    wanted = kinds or tuple(ReleaseKind)
+    path = root / MANIFEST
+    if not path.is_file():
+        raise StoreError(_no_manifest(root, wanted), code="no-release")
+    manifest = parsed_manifest(root, read_json_object(path, RESTORE))
+    if manifest.kind is ReleaseKind.MEASUREMENTS and manifest.kind not in wanted:
+        raise StoreError(
+            f"{root} holds only measurements: it has no counts and no tables. Make a release from them with "
+            "`tallyveil estimate`, which spends nothing, and name the folder of that release.",
+            code="measured-only",
+        )
+    if manifest.kind not in wanted:
+        raise StoreError(
+            f"{root} holds a release of `{manifest.kind.command}`; this command needs a folder that "
+            f"{_listed(wanted)} wrote to. Name such a folder.",
+            code="no-release",
+        )
+    return manifest
+
+
+def _no_manifest(root: Path, wanted: Sequence[ReleaseKind]) -> str:
+    """What a folder without a manifest holds, and what to name in its place."""
+    if is_object(root):
+        return (
+            f"a release is read from a folder of this machine, and {address_of(root)} is in an object store. "
+            f"Copy the release first: `tallyveil copy '{address_of(root)}' FOLDER` holds every file to its SHA-256."
+        )
+    if (root / PROGRAMME).is_file():
+        return (
+            f"{root} holds the releases of a programme, each in a folder of its own. Name one of these folders; "
+            f"{PROGRAMME} lists them."
+        )
+    return f"{root} holds no finished release. Name the folder that {_listed(wanted)} wrote to."
+
+
+def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
+    """The manifest in the content of a file, in format 3 or 2.
+
+    Args:
+        root: Folder of the release, for messages and for what format 2 kept in files of its own.
+        content: The JSON object of its manifest.
+    Raises:
+        StoreError: the content is of another format or kind, or is not what a run wrote.
+    """
+    path, stated = root / MANIFEST, content.get("format")
+    if stated == 1:
+        raise StoreError(
+            f"{root} was made by an earlier version of Tallyveil (manifest format 1; this version reads formats 2 and "
+            f"{MANIFEST_FORMAT}). Open it with the version that its manifest names.",
+            code="release-format",
+        )
+    named = content.get("kind", ReleaseKind.TOPDOWN if stated == 2 else None)
+    if stated not in (2, MANIFEST_FORMAT) or named not in list(ReleaseKind):
+        raise StoreError(
+            f"{path} is not a manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a "
+            f"kind among {', '.join(ReleaseKind)}. {RESTORE}",
+            code="release-unreadable",
+        )
+    kind = ReleaseKind(named)
+    found = upgraded(root, content, kind, RESTORE) if stated == 2 else _undigested(content)
+    place = found if isinstance(found, str) else _misfit(found, kind)
+    if isinstance(found, str) or place is not None:
+        raise damaged(path, str(place), RESTORE)
+    return manifest_from_mapping(found)
+
+
+def write_manifest(root: Path, manifest: Manifest) -> None:
+    """Put a manifest in the place of an earlier one, with the digest of what it says now."""
+    write_json(root / MANIFEST, manifest.to_mapping())
+
+
+def require_entered(root: Path, manifest: Manifest) -> None:
+    """Refuse a manifest that states another event, budget or protection than the ledger beside it shows.
+
+    Raises:
+        StoreError: it does; or the ledger has lost a line, or cannot be read.
+    """
+    require_ledger(root, manifest.ledger)
+    declaration, entries = read_ledger(root / LEDGER)
+    own = [entry for entry in entries if entry.run == manifest.spender]
+    spends = [entry.event.to_mapping() for entry in own if entry.kind == "spend"]
+    shown = Spent(declaration.budget_unit, declaration.total, spent(entries))
+    numbers = {
+        "budget_unit": shown.unit,
+        "declared": str(shown.declared),
+        "spent": str(shown.spent),
+        "rho": str(shown.spent),
+        "neighbours": declaration.neighbours.value,
+    }
+    wrong = [
+        name
+        for name, agrees in {
+            "event": spends == [manifest.event],
+            "spent": manifest.spent == shown,
+            "body.estimated_from": _is_of_ledger(root, manifest, own),
+            "protected": manifest.protected == all(entry.event != TEST_KEY for entry in own),
+            **{
+                f"{place}.{name}": stated.get(name, text) == text
+                for place, stated in (
+                    ("privacy", manifest.privacy),
+                    ("body.plan", manifest.body.get("plan", {})),
+                )
+                for name, text in numbers.items()
+            },
+        }.items()
+        if not agrees
+    ]
+    if wrong:
+        raise damaged(
+            root / MANIFEST, wrong[0], f"The ledger in the same folder shows something else. {RESTORE}"
+        )
+
+
+def _is_of_ledger(root: Path, manifest: Manifest, own: Sequence[LedgerEntry]) -> bool:
+    """Whether a release that says which measurements it was estimated from names the ledger's lines to their spend."""
+    stated = manifest.estimated_from
+    if stated is None:
+        return True
+    lines = next((entry.sequence + 1 for entry in own if entry.kind == "spend"), 0)
+    named = LedgerRecord(stated["ledger"]["lines"], stated["ledger"]["sha256"])
+    return stated["run"] != manifest.run and named == record_of(ledger_bytes(root), lines)
+
+
+def read_listed(root: Path, manifest: Manifest, name: str, shape: object) -> Json:
+    """A JSON file of the release, which must be the one that its manifest lists.
+
+    Args:
+        root: Release folder.
+        manifest: Of the release. Format 2 did not list every file.
+        name: Path of the file in the folder.
+        shape: Of its content (`read_shaped`).
+    Raises:
+        StoreError: the file cannot be read, is another one, or does not have the shape.
+    """
+    path = inside(root, *name.split("/"))
+    content = read_shaped(path, shape, RESTORE)
+    if file_digest(path) != manifest.digests.get(name, file_digest(path)):
+        raise damaged(path, "the whole", RESTORE)
+    return content
+
+
+def read_listed_table(root: Path, manifest: Manifest, name: str) -> pl.DataFrame:
+    """A Parquet file of the release, which must be the one that its manifest lists.
+
+    Args:
+        root: Release folder.
+        manifest: Of the release.
+        name: Path of the file in the folder.
+    Raises:
+        StoreError: the file is missing, cannot be read, or is another one.
+    """
+    path = inside(root, *name.split("/"))
+    found = read_published(path)
+    require_unchanged(root, manifest, path)
+    return found
+
+
+def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
+    """Refuse a file that is not the one that the manifest lists: what is made of it would name a release it is not of.
+
+    Raises:
+        StoreError: the file is another one, or cannot be read.
+    """
+    stated = manifest.digests.get(path.relative_to(root).as_posix())
+    try:
+        found = file_digest(path)
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read: {type(error).__name__}. Restore it from a copy of the release.",
+            code="release-unreadable",
+        ) from None
+    if stated is not None and found != stated:
+        raise StoreError(
+            f"{path} is not the file that the manifest of the release lists: its SHA-256 is another one. It was "
+            "changed after it was written; restore it from a copy of the release.",
+            code="release-damaged",
+        )
+
+
+def require_whole(root: Path, manifest: Manifest) -> None:
+    """Refuse a release of which any listed file is missing or was changed.
+
+    Raises:
+        StoreError: a file cannot be read, or is another one.
+    """
+    for name in manifest.digests:
+        require_unchanged(root, manifest, inside(root, *name.split("/")))
+
+
+def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[str]) -> None:
+    """Refuse a release of which a listed file was changed: what follows from it would be wrong.
+
+    A file that is missing is left to whoever reads it.
+
+    Args:
+        root: Release folder.
+        manifest: Of the release. Format 2 did not list every file.
+        places: The files and folders, directly in the release folder, that will be read.
+    Raises:
+        StoreError: a listed file in one of these places is another one, or cannot be read.
+    """
+    for name in manifest.digests:
+        path = inside(root, *name.split("/"))
+        if name.split("/", maxsplit=1)[0] in places and path.exists():
+            require_unchanged(root, manifest, path)
+
+
+def _undigested(content: JsonObject) -> JsonObject | str:
+    """The content without its digest, or the word for the part that is damaged."""
+    digested = {name: value for name, value in content.items() if name not in ("digest", "performance")}
+    rest = {**digested, "performance": content.get("performance")}
+    return rest if content.get("digest") == digest_of(digested).hex() else "digest"
+
+
+def _misfit(content: JsonObject, kind: ReleaseKind) -> str | None:
+    """The first place where the content of a manifest is not what its kind holds."""
+    place = misfit({"format": MANIFEST_FORMAT, **content}, SHAPES[kind])
+    if place is not None:
+        return place
+    estimated_from = content["body"].get("estimated_from")
+    if estimated_from is not None and misfit(estimated_from, ESTIMATED_FROM) is not None:
+        return "body.estimated_from"
+    if any(fraction_of(content["spent"][name]) is None for name in ("declared", "spent")):
+        return "spent"
+    body = content["body"]
+    if "plan" in body and (
+        misfit(body["plan"], dict) is not None or digest_of(body["plan"]).hex() != content["plan_digest"]
+    ):
+        return "body.plan"
+    return _misstated(content["privacy"], body["plan"]) if kind in _TOPDOWN else None
+
+
+def _misstated(privacy: JsonObject, plan: JsonObject) -> str | None:
+    """The part of a guarantee that the plan, or another part of it, contradicts.
+
+    The pure epsilon is what was spent, which the ledger shows. With Gaussian noise, epsilon is the upper bound that the
+    run computed; whoever opens the release believes the manifest, or computes it again from the ledger's event.
+    """
+    exact, gaussian = privacy["exact"], privacy["budget_unit"] == "rho"
+    cost = fraction_of(privacy["spent"])
+    if cost is None:
+        return "privacy.spent"
+    epsilon = exact["epsilon"]["upper"] if gaussian else fraction_bounds(cost).upper
+    if exact["delta"] != plan.get("delta") or privacy["delta"] != (exact["delta"] if gaussian else "0"):
+        return "privacy.delta"
+    return "privacy.epsilon" if privacy["epsilon"] != epsilon else None
+
+
+def _listed(kinds: Sequence[ReleaseKind]) -> str:
+    names = [f"`{kind.command}`" for kind in kinds]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

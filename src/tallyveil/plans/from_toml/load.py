@@ -1,0 +1,256 @@
+"""Read a release file into a plan. One error message shows every unknown key and wrong value, with its place."""
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.exact import as_given, type_of
+from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.plans.from_toml.domain import plan_of
+from tallyveil.plans.from_toml.estimation import estimation_of
+from tallyveil.plans.from_toml.models import EstimationFile, ReleaseFile
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.printable import short_name
+from tallyveil.storage.addresses import is_object
+from tallyveil.storage.text_files import read_text_file
+
+File = TypeVar("File", bound=BaseModel)
+
+
+def load_plan(path: Path) -> ReleasePlan:
+    """Read a release file and make its plan.
+
+    Args:
+        path: TOML file. Relative paths inside it start from its folder.
+    Raises:
+        StoreError: the file cannot be read.
+        ConfigError: it is not TOML, has unknown keys or wrong values (all shown at once), or its parts do
+            not fit each other.
+        SchemaError, BudgetError: the schema or the shares are wrong.
+    """
+    return plan_of(parse_file(path, ReleaseFile), path.parent)
+
+
+def plan_from_mapping(content: Mapping[str, Any], folder: Path) -> ReleasePlan:
+    """Make the plan of a release file's content, given as nested mappings.
+
+    Args:
+        content: The tables of a release file. Exact numbers are text, whole numbers or fractions, never floats. A path
+            may be text or a `Path`.
+        folder: Relative paths start from this folder.
+    Raises:
+        ConfigError, SchemaError, BudgetError: as `load_plan`.
+    """
+    return plan_of(_of_mapping(content, ReleaseFile, "the release mapping"), folder)
+
+
+def _of_mapping(content: Mapping[str, Any], model: type[File], where: str) -> File:
+    """Typed tables of a mapping; raises ConfigError with all mistakes."""
+    try:
+        return model.model_validate(_as_in_a_file(content))
+    except ValidationError as error:
+        message = _all_mistakes(where, error, model, content)
+    except RecursionError:
+        message = (
+            f"{where} is nested too deeply, or a table or a list in it holds itself. No table of a release file needs "
+            "more than a few levels."
+        )
+    # Raised here, and not where pydantic's error is caught: that one quotes values, and would stay with this one.
+    raise ConfigError(message, code="bad-key-or-value")
+
+
+def _as_in_a_file(value: Any) -> Any:
+    """The content of a mapping in the types that a TOML file can hold; raises ConfigError for a key that is no text."""
+    if isinstance(value, Mapping):
+        if strange := [key for key in value if not isinstance(key, str)]:
+            raise ConfigError(
+                f"a key of a table is {type_of(strange[0])}, wanted text, as in a release file.",
+                code="bad-key-or-value",
+            )
+        return {key: _as_in_a_file(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_in_a_file(item) for item in value]
+    return str(value) if isinstance(value, (Fraction, PurePath)) else value
+
+
+def load_estimation(
+    path: Path, plan: EstimationPlan, *, drawn: bool
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """Read the [estimation] of a file of its own, for measurements that are drawn already.
+
+    Args:
+        path: TOML file with the table `estimation`, as in a release file. What it leaves out has the default of a
+            release file whose strategy has no preset.
+        plan: Of the measurements.
+        drawn: Whether counts of the measurements were drawn on a lattice.
+    Raises:
+        StoreError, ConfigError: as `load_plan`.
+    """
+    file = parse_file(path, EstimationFile)
+    _refuse_outer(file, plan)
+    return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
+
+
+def estimation_from_mapping(
+    content: Mapping[str, Any], plan: EstimationPlan, *, drawn: bool
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """The [estimation] of a mapping, for measurements that are drawn already.
+
+    Args:
+        content: The table `estimation` of a release file.
+        plan: Of the measurements.
+        drawn: Whether counts of the measurements were drawn on a lattice.
+    Raises:
+        ConfigError: as `load_plan`.
+    """
+    file = _of_mapping({"estimation": content}, EstimationFile, "the estimation mapping")
+    _refuse_outer(file, plan)
+    return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
+
+
+def _refuse_outer(file: EstimationFile, plan: EstimationPlan) -> None:
+    """Refuse other settings for a release with outer passes; raises ConfigError."""
+    if plan.outer or file.estimation.outer:
+        raise ConfigError(
+            "[estimation] cannot be changed here: outer passes are part of the plan by which the measurements were "
+            "drawn. Estimate with the settings of that plan, by leaving --estimation out.",
+            code="outer-pass",
+        )
+
+
+def release_file_schema() -> dict[str, Any]:
+    """The JSON Schema of a release file."""
+    return ReleaseFile.model_json_schema(by_alias=True)
+
+
+def _reason(path: Path, error: OSError | ValueError) -> str:
+    """Why a file cannot be read as text, in words."""
+    if is_object(path):
+        return "it is in an object store, where only tables are read"
+    if path.is_dir():
+        return "it is a folder"
+    return (
+        "it holds bytes that are no UTF-8 text" if isinstance(error, UnicodeError) else type(error).__name__
+    )
+
+
+def parse_file(path: Path, model: type[File]) -> File:
+    """Read a TOML file into typed tables.
+
+    Args:
+        path: The file.
+        model: The pydantic model of the whole file.
+    Raises:
+        StoreError: the file cannot be read.
+        ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
+    """
+    try:
+        text = read_text_file(path)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"the file {path} cannot be read: {_reason(path, error)}. Name an existing TOML file in UTF-8.",
+            code="input-missing",
+        ) from None
+    try:
+        return model.model_validate(tomllib.loads(text))
+    except ValidationError as error:  # before ValueError, of which it is a subclass
+        raise ConfigError(_all_mistakes(str(path), error, model), code="bad-key-or-value") from None
+    except ValueError as error:  # not TOML, or a number with thousands of digits
+        raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
+    except RecursionError:
+        raise ConfigError(
+            f"{path} is nested too deeply. No table of a release file needs more than a few levels. Remove the "
+            "superfluous ones.",
+            code="not-toml",
+        ) from None
+
+
+def _all_mistakes(
+    where: str, error: ValidationError, model: type[BaseModel], content: Mapping[str, Any] | None = None
+) -> str:
+    """All mistakes of a file, or of the content of a mapping, in which somebody may have put a table of records."""
+    items = error.errors(include_url=False)
+    mistakes = [
+        f"  {_place(item['loc'][:-1])}: holds none of the keys that are known here, which are "
+        f"{', '.join(_keys_at(item['loc'][:-1], model))}. Its keys are not shown, because they may be data."
+        if content is not None and _is_data(content, item, model)
+        else f"  {_place(item['loc'])}: {_explain(item, model, as_given if content is None else type_of)}"
+        for item in items
+    ]
+    mistakes = list(dict.fromkeys(mistakes))
+    count = f"{len(mistakes)} mistake" + ("s" if len(mistakes) > 1 else "")
+    return "\n".join([f"{count} in {where}:", *mistakes])
+
+
+def _is_data(content: Mapping[str, Any], item: Any, model: type[BaseModel]) -> bool:
+    """Whether a mistake is a key of a mapping that has no known key, so that its keys may be data."""
+    if item["type"] != "extra_forbidden":
+        return False
+    table: Any = content
+    for part in item["loc"][:-1]:
+        if isinstance(table, Mapping):
+            table = table.get(part, table)  # else the kind of a table, which pydantic names as well
+        elif isinstance(part, int):
+            table = table[part]
+    return not set(_keys_at(item["loc"][:-1], model)) & set(table)
+
+
+def _place(location: tuple[str | int, ...]) -> str:
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            text += f".{short_name(part)}" if text else short_name(part)
+    return text or "the file"
+
+
+def _explain(item: Any, model: type[BaseModel], shown: Callable[[object], str]) -> str:
+    kind = item["type"]
+    if kind == "extra_forbidden":
+        known = _keys_at(item["loc"][:-1], model)
+        close = difflib.get_close_matches(short_name(str(item["loc"][-1])), known, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        return f"unknown key; {hint}Known keys here: {', '.join(known)}."
+    if kind == "missing":
+        return "is required and absent."
+    if kind == "value_error":
+        return str(item["ctx"]["error"])
+    return f"{item['msg']} (got {shown(item['input'])})."
+
+
+def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[str]:
+    """The keys that are allowed in the table at a location."""
+    kinds: list[type[BaseModel]] = []
+    for part in location:
+        if isinstance(part, int):
+            continue
+        choices = {_tag(choice): choice for choice in kinds}
+        if part in choices:
+            model, kinds = choices[part], []
+            continue
+        for name, field in model.model_fields.items():
+            if part == (field.alias or name):
+                kinds = list(_models_in(field.annotation))
+                model = kinds[0] if kinds else model
+                break
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    """The value of `kind` that selects this model; None if the model has no key `kind`."""
+    field = model.model_fields.get("kind")
+    return None if field is None else str(field.annotation.__args__[0])  # type: ignore[union-attr]
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for candidate in getattr(annotation, "__args__", ()):
+        yield from _models_in(candidate)

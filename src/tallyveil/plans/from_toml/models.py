@@ -1,0 +1,407 @@
+"""The tables and keys of a release file, as typed models. Any other key is an error."""
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tallyveil.estimation.problem import RoundingTarget
+from tallyveil.plans.estimating import Values
+from tallyveil.plans.from_toml.outer_tables import OuterPassTable, ResidentsTable
+from tallyveil.plans.from_toml.spine_tables import SpineTable
+from tallyveil.plans.from_toml.tables import Exact, Name, PlainName, Table
+from tallyveil.runs.cluster.site import WANTED_ADDRESS, is_address
+from tallyveil.schema.limits import LARGEST_COUNT
+
+EVERY_GEOLEVEL = "*"
+
+
+class ReleaseTable(Table):
+    """[release]: the name of the release."""
+
+    name: PlainName = Field(description="Name of the release, shown in every output.")
+    licence: Name | None = Field(
+        default=None,
+        description='Licence of the published files, for datapackage.json: a name such as "CC-BY-4.0", or an address.',
+    )
+    citation: Name | None = Field(default=None, description="How to cite the release, for datapackage.json.")
+
+
+class RecordsTable(Table):
+    """[records]: the confidential table."""
+
+    path: Name = Field(description="Parquet or CSV file, relative to the release file.")
+    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
+    count: Name | None = Field(
+        default=None, description="Column of counts. Without it, each row is one record."
+    )
+    columns: dict[Name, Name] = Field(
+        default_factory=dict, description="Column of each attribute whose column has another name."
+    )
+    numbers: list[Name] = Field(
+        default_factory=list,
+        description='Attributes whose columns hold whole numbers. Their levels are ranges, such as "18-24" or "85+".',
+    )
+
+
+class GeographyTable(Table):
+    """[geography]: the public table of all finest geounits."""
+
+    path: Name = Field(description="Parquet or CSV file with one row for each finest geounit, empty or not.")
+    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
+    geolevels: list[PlainName] = Field(min_length=1, description="Names of the geolevels, root first.")
+    prefix_lengths: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
+        default=None, description="Length of the geocode's prefix at each geolevel, in characters."
+    )
+    parent_columns: list[Name] | None = Field(
+        default=None, description="Column of the geocode at each geolevel except the finest."
+    )
+    names: Name | None = Field(
+        default=None,
+        description="Parquet or CSV file with the text columns geolevel (or family of entities), geocode and name. The "
+        "release publishes the names.",
+    )
+    geometry: Name | None = Field(
+        default=None,
+        description="GeoParquet, GeoJSON, shapefile (.shp) or GeoPackage with polygons or points of finest geounits. "
+        "The release publishes them. Needs the extra `maps`.",
+    )
+    geometry_geocode: Name = Field(
+        default="geocode", description="Column of the geometry file that holds the finest geocode (text)."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.geometry is None and "geometry_geocode" in self.model_fields_set:
+            raise ValueError("geometry_geocode names a column of the file of geometry: give geometry as well")
+        if (self.prefix_lengths is None) == (self.parent_columns is None):
+            raise ValueError("give either prefix_lengths or parent_columns, and not both")
+        if self.prefix_lengths is not None and any(
+            below <= above for above, below in pairwise(self.prefix_lengths)
+        ):
+            raise ValueError(
+                "prefix_lengths do not rise: the geocode of a geounit begins with that of the geounit above it, and is "
+                "longer"
+            )
+        given = self.prefix_lengths if self.prefix_lengths is not None else self.parent_columns
+        wanted = len(self.geolevels) - (self.prefix_lengths is None)
+        if given is not None and len(given) != wanted:
+            key = "prefix_lengths" if self.prefix_lengths is not None else "parent_columns"
+            raise ValueError(
+                f"{key} has {len(given)} entries, wanted {wanted} for {len(self.geolevels)} geolevels"
+            )
+        return self
+
+
+class AttributeTable(Table):
+    """[[schema.attributes]]: an attribute and its levels."""
+
+    name: PlainName = Field(description="Name of the attribute, and of its column in the published tables.")
+    levels: list[Name] = Field(min_length=1, description="Names of the levels, in order.")
+
+
+class RecodeTable(Table):
+    """[[schema.recodes]]: a grouping of an attribute's levels."""
+
+    name: PlainName = Field(description="Name of the recode, used in queries.")
+    attribute: Name = Field(description="The attribute whose levels are grouped.")
+    groups: dict[Name, list[Name]] = Field(
+        min_length=1, description="Levels of each group, by its label. Levels may be left out."
+    )
+    overlapping: bool = Field(
+        default=False,
+        description="Whether a level may be in several groups. A record then counts in several answers, and a "
+        "measurement needs more noise.",
+    )
+
+
+class StructuralZeroTable(Table):
+    """[[schema.structural_zeros]]: cells in which no record can be."""
+
+    name: PlainName = Field(description="Name in messages and manifests.")
+    cells: dict[Name, list[Name]] = Field(
+        min_length=1,
+        description="Levels of some attributes. No record can have one of these levels in each of them.",
+    )
+
+
+class SchemaTable(Table):
+    """[schema]: a preset, or attributes of your own."""
+
+    preset: Name | None = Field(
+        default=None,
+        description='"pl94-persons", "pl94-units", "dhc-persons", "dhc-units", "dhc-units-sizes" or "race-age".',
+    )
+    name: PlainName | None = Field(default=None, description="Name of a schema of your own.")
+    unit: Name | None = Field(
+        default=None, description='What one record is, in the singular. Default: "person".'
+    )
+    units: Name | None = Field(default=None, description="Plural of unit. Default: by the rules of English.")
+    attributes: list[AttributeTable] = Field(
+        default_factory=list, description="The attributes of a record, in order."
+    )
+    recodes: list[RecodeTable] = Field(default_factory=list, description="Groupings of levels, for queries.")
+    structural_zeros: list[StructuralZeroTable] = Field(
+        default_factory=list, description="Cells in which no record can be."
+    )
+
+    @model_validator(mode="after")
+    def _preset_or_own(self) -> Self:
+        own = self.name is not None and bool(self.attributes)
+        anything = self.name or self.unit or self.attributes or self.recodes or self.structural_zeros
+        if self.preset is None and not own:
+            raise ValueError("give a preset, or a name and attributes of your own")
+        if self.preset is not None and anything:
+            raise ValueError(
+                "a preset takes no other keys; to change one, write out name, attributes and recodes"
+            )
+        if self.units is not None and self.unit is None:
+            raise ValueError("units is the plural of unit: give unit as well")
+        return self
+
+
+class PrivacyTable(Table):
+    """[privacy]: the declared budget, and what it protects."""
+
+    neighbours: Literal["bounded", "unbounded"] = Field(
+        description="bounded: one record changes its value; unbounded: one record is added or removed."
+    )
+    mechanism: Literal["discrete_gaussian", "discrete_laplace"] = Field(description="Law of the noise.")
+    rho: Exact | None = Field(default=None, description="Declared budget of the discrete Gaussian (zCDP).")
+    epsilon: Exact | None = Field(
+        default=None,
+        description="Declared budget of the discrete Laplace. For the discrete Gaussian, a declared epsilon at delta.",
+    )
+    delta: Exact = Field(
+        default=Fraction(1, 10**10),
+        description="Delta at which epsilon is declared or reported for the discrete Gaussian.",
+    )
+
+    @model_validator(mode="after")
+    def _budget_of_mechanism(self) -> Self:
+        if (self.rho is None) == (self.epsilon is None):
+            raise ValueError("declare either rho or epsilon, and not both")
+        if self.rho is not None and self.mechanism == "discrete_laplace":
+            raise ValueError(
+                "the discrete_laplace mechanism has its budget in epsilon: give epsilon, and no rho"
+            )
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta is {self.delta}, wanted a number between 0 and 1")
+        return self
+
+
+class StrategyTable(Table):
+    """[strategy]: how the budget is divided, by a preset or by shares of your own."""
+
+    preset: Name | None = Field(
+        default=None,
+        description='"redistricting-us", "redistricting-us-from-state" or "redistricting-state-rooted" '
+        "(schema pl94-persons); "
+        '"redistricting-units-us" or "redistricting-units-state-rooted" (schema pl94-units).',
+    )
+    rho: Exact | None = Field(default=None, description="What the discrete Gaussian strategy spends.")
+    epsilon: Exact | None = Field(
+        default=None,
+        description="What the discrete Laplace strategy spends. For the discrete Gaussian, a target at delta: the "
+        "exact accountant finds the largest rho that meets it.",
+    )
+    delta: Exact | None = Field(
+        default=None, description="Delta of a discrete Gaussian target. Default: the delta of [privacy]."
+    )
+    geolevels: dict[Name, Exact] = Field(
+        default_factory=dict, description="Share of each geolevel. The shares sum to 1."
+    )
+    queries: dict[Name, dict[Name, Exact]] = Field(
+        default_factory=dict,
+        description="Shares of the queries at each geolevel. At each geolevel they sum to 1. The entry "
+        '"*" applies to every geolevel that has no entry.',
+    )
+
+    @model_validator(mode="after")
+    def _preset_or_own(self) -> Self:
+        if self.preset is not None and (self.geolevels or self.queries):
+            raise ValueError(
+                "a preset has shares of its own; remove geolevels and queries, or remove the preset"
+            )
+        if self.preset is None and not (self.geolevels and self.queries):
+            raise ValueError("give a preset, or the shares of geolevels and of queries")
+        if self.rho is not None and self.epsilon is not None:
+            raise ValueError("spend either rho, or epsilon at delta, and not both")
+        if self.delta is not None and (self.epsilon is None or not 0 < self.delta < 1):
+            raise ValueError("delta is given together with epsilon, and lies between 0 and 1")
+        return self
+
+
+class EstimationTable(Table):
+    """[estimation]: ordered passes and rounding stages. The keys are geolevels, or "*" for all other geolevels."""
+
+    passes: dict[Name, list[list[Name]]] = Field(
+        default_factory=dict,
+        description="Queries of each least-squares pass of a geolevel. Later passes keep the answers of earlier ones.",
+    )
+    slack: Exact | None = Field(
+        default=None, description="Records by which later passes may move an earlier answer."
+    )
+    rounding: dict[Name, Annotated[list[list[Name]], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Queries of each rounding stage of a geolevel. Later stages keep the answers of earlier ones.",
+    )
+    rounding_target: RoundingTarget | None = Field(
+        default=None,
+        description="The values that rounding approximates: the estimates (fraction), or the estimates rounded to "
+        "the nearest integers (nearest, as in 2020). Default: the target of the strategy's preset, else fraction.",
+    )
+
+    values: Values | None = Field(
+        default=None,
+        description="What families above the finest geolevel are fitted to: the noisy answers of each geounit (own), "
+        "or its best linear unbiased estimates from everything measured in or below it (tree). Default: own where "
+        "counts are drawn on a lattice, else what the strategy's preset says, else tree.",
+    )
+
+    outer: list[OuterPassTable] = Field(
+        default_factory=list,
+        description="Passes over the whole spine, for schemas of very many cells. Each keeps earlier counts.",
+    )
+
+    @model_validator(mode="after")
+    def _within_counts(self) -> Self:
+        if self.slack is not None and not 0 <= self.slack <= LARGEST_COUNT:
+            raise ValueError(f"slack must be a number of records from 0 to {LARGEST_COUNT:,}")
+        return self
+
+
+class EstimationFile(Table):
+    """The file of `tallyveil estimate --estimation`: the table of a release file by itself."""
+
+    estimation: EstimationTable
+
+
+class InvariantTable(Table):
+    """[[invariants]]: a query whose true answers are published exactly."""
+
+    query: Name = Field(description="The query.")
+    geolevels: list[Name] = Field(
+        min_length=1, description="Geolevels of the geography at which it is exact."
+    )
+
+
+class BoundsTable(Table):
+    """[[bounds]]: public lower and upper bounds on the answers of a query, read from a table."""
+
+    name: PlainName = Field(description="Name in messages and manifests.")
+    query: Name = Field(description="The query whose answers are bounded.")
+    geolevel: Name = Field(description="Geolevel of the geocodes in the table.")
+    path: Name = Field(
+        description="Table with the columns geocode, one for each factor of the query, lower, and upper (null: none)."
+    )
+    missing: Literal["zero", "unbounded"] = Field(description="Upper bound of an answer that has no row.")
+
+
+class AgreementTable(Table):
+    """[[agreement]]: published counts of a finished release that the counts of this one keep exactly."""
+
+    name: PlainName = Field(
+        description="Name in messages and manifests. No other agreement of the file has it."
+    )
+    path: Name | None = Field(
+        default=None,
+        description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
+    )
+    release: PlainName | None = Field(
+        default=None,
+        description="Name of the other release in a programme. If left out, it is the name of the agreement.",
+    )
+    query: Name = Field(description="The query whose answers are kept, at every geolevel.")
+    theirs: Name = Field(description="The query of the other release with the same labels, factor by factor.")
+
+
+class SubspaceTable(Table):
+    """[[subspace]]: a query whose counts get noise that keeps the invariants exact. Estimation keeps these counts."""
+
+    query: Name = Field(description="The query. Each record counts in at most one of its answers.")
+    geolevel: Name = Field(description="Geolevel at which the counts are drawn.")
+    mechanism: Literal["integer-subspace"] = Field(
+        default="integer-subspace", description="The mechanism; there is only one."
+    )
+    rho: Exact | None = Field(default=None, description="Cost of lattice Gaussian noise.")
+    epsilon: Exact | None = Field(default=None, description="Cost of l1 generalised Laplace noise.")
+
+
+class OutputsTable(Table):
+    """[outputs]: what the release publishes."""
+
+    tables: list[Name] = Field(
+        default_factory=lambda: ["total", "detailed"],
+        description='Queries to publish for every geounit. Default: "total" and "detailed".',
+    )
+    entities: list[Name] = Field(
+        default_factory=list,
+        description="Families of [spine]. The tables are also published for the entities of these families.",
+    )
+    measurements: Literal["full", "small", "support", "none"] = Field(
+        default="full",
+        description="Noisy answers to write. full: all. small: all of every query with at most 8,192 answers, and of "
+        "larger ones at geolevels where they are at most 134,217,728 numbers. support: only those on the support of "
+        "the parent's published counts. none: no noisy answer.",
+    )
+    microdata: bool = Field(default=True, description="Write microdata: one row for each published record.")
+    intervals: Exact | None = Field(
+        default=None,
+        description="Coverage (such as 0.95) of the interval that is put beside every published count when the "
+        "release is finished. Default: no intervals. Needs measurements full or small, and discrete Gaussian noise.",
+    )
+
+
+class ExecutionTable(Table):
+    """[execution]: where the work is done. No count depends on it."""
+
+    executor: Literal["threads", "ray"] = Field(
+        default="threads",
+        description="threads: threads of this machine. ray: worker processes of a Ray cluster. Needs the extra "
+        "`cluster`, and a release folder in a file system that every machine shares.",
+    )
+    address: Name | None = Field(
+        default=None,
+        description='Address of the cluster\'s head, such as "10.0.0.1:6379". Default: a cluster of this machine '
+        "alone, which ends with the run.",
+    )
+    open_cluster: bool = Field(
+        default=False,
+        description="Whether a cluster may be used that demands no token. Everybody who reaches its ports can then "
+        "read what its worker processes hold: the noise key and true counts.",
+    )
+
+    @field_validator("address")
+    @classmethod
+    def _names_a_port(cls, address: str | None) -> str | None:
+        if address is not None and not is_address(address):
+            raise ValueError(f"wanted {WANTED_ADDRESS}")
+        return address
+
+    @model_validator(mode="after")
+    def _of_a_cluster(self) -> Self:
+        if self.executor == "threads" and (self.address is not None or self.open_cluster):
+            raise ValueError('address and open_cluster belong to executor = "ray"')
+        return self
+
+
+class ReleaseFile(Table):
+    """A whole release file."""
+
+    release: ReleaseTable
+    records: RecordsTable
+    geography: GeographyTable
+    spine: SpineTable | None = None
+    universe: SchemaTable = Field(alias="schema")
+    privacy: PrivacyTable
+    strategy: StrategyTable
+    estimation: EstimationTable = Field(default_factory=EstimationTable)
+    invariants: list[InvariantTable] = Field(default_factory=list)
+    bounds: list[BoundsTable] = Field(default_factory=list)
+    agreement: list[AgreementTable] = Field(default_factory=list)
+    residents: list[ResidentsTable] = Field(default_factory=list)
+    subspace: list[SubspaceTable] = Field(default_factory=list)
+    outputs: OutputsTable = Field(default_factory=OutputsTable)
+    execution: ExecutionTable = Field(default_factory=ExecutionTable)

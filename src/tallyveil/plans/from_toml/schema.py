@@ -1,0 +1,139 @@
+"""The schema that a release file describes, and the largest number of cells it may have."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.noise.address import GEOLEVEL_BITS, QUERY_BITS
+from tallyveil.plans.from_toml.models import RecodeTable, SchemaTable
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.recode import Recode
+from tallyveil.schema.schema import Schema
+from tallyveil.schema.structural_zero import StructuralZero
+from tallyveil.schema.unit import unit_of
+
+MOST_CELLS: Final = 1 << 27
+"""The largest number of cells that a schema may have.
+
+The largest schema of the 2020 census has about a hundredth of this. With this many cells, estimation would need several
+GiB of memory.
+"""
+MOST_LAYERED_CELLS: Final = MOST_CELLS
+"""The largest product of the number of cells and the number of layers of overlapping queries at a geolevel.
+
+Estimation treats every layer as a query of its own (`BYTES_PER_ANSWERED_CELL`). A query has at most one layer for each
+of its answers.
+"""
+
+BYTES_PER_CELL: Final = 32
+"""Bytes that estimation holds for each cell."""
+BYTES_PER_ANSWERED_CELL: Final = 28
+"""Bytes that estimation holds for each pair of a cell and a layer of a query, in addition to `BYTES_PER_CELL`.
+
+A query has one layer, unless its groups overlap.
+
+The number of the answer in which the cell is counted takes 4 bytes, and 8 more while it is looked up. At most one noisy
+value and its noise take 8 bytes each.
+"""
+
+
+def schema_of(table: SchemaTable) -> Schema:
+    """The schema that a release file describes.
+
+    Raises:
+        SchemaError: the parts of the schema do not fit each other.
+    """
+    if table.preset is not None:
+        return load_preset(table.preset)
+    return Schema(
+        name=table.name or "",
+        attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
+        recodes=tuple(map(recode_of, table.recodes)),
+        structural_zeros=tuple(
+            StructuralZero(item.name, _groups(item.cells)) for item in table.structural_zeros
+        ),
+        unit=unit_of(table.unit, table.units),
+    )
+
+
+def recode_of(table: RecodeTable) -> Recode:
+    """A recode; raises SchemaError if its groups overlap and it does not say so."""
+    return Recode(table.name, table.attribute, _groups(table.groups), overlapping=table.overlapping)
+
+
+def require_size(schema: Schema, strategy: Strategy) -> None:
+    """Refuse a schema that is too large, before any array with one number for each cell is made.
+
+    Raises:
+        SchemaError: the schema has more cells than `MOST_CELLS`.
+    """
+    if schema.size <= MOST_CELLS:
+        return
+    queries = max(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
+    needed = schema.size * (BYTES_PER_CELL + queries * BYTES_PER_ANSWERED_CELL)
+    raise SchemaError(
+        f"schema '{schema.name}' has {schema.size:,} cells. Estimation holds numbers for every cell of a geounit in "
+        f"memory, which would take about {needed / 2**30:,.0f} GiB for these queries. Wanted at most {MOST_CELLS:,} "
+        "cells. Drop or coarsen an attribute.",
+        code="schema-too-large",
+    )
+
+
+def require_possible(schema: Schema) -> None:
+    """Refuse structural zeros that forbid every cell.
+
+    Raises:
+        SchemaError: no cell is possible.
+    """
+    if not schema.possible_answers(schema.query("total")).size:
+        names = ", ".join(repr(zero.name) for zero in schema.structural_zeros)
+        raise SchemaError(
+            f"the structural zeros {names} of schema '{schema.name}' forbid every cell, so that no "
+            f"{schema.unit.one} can be counted. A structural zero lists combinations of levels that no record has. "
+            "Correct them.",
+            code="nobody-fits",
+        )
+
+
+def require_addresses(strategy: Strategy) -> None:
+    """Refuse more geolevels, or queries at a geolevel, than the addresses of the noise have numbers for.
+
+    Raises:
+        GeographyError, SchemaError: there are too many.
+    """
+    levels = len(strategy.geolevels)
+    queries = max(len(strategy.queries(name)) for name in strategy.geolevels)
+    if levels > 1 << GEOLEVEL_BITS:
+        raise GeographyError(
+            f"the spine has {levels:,} geolevels; wanted at most {1 << GEOLEVEL_BITS}, because the addresses of the "
+            "noise have no numbers for more. Leave out geolevels."
+        )
+    if queries > 1 << QUERY_BITS:
+        raise SchemaError(
+            f"a geolevel measures {queries:,} queries; wanted at most {1 << QUERY_BITS:,}, because the addresses of "
+            "the noise have no numbers for more. Measure fewer queries."
+        )
+
+
+def require_few_layers(schema: Schema, strategy: Strategy) -> None:
+    """Refuse overlapping queries with too many layers, before any array with one number for each cell of one is made.
+
+    Raises:
+        SchemaError: there are more pairs of a layer and a cell than `MOST_LAYERED_CELLS`, or a query is unknown.
+    """
+    for geolevel in strategy.geolevels:
+        groups = map(schema.query, strategy.queries(geolevel))
+        layers = sum(group.n_layers for group in groups if group.overlaps)
+        if layers * schema.size > MOST_LAYERED_CELLS:
+            raise SchemaError(
+                f"the queries of {geolevel} whose groups overlap have {layers:,} layers, in each of which no groups "
+                f"overlap. Estimation holds numbers for every layer and each of the {schema.size:,} cells. Wanted at "
+                f"most {MOST_LAYERED_CELLS:,} pairs of a layer and a cell. Measure fewer overlapping groups.",
+                code="schema-too-large",
+            )
+
+
+def _groups(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, tuple(levels)) for name, levels in table.items())

@@ -1,0 +1,194 @@
+"""The inputs of a programme's releases, read and checked before the first of them spends."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.arrays import Bools, Integers
+from tallyveil.errors import ConstraintError, GeographyError, StoreError, TallyveilError
+from tallyveil.geography.spine import Spine
+from tallyveil.plans.constraints import Levels, Residents
+from tallyveil.plans.disk import free_disk
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.resources import predict
+from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.postprocess.passes.promised_residents import geounits_without_part, geounits_without_people
+from tallyveil.products.dhc.public.plan import PlannedRelease
+from tallyveil.products.dhc.run.told import Prefixed
+from tallyveil.products.topdown.run.before_spend import refuse_folder, refuse_many_people
+from tallyveil.products.topdown.run.preparation import Prepared, prepare, read_inputs
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.stopwatch import Stopwatch
+
+_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRelease:
+    """A release whose own inputs were read and checked.
+
+    Attributes:
+        event: What it will do to privacy, on its spine.
+        warnings: What the observer was warned of.
+        disk: Predicted size of its folder, in bytes.
+        finest: Digest of the geocodes of its finest geounits.
+        empty: For the people whom a later release takes as residents: whether the constraints of this release keep them
+            out of each finest geounit, in the order of geocodes.
+        digest: Digest of its records, its geography and its constraints. Confidential.
+    """
+
+    event: PrivacyEvent
+    warnings: set[str]
+    disk: int
+    finest: bytes
+    empty: dict[Levels, Bools]
+    digest: bytes = field(repr=False)
+
+
+def check_inputs(
+    releases: Sequence[PlannedRelease], out: Path, observer: Observer, *, protected: bool
+) -> dict[str, CheckedRelease]:
+    """Read and check what releases will read, as far as it is there; nothing is written.
+
+    What a release reads of earlier releases of the programme is there only when these are finished. It is checked when
+    it is the turn of the release.
+
+    Args:
+        releases: Those that are not finished.
+        out: Folder of the programme.
+        observer: Told of progress.
+        protected: Whether the releases shall protect people: no test key was given.
+    Returns:
+        What was found, by the name of the release.
+    Raises:
+        TallyveilError: an input breaks its rules, or the disk is too small. The message names the release.
+    """
+    found: dict[str, CheckedRelease] = {}
+    for release in releases:
+        asked = [
+            item
+            for one in releases
+            for item in one.awaited_residents
+            if item.name == release.name and item.adults
+        ]
+        told = Prefixed(observer, f"check {release.name}: ", set())
+        try:
+            found[release.name] = _checked(
+                release, asked, found, out / release.name, told, protected=protected
+            )
+        except TallyveilError as error:
+            raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
+    _refuse_other_geounits(releases, found)
+    _refuse_small_disk(out, sum(one.disk for one in found.values()))
+    return found
+
+
+def _checked(
+    release: PlannedRelease,
+    asked: Sequence[Residents],
+    earlier: Mapping[str, CheckedRelease],
+    out: Path,
+    observer: Prefixed,
+    *,
+    protected: bool,
+) -> CheckedRelease:
+    """Read and check one release.
+
+    Args:
+        release: The release.
+        asked: The residents of later releases who are people of this one.
+        earlier: What was found of earlier releases.
+        out: Its folder.
+        observer: Told of progress.
+        protected: Whether it shall protect people.
+    """
+    plan, watch = release.alone, Stopwatch(observer)
+    refuse_folder(plan, out)
+    promised, awaited = release.awaited_agreement, release.awaited_residents
+    inputs = read_inputs(plan, observer, watch, promised)
+    prepared = prepare(plan, inputs, watch, [*promised, *awaited], protected=protected)
+    spine = inputs.public.hierarchies.spine
+    refuse_many_people(plan, spine, out, inputs.histograms[0].total)
+    order = spine.geocodes[-1].text.arg_sort().to_numpy()
+    people = [item for item in awaited if item.adults]  # those whose units the release finds
+    if people and not promised:
+        _refuse_people_without_units(people, earlier, plan, prepared, spine, order)
+    constraints = [table.digest() for table in prepared.constraints]
+    return CheckedRelease(
+        event=plan.event(inputs.public.allocation.event()),
+        warnings=observer.heard,
+        disk=predict(plan, sizes_of_spine(spine)).disk,
+        finest=_finest(spine),
+        empty={
+            item.people: geounits_without_people(item, plan.schema, prepared.constraints, spine)[order]
+            for item in asked
+        },
+        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *prepared.kept.digests()),
+    )
+
+
+def _refuse_people_without_units(
+    people: Sequence[Residents],
+    earlier: Mapping[str, CheckedRelease],
+    plan: ReleasePlan,
+    prepared: Prepared,
+    spine: Spine,
+    order: Integers,
+) -> None:
+    """Refuse residents whom the bounds of their release do not keep out of geounits without units.
+
+    Raises:
+        ConstraintError: there are such residents.
+    """
+    bare = geounits_without_part(plan.estimating, prepared.constraints, prepared.kept.agreed, spine)[order]
+    for item in people:
+        known = earlier.get(item.name)
+        if known is None or len(known.empty[item.people]) != len(bare):
+            continue  # finished already, or of another geography, which is refused
+        wrong = np.flatnonzero(bare & ~known.empty[item.people])
+        if len(wrong):
+            geocode = spine.geocodes[-1].text[int(order[wrong[0]])]
+            raise ConstraintError(
+                f"[[residents]] '{item.name}': {len(wrong):,} {spine.geolevels[-1]} geounits, such as '{geocode}', "
+                f"have no record that can belong to '{plan.outer[0].part}', and the bounds of release '{item.name}' "
+                "allow people there. Give that release [[bounds]] on these people, with the upper bound 0 in geounits "
+                "without units. Nothing was spent.",
+                code="people-without-units",
+            )
+
+
+def _finest(spine: Spine) -> bytes:
+    """SHA-256 of the geocodes of the finest geounits, in an order that does not depend on the tree above them."""
+    digest, text = hashlib.sha256(), spine.geocodes[-1].text.sort()
+    for start in range(0, len(text), _AT_ONCE):
+        digest.update((text.slice(start, _AT_ONCE).str.join("\0").item() + "\0").encode())
+    return digest.digest()
+
+
+def _refuse_other_geounits(releases: Sequence[PlannedRelease], found: dict[str, CheckedRelease]) -> None:
+    """Refuse a release that reads another one whose finest geounits are others; raises GeographyError."""
+    for release in releases:
+        for name in release.reads:
+            if name in found and found[name].finest != found[release.name].finest:
+                raise GeographyError(
+                    f"release '{release.name}' reads release '{name}' of the same programme, and their geography "
+                    "tables have different finest geounits. Give both the same [geography] path. Nothing was spent."
+                )
+
+
+def _refuse_small_disk(out: Path, wanted: int) -> None:
+    """Refuse a disk that is too small for all releases together; raises StoreError."""
+    free = free_disk(out)
+    if free < wanted:
+        raise StoreError(
+            f"the disk on which {out} would be written has {free >> 20} MiB free, and the unfinished releases of the "
+            f"programme together need about {wanted >> 20} MiB. Free some space, or choose another disk with --out. "
+            "Nothing was spent for them.",
+            code="disk-full",
+        )

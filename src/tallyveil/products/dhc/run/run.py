@@ -1,0 +1,309 @@
+"""Run a programme: check the inputs of all releases, make one release after the other, state what they cost together.
+
+Everything that can be known to fail before the first spend fails then. After it, each release is an ordinary run with a
+key, a ledger and a manifest of its own, and the folder of the programme may be left and taken up again at any moment.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.ledger.event_json import event_from_mapping
+from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.files.finished import PRIVATE, PROGRAMME
+from tallyveil.files.manifest_files import require_whole
+from tallyveil.postprocess.intervals.job import PlannedIntervals
+from tallyveil.primitives import require_aes256
+from tallyveil.products.dhc.public.plan import PlannedRelease, ProgrammePlan, planned_total
+from tallyveil.products.dhc.public.programme_file import (
+    A_NEW_SPEND,
+    Part,
+    is_current,
+    read_programme,
+    stated_programme,
+    write_programme,
+)
+from tallyveil.products.dhc.run.inputs import CheckedRelease, check_inputs
+from tallyveil.products.dhc.run.kept import (
+    Kept,
+    new_kept,
+    read_kept,
+    require_same_inputs,
+    require_same_key,
+)
+from tallyveil.products.dhc.run.told import Prefixed
+from tallyveil.products.topdown.run.before_spend import inputs_of
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.runs.executors import Where, executors_of
+from tallyveil.runs.folder import RunFolder
+from tallyveil.runs.folder_state import FolderState, folder_state
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import finished_before
+from tallyveil.runs.product import Asked, Outcome
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import inside
+
+Finished = Callable[[str, Outcome], object]
+"""What is done with each release once it is finished: its name in the programme, and what its run left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgrammeOutcome:
+    """What a programme left behind.
+
+    Attributes:
+        path: Its folder.
+        content: Content of `programme.json`.
+        releases: What the run of each release left, by its name.
+        already_finished: Whether the folder held all releases before.
+        stated_anew: Whether `programme.json` was written. For finished releases this is done where later work, such as
+            intervals, has added to their manifests.
+    """
+
+    path: Path
+    content: JsonObject
+    releases: dict[str, Outcome]
+    already_finished: bool
+    stated_anew: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the releases of a programme are run; none of this changes a published count, but for a test key.
+
+    Attributes:
+        test_key: Key for tests, which protects nobody; None for keys from the operating system.
+        observer: Told of progress.
+        workers: Number of threads, or of worker processes; None for one for each core.
+        finished: What is done with each release once it is finished.
+        where: Which cluster does the work; None for what each release file says.
+    """
+
+    test_key: bytes | None
+    observer: Observer
+    workers: int | None
+    finished: Finished
+    where: Where = None
+
+
+def run_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> ProgrammeOutcome:
+    """Make all releases of a programme, or go on with a programme that was interrupted.
+
+    Args:
+        plan: Its plan, made for this folder.
+        out: Folder of the programme; absent, empty, or holding releases of this programme.
+        settings: How its releases are run.
+    Raises:
+        TallyveilError: before the first spend, where an input or the folder is wrong; later, where a release fails. The
+            message then names the release and those that are finished.
+    Privacy: spends what each plan spends, once, however often the programme is interrupted and taken up again.
+    """
+    _refuse_folder(plan, out)
+    done = None if (out / PRIVATE).exists() else _finished_programme(plan, out, settings)
+    if done is not None:
+        return done
+    require_aes256()
+    with RunFolder(out) as folder:
+        done = _finished_programme(plan, out, settings)
+        if done is None:
+            programme = _Programme(plan, folder, settings)
+            content = programme.run()
+            done = ProgrammeOutcome(
+                out, content, programme.outcomes, already_finished=False, stated_anew=True
+            )
+        folder.remove_private()
+    return done
+
+
+def _refuse_folder(plan: ProgrammePlan, out: Path) -> None:
+    """Refuse a folder with an input in it, or with something else than a programme; raises StoreError."""
+    files = [plan.file, *(one.file for one in plan.releases)]
+    files += [path for one in plan.releases for path in inputs_of(one.alone)]
+    refuse_inputs(out, files)
+    state = folder_state(out)
+    if state in (FolderState.ABSENT, FolderState.PROGRAMME):
+        return
+    made = [
+        one.name for one in plan.releases if folder_state(inside(out, one.name)) is not FolderState.ABSENT
+    ]
+    if state is FolderState.FOREIGN and made:
+        raise StoreError(
+            f"{out} has folders of releases of this programme ({', '.join(made)}), and no {PROGRAMME}, which says "
+            f"what the programme has made; while a programme is unfinished, this is {PRIVATE}/{PROGRAMME}. If the file "
+            f"was lost, restore it from a copy, and give the same command again. {A_NEW_SPEND} If the folders are of "
+            "something else, choose an empty folder with --out. Nothing was spent.",
+            code="folder-taken",
+        )
+    raise StoreError(
+        f"{out} holds {state.value}, and no programme that this command began. A programme keeps its releases in a "
+        "folder of its own. Choose a new or empty folder with --out.",
+        code="folder-taken",
+    )
+
+
+def _finished_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> ProgrammeOutcome | None:
+    """The programme that a folder holds, finished, of this very plan; None where there is work to do."""
+    if not (out / PROGRAMME).is_file() or (out / PRIVATE / PROGRAMME).exists():
+        return None
+    content = stated_programme(out)
+    if content["plan_digest"] != plan.digest().hex():
+        return None
+    outcomes = {one.name: _finished_release(one, out, settings) for one in plan.releases}
+    missing = [name for name, outcome in outcomes.items() if outcome is None]
+    if missing:
+        raise StoreError(
+            f"{out / PROGRAMME} says that the programme is finished, and the folder of release '{missing[0]}' holds no "
+            "finished release. Restore it from a copy: making it again would be a new spend.",
+            code="release-damaged",
+        )
+    found = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
+    content = read_programme(out)
+    anew = not is_current(out, content)
+    if anew:
+        content = _state(plan, out, found)
+    return ProgrammeOutcome(out, content, found, already_finished=True, stated_anew=anew)
+
+
+def _finished_release(release: PlannedRelease, out: Path, settings: Settings) -> Outcome | None:
+    """The finished release of this plan in its folder; None where there is work to do; raises StoreError."""
+    last = PlannedIntervals(release.plan.intervals, None, settings.observer, settings.workers)
+    return finished_before(inside(out, release.name), Asked(release.plan.digest().hex(), last))
+
+
+def _state(plan: ProgrammePlan, out: Path, outcomes: dict[str, Outcome]) -> JsonObject:
+    """Write what the folder says of its releases."""
+    parts = [Part(one.name, one.reads, outcomes[one.name].manifest) for one in plan.releases]
+    return write_programme(out, plan.name, plan.digest().hex(), parts)
+
+
+class _Programme:
+    """The work of one process on a programme whose folder it holds."""
+
+    def __init__(self, plan: ProgrammePlan, folder: RunFolder, settings: Settings) -> None:
+        self.plan, self.folder, self.settings = plan, folder, settings
+        self.out = folder.path
+        self.outcomes: dict[str, Outcome] = {}
+
+    def run(self) -> JsonObject:
+        """Check everything, make the releases that are not finished, and state what they cost together."""
+        fresh = folder_state(self.out) is FolderState.ABSENT
+        try:
+            kept, checked = self._begin()
+        except TallyveilError:
+            if fresh:
+                self.folder.abandon()
+            raise
+        for release in self.plan.releases:
+            if release.name not in self.outcomes:
+                kept = self._make(release, kept, checked[release.name])
+            self.settings.finished(release.name, self.outcomes[release.name])
+        return _state(self.plan, self.out, self.outcomes)
+
+    def _begin(self) -> tuple[Kept, dict[str, CheckedRelease]]:
+        """Check what is in the folder, and every input of the releases that are not finished; nothing is spent."""
+        kept = self._kept()
+        # A release that was refused or killed before its spend may still get another plan.
+        spent = {name: digest for name, digest in kept.begun.items() if not self._is_empty(name)}
+        kept = replace(kept, begun=spent)
+        self._refuse_other_plans(kept)
+        for release in self.plan.releases:
+            if release.name in kept.begun:
+                outcome = _finished_release(release, self.out, self.settings)
+                if outcome is not None:
+                    require_whole(outcome.path, outcome.manifest)
+                    self.outcomes[release.name] = outcome
+            else:
+                self._refuse_taken(release)
+        waiting = [one for one in self.plan.releases if one.name not in self.outcomes]
+        protected = self.settings.test_key is None
+        checked = check_inputs(waiting, self.out, self.settings.observer, protected=protected)
+        for release in waiting:
+            require_same_inputs(kept, release, checked[release.name], str(self.out))
+        planned_total(self.plan, [self._event(one.name, checked) for one in self.plan.releases])
+        others = {one.name: (one, checked[one.name]) for one in waiting if one.name not in kept.begun}
+        kept = kept.with_waiting(others)
+        kept.write(self.folder)
+        return kept, checked
+
+    def _kept(self) -> Kept:
+        """What the programme has kept so far, or what it keeps from now on."""
+        kept, key = read_kept(self.folder), self.settings.test_key
+        if kept is not None:
+            require_same_key(kept, key, str(self.out))
+            return kept
+        if not (self.out / PROGRAMME).is_file():
+            return new_kept(key, {})
+        content = read_programme(self.out)
+        if content["protected"] != (key is None):
+            raise StoreError(
+                f"the finished releases in {self.out} were made {'without' if content['protected'] else 'with'} an "
+                "insecure test key, so the others must be, too. Choose another folder for releases of another kind.",
+                code="resume-key",
+            )
+        return new_kept(key, {one["name"]: one["plan_digest"] for one in content["releases"]})
+
+    def _refuse_other_plans(self, kept: Kept) -> None:
+        """Refuse to change or leave out a release that was begun; raises StoreError."""
+        plans = {one.name: one.plan.digest().hex() for one in self.plan.releases}
+        for name, digest in kept.begun.items():
+            if plans.get(name) != digest:
+                changed = "has another plan now" if name in plans else "is not in the file any more"
+                raise StoreError(
+                    f"the programme in {self.out} began release {name!a}, which {changed}. Restore the file as it was: "
+                    "releases that have not spent may still be changed. Or choose another folder, which is a new "
+                    "spend. Nothing was spent.",
+                    code="resume-changed",
+                )
+
+    def _refuse_taken(self, release: PlannedRelease) -> None:
+        """Refuse the folder of a release that this programme did not begin, if it holds anything; raises StoreError."""
+        if not self._is_empty(release.name):
+            raise StoreError(
+                f"{self.out / release.name} is not empty, and this programme has not begun its release "
+                f"'{release.name}'. If {PRIVATE}/{PROGRAMME} was lost or is an earlier one, restore it from a copy. "
+                f"{A_NEW_SPEND} If what is there is of other people or of another programme, move it away, or choose "
+                "an empty folder with --out. Nothing was spent.",
+                code="folder-taken",
+            )
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether the folder of a release holds nothing, so that nothing was spent for it."""
+        return folder_state(inside(self.out, name)) is FolderState.ABSENT
+
+    def _event(self, name: str, checked: dict[str, CheckedRelease]) -> PrivacyEvent:
+        if name in checked:
+            return checked[name].event
+        return event_from_mapping(self.outcomes[name].manifest.event)
+
+    def _make(self, release: PlannedRelease, kept: Kept, checked: CheckedRelease) -> Kept:
+        """Make a release, or go on with it; returns what the programme keeps from now on."""
+        try:
+            if release.name not in kept.begun:
+                self._refuse_taken(release)
+                kept = kept.with_begun(release)
+                kept.write(self.folder)
+            place, settings = inside(self.out, release.name), self.settings
+            self.outcomes[release.name] = run_release(
+                release.plan,
+                place,
+                test_key=settings.test_key,
+                observer=Prefixed(settings.observer, f"{release.name}: ", checked.warnings),
+                workers=settings.workers,
+                executors=executors_of(settings.where, release.plan.cluster, settings.workers, place),
+            )
+        except TallyveilError as error:
+            raise type(error)(self._stopped(release, error), code=error.code) from error
+        return kept
+
+    def _stopped(self, release: PlannedRelease, error: TallyveilError) -> str:
+        """Which release failed, why, which ones are finished, and how to go on."""
+        names = [one.name for one in self.plan.releases]
+        finished = ", ".join(name for name in names if name in self.outcomes) or "none"
+        waiting = ", ".join(names[names.index(release.name) + 1 :]) or "none"
+        return (
+            f"release '{release.name}' of the programme failed: {error}\nFinished and kept: {finished}. Not begun: "
+            f"{waiting}. Mend the cause, then give the same command again: it goes on with '{release.name}' and spends "
+            "nothing twice."
+        )

@@ -1,0 +1,133 @@
+"""The report of a released table, from its published files only, and a separate report of its errors."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.files import manifest_shapes as shapes
+from tallyveil.files.evaluation.store import FOLDER
+from tallyveil.files.finished import LEDGER
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
+from tallyveil.files.marks import marks_of
+from tallyveil.products.lattice.page.short import table_points
+from tallyveil.products.safetab.page.persons import REPORT, frame_texts
+from tallyveil.report.page import write_page
+from tallyveil.report.points import evaluation_points
+from tallyveil.report.titles import Titles, schema_titles
+from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded
+from tallyveil.schema.presets import schema_from_mapping
+
+MOST_ROWS: Final = 500
+"""Number of rows of a table that the page shows; the files have all of them."""
+
+_HEADINGS: Final = {
+    "noisy": "count before negative ones were removed",
+    "margin": "margin (±)",
+    "sum": "sum of",
+}
+"""What columns are called on the page."""
+
+
+def write_table_report(out: Path) -> Path:
+    """Write `report.html` of a released table: the guarantee, the noise, the counts with their margins, the checks.
+
+    Args:
+        out: Folder of the finished release.
+    Raises:
+        StoreError: a published file is missing or cannot be read.
+    Privacy: reads published files only, so the page adds nothing to what they reveal.
+    """
+    manifest = read_manifest(out, ReleaseKind.SUBSPACE)
+    plan = read_listed(out, manifest, "plan.json", shapes.TABLE_PLAN)
+    titles = schema_titles(schema_from_mapping(plan["schema"]))
+    frames = {
+        title: read_listed_table(out, manifest, name)
+        for title, name in (("Counts", "table.parquet"), ("Sums", "sums.parquet"))
+        if any(file.path == name for file in manifest.files)
+    }
+    values = {
+        **_about(manifest),
+        "law": plan["law"],
+        "units": titles.unit.many,
+        "attributes": listed([titles.factor(name) for name in titles.factors]),
+        "points": table_points(manifest, plan, frames["Counts"], titles.unit),
+        "tables": [(title, _shown(frame, titles)) for title, frame in frames.items()],
+        "noise": manifest.body["noise"],
+        "margins": _margins(manifest),
+        "lines": [
+            (entry.sequence, entry.kind, entry.description, "–" if entry.cost is None else str(entry.cost))
+            for entry in read_ledger(out / LEDGER)[1]
+        ],
+    }
+    return write_page(out / REPORT, "table.html.j2", values)
+
+
+def write_table_evaluation(out: Path, errors: pl.DataFrame) -> Path:
+    """Write `evaluation/report.html`: errors of a released table by the true size of its cells.
+
+    Privacy: none. The page begins with a warning.
+    """
+    whole = errors.row(0, named=True)
+    error = rounded(whole["mean_absolute_error"])
+    far = f"The mean error of a count is {error}, over all {grouped(whole['cells'])} counts."
+    values = {
+        **_about(read_manifest(out, ReleaseKind.SUBSPACE)),
+        "points": evaluation_points(far),
+        "errors": frame_texts(errors),
+    }
+    return write_page(out / FOLDER / REPORT, "table_evaluation.html.j2", values)
+
+
+def _about(manifest: Manifest) -> dict[str, Any]:
+    spent = manifest.spent
+    return {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        "is_protected": manifest.protected,
+        "marks": marks_of(manifest).lines(),
+        "statement": manifest.privacy["statement"],
+        "unit": spent.unit,
+        "declared": short_decimal(spent.declared),
+        "spent": at_most(spent.spent),
+        "checks": manifest.checks,
+        "stages": [
+            (one.stage, duration(one.seconds), f"{grouped(one.peak_memory_mib)} MiB")
+            for one in manifest.performance
+        ],
+        "files": [(file.path, file_size(file.bytes), file.sha256) for file in manifest.files],
+        "version": ", ".join(manifest.tallyveil),
+    }
+
+
+def _margins(manifest: Manifest) -> str:
+    """What the margins mean, in words."""
+    record = manifest.body.get("margins")
+    if record is None:
+        return "The release has no margins of error."
+    level, confidence = (percent(float(Fraction(record[name]))) for name in ("level", "confidence"))
+    return (
+        f"The noise of a count or sum is at most its margin, in absolute value, with probability {level} or more. Each "
+        f"margin was measured on {grouped(record['draws'])} draws of noise with a public key, and is large enough with "
+        f"{confidence} confidence. Sums with margin 0 are exact."
+    )
+
+
+def _shown(frame: pl.DataFrame, titles: Titles) -> dict[str, Any]:
+    """The first rows of a table as texts, and how many there are; counts stand to the right."""
+    numbers = [name for name in ("count", "noisy", "margin") if name in frame.columns]
+    first = frame.head(MOST_ROWS).with_columns(pl.exclude(numbers).cast(pl.String))
+    rows = [
+        [grouped(value) if isinstance(value, int) else str(value) for value in row] for row in first.rows()
+    ]
+    return {
+        "headings": [_HEADINGS.get(name, titles.factor(name)) for name in frame.columns],
+        "names": len(frame.columns) - len(numbers),
+        "rows": rows,
+        "left_out": max(0, frame.height - MOST_ROWS),
+    }

@@ -1,0 +1,1 @@
+"""The plan of a table with exact invariants, and its file."""

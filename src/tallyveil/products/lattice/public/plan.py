@@ -1,0 +1,182 @@
+"""The plan for the release of one table with exact invariants, as data: decided before the table is opened."""
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import scipy.sparse as sp
+
+from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.errors import BudgetError, ConfigError
+from tallyveil.plans.machine import in_gib, machine_memory
+from tallyveil.schema.schema import Schema
+from tallyveil.storage.json_files import digest_of
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.guarantee import event_of
+from tallyveil.subspace.lattice import Lattice, lattice_of
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
+from tallyveil.subspace.nearest import nearest_tables, protected, require_record
+from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
+from tallyveil.subspace.outputs import Outputs
+from tallyveil.subspace.table import Margin, TableConstraints, constrain
+
+SUBSPACE_FORMAT = 1
+BYTES_A_NUMBER = 24
+"""Of simulated noise, in memory while it is drawn and written."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableInput:
+    """The file of the confidential table, and how to read it.
+
+    Attributes:
+        path: Parquet or CSV file with one row for each cell, or one row for each record if `count` is None.
+        count: Column of integer counts. Rows of the same cell are added, and cells without a row are zero.
+        columns: Column of each attribute, by attribute name.
+    """
+
+    path: Path
+    count: str | None
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubspacePlan:
+    """The plan for one table: its cells, invariants, noise law and budget.
+
+    Attributes:
+        name: Name of the table in messages and outputs.
+        schema: The cells. They are public, so an empty cell cannot be distinguished from others.
+        table: The confidential counts.
+        constraints: Sums that are published exactly.
+        law: Law of the noise.
+        distance: Largest distance of two tables that the guarantee covers, in the norm of the law; for Gaussian noise
+            the squared l2 distance.
+        neighbours: Neighbour relation under which the budget is declared.
+        declared: Largest budget that may be spent: epsilon for Laplace noise, rho for Gaussian noise.
+        delta: Delta at which the epsilon of Gaussian noise is reported.
+        wish: The sampler that is asked for.
+        chain: How a Markov chain is run, if one is needed.
+        outputs: Which tables may come out: all, or those without negative counts.
+    """
+
+    name: str
+    schema: Schema
+    table: TableInput
+    constraints: TableConstraints
+    law: LatticeLaw
+    distance: Fraction
+    neighbours: Neighbours
+    declared: Fraction
+    delta: Fraction
+    wish: SamplerWish
+    chain: ChainSettings
+    outputs: Outputs = Outputs.FREE
+
+    def __post_init__(self) -> None:
+        require_record(self.law, self.distance, self.neighbours)
+        if self.cost > self.declared:
+            raise BudgetError(
+                f"the mechanism costs {self.budget_unit} = {exact_text(self.cost)} at distance "
+                f"{self.distance}, more than the declared {self.budget_unit} = {exact_text(self.declared)}. Use "
+                f"more noise, or raise [privacy] {self.budget_unit} if policy allows it; nothing was read."
+            )
+
+    @property
+    def budget_unit(self) -> Literal["rho", "epsilon"]:
+        """Unit of `declared`."""
+        return "rho" if isinstance(self.law, GeneralisedGaussian) else "epsilon"
+
+    @property
+    def cost(self) -> Fraction:
+        """The cost, in `budget_unit`."""
+        if isinstance(self.law, GeneralisedGaussian):
+            return self.distance / (2 * self.law.variance)
+        return self.law.epsilon * self.distance * (2 if self.outputs is Outputs.RESTRICTED else 1)
+
+    def lattice(self) -> Lattice:
+        """The lattice on which the noise lies.
+
+        Raises:
+            ConstraintError: the constraints determine the table.
+        """
+        return lattice_of(self.constraints.system)
+
+    def published_sums(self) -> ConstraintSystem:
+        """The sums that are published beside the table: the constraints, each attribute's levels, and the total."""
+        names = self.schema.attribute_names if len(self.schema.attribute_names) > 1 else ()
+        margins = [Margin(name, (name,)) for name in names]
+        others = constrain(self.schema, [*margins, Margin("total", ())]).system
+        own = self.constraints.system
+        return ConstraintSystem.from_matrix(
+            sp.vstack([own.matrix, others.matrix], format="csr"), (*own.names, *others.names)
+        )
+
+    def event(self, noise: NoisePlan) -> PrivacyEvent:
+        """The privacy event of the release."""
+        return event_of(
+            self.law, noise.lattice, self.distance, noise.total_variation, restricted=noise.restricted
+        )
+
+    def description(self, noise: NoisePlan) -> str:
+        """Description in the ledger: which table is released, and which neighbours its guarantee covers."""
+        nearest = nearest_tables(noise.lattice, self.law, self.neighbours)
+        return f"table {self.name}. {protected(nearest, self.law, self.distance, self.neighbours)}"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data for `plan.json`. It contains no path, so the plan does not depend on where its files are."""
+        system = self.constraints.system
+        return {
+            "format": SUBSPACE_FORMAT,
+            "kind": "integer-subspace",
+            "name": self.name,
+            "schema": self.schema.to_mapping(),
+            "table": {"count": self.table.count, "columns": dict(self.table.columns)},
+            "constraints": list(system.names),
+            "matrix": _digest_of_matrix(system.matrix),
+            "stated_totals": [list(pair) for pair in self.constraints.stated],
+            "law": str(self.law),
+            "distance": str(self.distance),
+            "neighbours": self.neighbours.value,
+            "budget_unit": self.budget_unit,
+            "declared": str(self.declared),
+            "spent": str(self.cost),
+            "delta": str(self.delta),
+            # Keys that are not used are left out, so that plans without them keep their digest, and so their noise.
+            **({} if self.outputs is Outputs.FREE else {"outputs": self.outputs.value}),
+            "sampler": self.wish,
+            "chain": {
+                "allowed_delta": str(self.chain.allowed_delta),
+                "sweeps": self.chain.sweeps,
+                **({} if self.chain.moves == "slices" else {"moves": self.chain.moves}),
+                **({} if self.chain.lag is None else {"lag": self.chain.lag}),
+                "pairs": self.chain.pairs,
+                "longest": self.chain.longest,
+                "confidence": str(self.chain.confidence),
+                "extrapolate": self.chain.extrapolate,
+            },
+        }
+
+    def digest(self) -> bytes:
+        """SHA-256 of the plan's canonical JSON. The noise key depends on it."""
+        return digest_of(self.to_mapping())
+
+
+def _digest_of_matrix(matrix: Any) -> str:
+    entries = [matrix.indptr.tolist(), matrix.indices.tolist(), matrix.data.tolist()]
+    return digest_of({"rows": json.loads(json.dumps(entries))}).hex()
+
+
+def refuse_many_draws(plan: SubspacePlan, draws: int) -> None:
+    """Refuse more simulated noise vectors than fit into memory; raises ConfigError."""
+    needed, has = BYTES_A_NUMBER * draws * plan.schema.size, machine_memory()
+    if needed > has:
+        raise ConfigError(
+            f"{draws:,} draws of noise in {plan.schema.size:,} cells would need about {in_gib(needed)} of memory, and "
+            f"this process may use {in_gib(has)}. Ask for fewer with --draws.",
+            code="subspace-draws",
+        )

@@ -1,0 +1,346 @@
+"""The release of one table with exact invariants: read plan and table, spend, draw noise, check the written file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.arrays import Integers
+from tallyveil.errors import ConfigError, SolverError
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.noise.source import NoiseSource
+from tallyveil.products.lattice.confidential import (
+    ConfidentialTable,
+    check_stated_totals,
+    keeps_invariants,
+    read_confidential_table,
+    release_table,
+    require_no_negative,
+    require_summable,
+    require_table_header,
+    restricted_table,
+)
+from tallyveil.products.lattice.public.plan import SubspacePlan, refuse_many_draws
+from tallyveil.products.topdown.run.lattice_record import noise_record
+from tallyveil.runs.folder_state import PLAN
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.schema.schema import Schema
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
+from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.error_margins import (
+    CONFIDENCE,
+    LEVEL,
+    ErrorMargins,
+    error_margins,
+    margin_draws,
+)
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.mechanisms import GeneralisedLaplace
+from tallyveil.subspace.nearest import require_pairs
+from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise, plan_restricted
+from tallyveil.subspace.nonnegative import nearest_nonnegative
+from tallyveil.subspace.outputs import Outputs, require_outputs
+from tallyveil.subspace.table import cell_labels
+
+TABLE = "table.parquet"
+TABLE_CSV = "table.csv"
+SUMS = "sums.parquet"
+SUMS_CSV = "sums.csv"
+DRAWS = "draws.parquet"
+UNBIASED = "noisy"
+"""Column of the counts from which the nearest table without negative counts was made. They are unbiased."""
+
+_ORDER_QUERY = 1
+_RESTRICTED_QUERY = 2
+"""Places in the address space, apart from those of the noise."""
+
+_LONG_SECONDS = 10
+"""A chain that takes longer is announced before it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubspaceOutcome:
+    """The result of a release.
+
+    Attributes:
+        path: The folder.
+        manifest: Content of `manifest.json`.
+        noise: The plan of the noise. None if the folder held a finished release before the inputs were read.
+        already_finished: Whether the folder already held this release, so that nothing was done.
+    """
+
+    path: Path
+    manifest: Manifest
+    noise: NoisePlan | None
+    already_finished: bool
+
+
+def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
+    """Plan how the noise is drawn. No data is read.
+
+    Raises:
+        BudgetError: two tables that agree on the invariants are always farther apart than the plan's distance.
+        ConfigError: the plan's outputs cannot be made exactly.
+    """
+    lattice = plan.lattice()
+    require_pairs(lattice, plan.law, plan.distance)
+    require_outputs(plan.outputs, plan.law, lattice)
+    if plan.outputs is Outputs.RESTRICTED:
+        return plan_restricted(lattice, plan.law)
+    return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
+
+
+def run_subspace(
+    plan: SubspacePlan,
+    out: Path,
+    *,
+    draws: int = 0,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+) -> SubspaceOutcome:
+    """Release one table, or resume an interrupted release.
+
+    Args:
+        plan: Plan of the release.
+        out: Folder. It does not exist, is empty, or holds an unfinished run of the same plan and table.
+        draws: Number of further noise vectors to write, for simulations. Allowed only with a test key.
+        test_key: Key for tests; the release then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
+    Raises:
+        TallyveilError: an input is wrong. Nothing is spent before plan, chain and table are checked.
+    Privacy: spends `plan.cost` once, however often the run is interrupted and resumed.
+    """
+    if draws and test_key is None:
+        raise ConfigError(
+            f"{draws} repeated draws were asked for without a test key. In a real run the budget would have to pay "
+            "for every draw, and the noise of no draw may be shown. For a simulation give --insecure-test-key TEXT.",
+            code="subspace-draws",
+        )
+    if draws and plan.outputs is Outputs.RESTRICTED:
+        raise ConfigError(
+            f'{draws} repeated draws of noise were asked for, but with outputs = "restricted" there is no noise apart '
+            "from the table. Leave --draws out, or simulate by releasing several times with different test keys.",
+            code="subspace-draws",
+        )
+    refuse_many_draws(plan, draws)
+    product = Table(plan, draws)
+    outcome = run_product(product, out, test_key=test_key, observer=observer)
+    return SubspaceOutcome(out, outcome.manifest, product.noise, outcome.already_finished)
+
+
+@dataclass(slots=True)
+class Table:
+    """The release of one table.
+
+    Attributes:
+        plan: Plan of the release.
+        draws: Number of further noise vectors to write, for simulations.
+        noise: The plan of the noise, once the inputs are read.
+    """
+
+    plan: SubspacePlan
+    draws: int = 0
+    noise: NoisePlan | None = None
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return self.plan.digest().hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which the table lies, or whose path is too long; raises StoreError."""
+        refuse_inputs(out, [self.plan.table.path])
+        refuse_long_paths(out, [DRAWS, "diagnostics/total-variation.csv"], TEMPORARY_SUFFIX)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Plan the noise, and read and check the table; nothing is written."""
+        plan, watch = self.plan, Stopwatch(observer)
+        columns = dict(plan.table.columns)
+        named = [*columns.values(), *([] if plan.table.count is None else [plan.table.count])]
+        require_table_header(
+            plan.table.path, named
+        )  # checked before the lattice is built, which may take long
+        noise = noise_of(plan, observer)
+        _tell_long_chain(noise, observer)
+        guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
+        sums = plan.published_sums()
+        with watch.stage("margins of error", margin_draws(noise)):
+            margins = error_margins(noise, sums, observer.advanced)
+        with watch.stage("read table"):
+            table = read_confidential_table(
+                plan.table.path, count=plan.table.count, columns=columns, schema=plan.schema
+            )
+            check_stated_totals(table, plan.constraints)
+            require_summable(table, sums)
+            if plan.outputs is not Outputs.FREE:
+                require_no_negative(table)
+        self.noise = noise
+        return _Work(plan, noise, guarantee, sums, margins, table, self.draws, watch)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _Work:
+    """All inputs, after the checks and before any draw. Holds the confidential table."""
+
+    plan: SubspacePlan
+    noise: NoisePlan
+    guarantee: JsonObject
+    sums: ConstraintSystem
+    margins: ErrorMargins | None
+    table: ConfidentialTable
+    draws: int
+    watch: Stopwatch
+
+    def __repr__(self) -> str:
+        return "_Work(<redacted>)"
+
+    def job(self) -> Job:
+        """The inputs that identify the run, and what it spends."""
+        plan = self.plan
+        return Job(
+            kind=ReleaseKind.SUBSPACE,
+            plan_digest=plan.digest().hex(),
+            whole_plan=plan.digest(),
+            binding=binding_of(self.table.digest(), plan.digest()),
+            declaration=Declaration(plan.budget_unit, plan.declared, plan.neighbours),
+            event=plan.event(self.noise),
+            privacy=self.guarantee,
+            description=plan.description(self.noise),
+            token="release",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Draw the noise and write the table; returns the body of the manifest."""
+        plan, noise = self.plan, self.noise
+        run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+
+        def write_table() -> JsonObject:
+            _write_table(run, self, _drawn(self, run.secrets.noise_key))
+            return {}
+
+        def write_draws() -> JsonObject:
+            if self.draws:
+                _write_draws(run, plan, noise, self.draws)
+            return {}
+
+        with self.watch.stage("draw and write", noise.steps):
+            run.stage("table", [TABLE, TABLE_CSV, SUMS, SUMS_CSV], write_table)
+            run.stage(f"{self.draws} draws", [DRAWS], write_draws)
+        return {
+            "name": plan.name,
+            "plan": plan.to_mapping(),
+            "inputs": {"table_keyed_hash": run.secrets.commitment(self.table.digest())},
+            "noise": noise_record(noise),
+            "margins": _margins_record(self.margins),
+        }
+
+    def check(self, run: Run) -> list[str]:
+        """Read the written files back and check that they keep the invariants."""
+        with self.watch.stage("checks"):
+            return _checks(run.path, self)
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages
+
+
+def _tell_long_chain(noise: NoisePlan, observer: Observer) -> None:
+    """Say how long a chain will take, if it takes long."""
+    seconds = noise.seconds_of_chain()
+    whole = seconds * (1 + margin_draws(noise))
+    if whole > _LONG_SECONDS:
+        observer.warned(
+            f"The noise is drawn by a chain of {noise.steps} sweeps. One draw takes about {seconds:.2g} seconds on "
+            f"this machine. The release draws one table and simulates {margin_draws(noise)} for its margins of error, "
+            f"which takes about {whole / 60:.2g} minutes."
+        )
+
+
+def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
+    """The columns of the published table: its counts and, if these are post-processed, what they were made from."""
+    plan, noise, source = work.plan, work.noise, NoiseSource(key)
+    if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
+        place = NoiseAddress(source, 0, _RESTRICTED_QUERY)
+        return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law.epsilon)}
+    noisy = release_table(
+        work.table, noise.draw(key, range(1), work.watch.advanced)[0], plan.constraints.system
+    )
+    if plan.outputs is Outputs.FREE:
+        return {"count": noisy}
+    words = source.numbers(0, _ORDER_QUERY, [0], 0, noise.lattice.n_cells)[0]
+    order = np.argsort(np.argsort(words, kind="stable"))
+    return {"count": nearest_nonnegative(noisy, noise.lattice.structure, order), UNBIASED: noisy}
+
+
+def _write_table(run: Run, work: _Work, counts: dict[str, Integers]) -> None:
+    """Write the table and its sums, each with the margins of its unbiased counts."""
+    columns, margins = _names_of_cells(work.plan.schema), work.margins
+    cells = pl.DataFrame({**columns, **counts, **({"margin": margins.cells} if margins else {})})
+    totals = {name: work.sums.totals(values) for name, values in counts.items()}
+    sums = pl.DataFrame({"sum": work.sums.names, **totals, **({"margin": margins.sums} if margins else {})})
+    for frame, path, csv in ((cells, TABLE, TABLE_CSV), (sums, SUMS, SUMS_CSV)):
+        write_parquet(run.path / path, frame, run.tags)
+        write_file(run.path / csv, frame.write_csv)
+
+
+def _names_of_cells(schema: Schema) -> dict[str, list[str]]:
+    """One column for each attribute: the level of every cell of the table."""
+    labels = cell_labels(schema)
+    return {name: [label[name] for label in labels] for name in schema.attribute_names}
+
+
+def _margins_record(margins: ErrorMargins | None) -> JsonObject | None:
+    if margins is None:
+        return None
+    return {"level": str(LEVEL), "confidence": str(CONFIDENCE), "draws": margins.draws}
+
+
+def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> None:
+    """Write the noise of the draws after the released one. Noise alone reveals nothing about the table."""
+    vectors = noise.draw(run.secrets.noise_key, range(1, draws + 1))
+    columns = {name: levels * draws for name, levels in _names_of_cells(plan.schema).items()}
+    number = np.repeat(np.arange(1, draws + 1), plan.schema.size)
+    frame = pl.DataFrame({"draw": number, **columns, "noise": vectors.ravel()})
+    write_parquet(run.path / DRAWS, frame, run.tags)
+
+
+def _checks(out: Path, work: _Work) -> list[str]:
+    """Read the written files back and check that they keep the invariants."""
+    plan, published = work.plan, work.sums
+    written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
+    system = plan.constraints.system
+    names = _names_of_cells(plan.schema)
+    whole = written.select(*names).equals(pl.DataFrame(names))
+    sums = collect(scan_parquet(out / SUMS), out / SUMS, "sums")
+    passed = {
+        "every cell of the table is there once": whole,
+        f"all {system.n_constraints} invariants are exact": whole
+        and keeps_invariants(work.table, written["count"].to_numpy(), system),
+        "the published sums are those of the published table": whole
+        and sums["sum"].to_list() == list(published.names)
+        and np.array_equal(published.totals(written["count"].to_numpy()), sums["count"].to_numpy()),
+    }
+    if plan.outputs is not Outputs.FREE:
+        passed["no count is negative"] = bool((written["count"] >= 0).all())
+    if (out / DRAWS).exists():
+        drawn = collect(scan_parquet(out / DRAWS), out / DRAWS, "draws")
+        vectors = drawn["noise"].to_numpy().reshape(-1, plan.schema.size)
+        passed["every draw of noise leaves the invariants alone"] = work.noise.lattice.contains(vectors.T)
+    for name, holds in passed.items():
+        if not holds:
+            raise SolverError(
+                f"final check failed: {name}. The release must not be published; keep the folder and report this.",
+                code="check-failed",
+            )
+    return list(passed)

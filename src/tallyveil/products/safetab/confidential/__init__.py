@@ -1,0 +1,1 @@
+"""Behind the wall: how SafeTab reads and measures its records."""

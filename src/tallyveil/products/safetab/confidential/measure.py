@@ -1,0 +1,151 @@
+"""Measures population groups: true counts of a few regions at a time, plus exact addressed noise."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Integers
+from tallyveil.confidential.histogram import REDACTED
+from tallyveil.kernels.records.safetab_groups import choose_detail, list_totals
+from tallyveil.noise.laws import Law
+from tallyveil.products.safetab.public.addresses import FIRST_TABLE, STAGE_1, TOTAL, TOTAL_ONLY
+from tallyveil.products.safetab.public.levels import GroupLevel
+from tallyveil.products.safetab.public.measurements import GroupMeasurements, TableMeasurements
+
+GROUPS_AT_ONCE = 1 << 18
+"""Number of groups measured in one part, so that the counts of a part fit into the processor's cache."""
+
+KEEP_ALL = -(2**62)
+ANSWERS_AT_ONCE = 1 << 20
+
+
+class AddressedNoise(Protocol):
+    """The methods of a noise source that measuring needs (`tallyveil.noise.source.NoiseSource`)."""
+
+    def add_dense(
+        self, law: Law, geolevel: int, query: int, geounits: Any, counts: NDArray[np.int64]
+    ) -> None:
+        """Add noise to counts in place."""
+        ...
+
+    def at(self, law: Law, geolevel: int, query: int, geounits: Any, answers: Any) -> NDArray[np.int64]:
+        """Noise at scattered addresses."""
+        ...
+
+
+class LevelCounts(Protocol):
+    """True counts of the groups of one level. Confidential."""
+
+    def totals(self, rows: Integers) -> Integers:
+        """Records in each group of some rows; int64, shape (rows, width of the level)."""
+        ...
+
+    def tables(self, rows: Integers, slots: NDArray[np.int32], n: int) -> Integers:
+        """Tables of the finest cells of some groups.
+
+        Args:
+            rows: Rows of the level; int64, ascending.
+            slots: For each adaptive group of these rows, its place among the tables, or -1 for none.
+            n: Number of tables.
+        Returns:
+            int64, shape (n, finest cells).
+        """
+        ...
+
+
+Level_contra = TypeVar("Level_contra", bound=GroupLevel, contravariant=True)
+
+
+class GroupCounts(Protocol[Level_contra]):
+    """True counts of population groups, whatever the layout of their records. Confidential."""
+
+    def of(self, one: Level_contra) -> LevelCounts:
+        """The counts of one level."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class GroupMeasurer(Generic[Level_contra]):
+    """Noisy counts of population groups, computed on request: Algorithm 2 for each group.
+
+    Attributes:
+        counts: The true counts. Confidential.
+        noise: Addressed noise of this run, bound to the records, the public inputs and the plan.
+
+    Privacy: all groups of all levels together cost the event of the plan. In stage 1, a record changes the totals of
+        at most `stability` groups of a level by one. In stage 2, given the outcome of stage 1, it changes one cell of
+        each of them (SafeTab, Haney et al., Lemmas 9, 10 and 12). Repeated requests give the same noise.
+    """
+
+    counts: GroupCounts[Level_contra]
+    noise: AddressedNoise
+
+    def __repr__(self) -> str:
+        return f"GroupMeasurer(counts={REDACTED}, noise={REDACTED})"
+
+    def measure(self, one: Level_contra, rows: Integers) -> Iterator[GroupMeasurements]:
+        """Measure all groups of some rows of a level, in parts of limited size.
+
+        Args:
+            one: The level.
+            rows: Its rows; int64, ascending.
+        """
+        exact, n_rows = self.counts.of(one), max(1, GROUPS_AT_ONCE // one.width)
+        for first in range(0, len(rows), n_rows):
+            yield self._part(one, np.ascontiguousarray(rows[first : first + n_rows]), exact)
+
+    def _part(self, one: GroupLevel, rows: Integers, exact: LevelCounts) -> GroupMeasurements:
+        counts = exact.totals(rows)
+        totals = np.ascontiguousarray(counts[:, : one.n_adaptive])
+        total_only = np.ascontiguousarray(counts[:, one.n_adaptive :])
+        stage_1 = totals.copy()
+        self._add(one, STAGE_1, one.stage_1, rows, stage_1)
+        self._add(one, TOTAL_ONLY, one.total_only, rows, total_only)
+        self._add(one, TOTAL, one.stage_2, rows, totals)
+        detail, slots = np.empty(totals.shape, np.int8), np.empty(totals.shape, np.int32)
+        n_tables = choose_detail(stage_1, np.array(one.thresholds, np.int64), detail, slots)
+        places = np.empty(totals.size + 1, np.int64)
+        keep_above = KEEP_ALL if one.keep_above is None else one.keep_above
+        n_listed = list_totals(totals, detail, keep_above, places)
+        finest = np.zeros((0, one.ladder.finest_cells), np.int64)
+        if n_tables:
+            finest = exact.tables(rows, slots, n_tables)
+        tables = self._tables(one, rows, detail, finest)
+        listed = places[:n_listed].copy()
+        return GroupMeasurements(rows, stage_1, detail, totals, listed, tables, total_only)
+
+    def _add(
+        self, one: GroupLevel, measured: int, law: Law, rows: Integers, counts: NDArray[np.int64]
+    ) -> None:
+        if counts.size:
+            self.noise.add_dense(law, one.geolevel, one.query + measured, rows, counts)
+
+    def _tables(
+        self, one: GroupLevel, rows: Integers, detail: NDArray[np.int8], finest: Integers
+    ) -> tuple[TableMeasurements, ...]:
+        """Noisy tables of the groups of each detail but 0. `finest` has one row for each such group, in order."""
+        chosen = np.flatnonzero(detail)
+        of_chosen = detail.ravel()[chosen]
+        return tuple(
+            self._table(one, number, rows, chosen[of_chosen == number], finest[of_chosen == number])
+            for number in range(1, one.ladder.total_only)
+        )
+
+    def _table(
+        self, one: GroupLevel, number: int, rows: Integers, places: Integers, finest: Integers
+    ) -> TableMeasurements:
+        table = one.ladder.tables[number - 1]
+        values, n_cells = table.collapse(finest), table.n_cells
+        query = one.query + FIRST_TABLE + number - 1
+        within, groups = np.divmod(places, max(1, one.n_adaptive))
+        step = max(1, ANSWERS_AT_ONCE // n_cells)
+        for first in range(0, len(places), step):
+            part = slice(first, first + step)
+            geounits = np.repeat(rows[within[part]], n_cells)
+            answers = (groups[part, None] * one.ladder.cells_apart + np.arange(n_cells)).ravel()
+            noise = self.noise.at(one.stage_2, one.geolevel, query, geounits, answers)
+            values[part] += noise.reshape(-1, n_cells)
+        return TableMeasurements(places, values)

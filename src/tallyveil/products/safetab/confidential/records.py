@@ -1,0 +1,296 @@
+"""Reads SafeTab's person records: from text to compact arrays, with errors that show no record."""
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.confidential.histogram import REDACTED
+from tallyveil.errors import GeographyError, SchemaError, TallyveilError
+from tallyveil.kernels.records.coded_records import (
+    COUNTIES,
+    CodedRows,
+    KnownBlocks,
+    check_lists,
+    code_rows,
+    order_lists,
+)
+from tallyveil.kernels.records.safetab_groups import People, order_by_region
+from tallyveil.products.safetab.confidential.record_stream import ParsedRecords, most_records, parsed_records
+from tallyveil.products.safetab.public.ages import cells_by_age
+from tallyveil.products.safetab.public.config import SafetabConfig
+from tallyveil.products.safetab.public.files import BLOCK, PERSONS, RECORD_CODES, FileFormat, find_file
+from tallyveil.products.safetab.public.input_errors import raise_all
+from tallyveil.products.safetab.public.iterations import IterationFiles
+from tallyveil.products.safetab.public.regions import Regions
+
+logger = logging.getLogger(__name__)
+
+BLOCK_COLUMNS: Final = tuple(rule.name for rule in BLOCK)
+RACE_COLUMNS: Final = tuple(rule.name for rule in RECORD_CODES[:-1])
+ETHNICITY_COLUMN: Final = RECORD_CODES[-1].name
+AGES_23: Final = 23
+
+Columns = Mapping[str, NDArray[np.int32]]
+CellsOf = Callable[[Columns], Mapping[str, NDArray[np.int8]]]
+"""A function from the numbers in a record's columns to the cells that are tabulated, by name."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ConfidentialPersons:
+    """The people of one run, sorted by block: 7 bytes each, and more for people with several codes. Confidential.
+
+    Attributes:
+        run: "US" or "PR".
+        start: Start of each block's people; int64, shape (blocks + 1,).
+        races: For a person with one race code, its position; for one with several, ~p if they start at p in `lists`;
+            int32.
+        lists: Positions of the codes of people with several codes, with -1 after each person's codes; int16.
+        ethnicity: Position of the ethnicity code; int16.
+        cells: The tabulated cell, one of 46 for sex by age; int8.
+    """
+
+    run: str
+    start: NDArray[np.int64]
+    races: NDArray[np.int32]
+    lists: NDArray[np.int16]
+    ethnicity: NDArray[np.int16]
+    cells: NDArray[np.int8]
+
+    def __repr__(self) -> str:
+        return f"ConfidentialPersons(run={self.run!r}, records={REDACTED})"
+
+    def coded(self) -> People:
+        """Blocks and codes of the people, as the counting kernels take them."""
+        return People(self.start, self.races, self.lists, self.ethnicity)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the records, in their order within each block."""
+        digest = hashlib.sha256(self.run.encode())
+        for array in (self.start, self.races, self.lists, self.ethnicity, self.cells):
+            digest.update(len(array).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+        return digest.digest()
+
+
+def read_persons(
+    folder: Path, config: SafetabConfig, files: IterationFiles, regions: Mapping[str, Regions]
+) -> dict[str, ConfidentialPersons]:
+    """Read and check the person records of all runs in one streaming pass: format, lists of codes, and domains.
+
+    People in states that belong to no run are checked for their format, and are otherwise ignored.
+
+    Args:
+        folder: Folder with person-records as `.txt` or `.parquet`.
+        config: States, and the number of race codes to read.
+        files: Known codes.
+        regions: Blocks of each run.
+    Raises:
+        ConfigError, StoreError: the header is wrong, or the file is missing or unreadable.
+        SchemaError, GeographyError: the records break rules.
+    Privacy: messages name only the file, columns and rules; never a value, a row or a number of records.
+    """
+    found = read_coded_records(folder, PERSONS, _sex_by_age, config, files, regions)
+    logger.info("person records read and valid")
+    return {run: persons for run, by_table in found.items() for persons in by_table.values()}
+
+
+def _sex_by_age(columns: Columns) -> Mapping[str, NDArray[np.int8]]:
+    cells = cells_by_age()[columns["QAGE"]] + AGES_23 * (columns["QSEX"] - 1)
+    return {"persons": cells.astype(np.int8)}
+
+
+def read_coded_records(
+    folder: Path,
+    form: FileFormat,
+    cells_of: CellsOf,
+    config: SafetabConfig,
+    files: IterationFiles,
+    regions: Mapping[str, Regions],
+) -> dict[str, dict[str, ConfidentialPersons]]:
+    """Read and check records with blocks, race codes and an ethnicity code. It raises the errors of `read_persons`.
+
+    Args:
+        folder: Folder with the file.
+        form: Its format.
+        cells_of: Computes the cells that are tabulated.
+        config, files, regions: As in `read_persons`.
+    Returns:
+        For each run and each name from `cells_of`, the records with those cells. All other arrays are shared.
+    """
+    path = find_file(folder, form)
+    faults = _Faults(np.zeros(len(form.columns), bool), np.zeros(config.max_race_codes + 1, bool))
+    races = np.array([form.columns.index(name) for name in RACE_COLUMNS])
+    position = np.full(10_000, -1, np.int16)
+    position[[int(code) for code in files.codes]] = np.arange(len(files.codes), dtype=np.int16)
+    room = most_records(path, form)
+    coders = [_RunCoder(run, config, regions[run], position, form, cells_of, room) for run in config.runs]
+    n_rows = 0
+    for part in parsed_records(path, form):
+        n_rows += len(part.values)
+        faults.broken |= part.broken
+        gap, later = check_lists(part.values[:, races], config.max_race_codes)
+        faults.gap |= gap
+        faults.later |= later
+        if not faults.broken.any():  # otherwise there may be more records than room
+            for coder in coders:
+                coder.add(part, faults.unknown)
+    if not n_rows:
+        raise SchemaError(f"{path} has no rows. Give a file with at least one.", code="safetab-empty")
+    faults.lost = any(coder.lost for coder in coders)
+    faults.require_none(path, form, config)
+    return {coder.run: coder.finished() for coder in coders}
+
+
+@dataclass(slots=True)
+class _Faults:
+    """For each rule, whether records break it.
+
+    Attributes:
+        broken: Whether each column has a value of the wrong format.
+        unknown: Whether each race column, and last the ethnicity column, has a code that is not in the file of codes.
+        gap: Whether there is a race code after a Null.
+        later: Whether there is a code beyond those that are read.
+        lost: Whether there is a block that is not in the geography.
+    """
+
+    broken: NDArray[np.bool_]
+    unknown: NDArray[np.bool_]
+    gap: bool = False
+    later: bool = False
+    lost: bool = False
+
+    def require_none(self, path: Path, form: FileFormat, config: SafetabConfig) -> None:
+        """Raise one error for the first of three kinds of rules that is broken: formats, lists of codes, domains."""
+        raise_all(self._formats(path, form), f"the {form.stem}")
+        raise_all(self._lists(path, config), f"the {form.stem}")
+        raise_all(self._domains(path), f"the {form.stem}")
+
+    def _formats(self, path: Path, form: FileFormat) -> list[TallyveilError]:
+        return [
+            SchemaError(
+                f"{path}: column {rule.name} has values that are not {rule.wanted}. Correct them (filter the column "
+                "for values that do not match the rule to find them).",
+                code="safetab-person-values",
+            )
+            for rule, broken in zip(form.rules, self.broken, strict=True)
+            if broken
+        ]
+
+    def _lists(self, path: Path, config: SafetabConfig) -> list[TallyveilError]:
+        problems: list[TallyveilError] = []
+        if self.gap:
+            problems.append(
+                SchemaError(
+                    f"{path}: some records have a race code after a Null in QRACE2 to QRACE8. Move the codes of such "
+                    "a record forward, so that all Nulls come last.",
+                    code="safetab-null-order",
+                )
+            )
+        if self.later:
+            problems.append(
+                SchemaError(
+                    f"{path}: some records have codes in {', '.join(RACE_COLUMNS[config.max_race_codes :])}, which "
+                    f"are not read because max_race_codes = {config.max_race_codes}. Raise max_race_codes (it sets "
+                    "the stability, and so the noise), or remove the codes.",
+                    code="safetab-extra-codes",
+                )
+            )
+        return problems
+
+    def _domains(self, path: Path) -> list[TallyveilError]:
+        problems: list[TallyveilError] = []
+        names = [*RACE_COLUMNS[: len(self.unknown) - 1], ETHNICITY_COLUMN]
+        if unknown := [name for name, bad in zip(names, self.unknown, strict=True) if bad]:
+            problems.append(
+                SchemaError(
+                    f"{path}: column(s) {', '.join(unknown)} have codes that are not in the race and ethnicity codes "
+                    "file. Add them there, or correct the records; an anti-join of the two files finds them.",
+                    code="safetab-person-code",
+                )
+            )
+        if self.lost:
+            problems.append(
+                GeographyError(
+                    f"{path}: records lie in blocks that are not in the geography file GRF-C. Add every block there, "
+                    f"or correct the records; an anti-join on {', '.join(BLOCK_COLUMNS)} finds them.",
+                    code="safetab-person-block",
+                )
+            )
+        return problems
+
+
+class _RunCoder:
+    """Collects the records of one run in compact arrays, and sorts them by block."""
+
+    def __init__(
+        self,
+        run: str,
+        config: SafetabConfig,
+        regions: Regions,
+        position: NDArray[np.int16],
+        form: FileFormat,
+        cells_of: CellsOf,
+        room: int,
+    ) -> None:
+        self.run = run
+        self.lost = False
+        self._regions = regions
+        self._position = position
+        self._form = form
+        names = [*BLOCK_COLUMNS, *RACE_COLUMNS[: config.max_race_codes], ETHNICITY_COLUMN]
+        self._columns = np.array([form.columns.index(name) for name in names])
+        states = np.zeros(100, bool)
+        states[[int(state) for state in config.states_of(run)]] = True
+        bounds = np.arange(100 * COUNTIES + 1, dtype=np.int64) * 10**10
+        self._known = KnownBlocks(states, np.searchsorted(regions.blocks, bounds), regions.blocks)
+        self._cells_of = cells_of
+        # Room for all records is allocated at once. Pages that are never written take no memory, and nothing is copied.
+        self._n = 0
+        self._places, self._races = np.empty(room, np.int32), np.empty(room, np.int32)
+        self._ethnicity = np.empty(room, np.int16)
+        none = cells_of({name: np.empty(0, np.int32) for name in form.columns})
+        self._cells = {name: np.empty(room, np.int8) for name in none}
+        self._n_lists = 0
+        self._lists: list[NDArray[np.int16]] = []
+
+    def add(self, part: ParsedRecords, unknown: NDArray[np.bool_]) -> None:
+        """Add those records of a part of the file that belong to the run."""
+        parsed = part.values[:, self._columns]
+        n, k = len(parsed), parsed.shape[1] - 5
+        rows, lists = np.empty(n, np.int32), np.empty(n * (k + 1), np.int16)
+        here = slice(self._n, self._n + n)
+        places, races, ethnicity = self._places[here], self._races[here], self._ethnicity[here]
+        out = CodedRows(rows, places, races, ethnicity, lists)
+        kept, added = code_rows(parsed, self._known, self._position, self._n_lists, out, unknown)
+        self.lost |= bool((places[:kept] < 0).any())
+        self._lists.append(lists[:added].copy())
+        own = part.values[rows[:kept]]
+        columns = {name: own[:, place] for place, name in enumerate(self._form.columns)}
+        for name, cells in self._cells_of(columns).items():
+            self._cells[name][self._n : self._n + kept] = cells
+        self._n += kept
+        self._n_lists += added
+
+    def finished(self) -> dict[str, ConfidentialPersons]:
+        """The records sorted by block, for each name of cells. The coder cannot be used afterwards."""
+        n, n_blocks = self._n, len(self._regions.blocks)
+        start, order = np.zeros(n_blocks + 1, np.int64), np.empty(n, np.int32)
+        order_by_region(self._places[:n], n_blocks, start, order)
+        del self._places
+        lists = np.concatenate([np.empty(0, np.int16), *self._lists])
+        self._lists.clear()
+        races, further = np.empty(n, np.int32), np.empty_like(lists)
+        order_lists(order, self._races[:n], lists, races, further)
+        del self._races
+        ethnicity = self._ethnicity[order]
+        del self._ethnicity
+        return {
+            name: ConfidentialPersons(self.run, start, races, further, ethnicity, cells[order])
+            for name, cells in self._cells.items()
+        }

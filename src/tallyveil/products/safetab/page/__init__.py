@@ -1,0 +1,1 @@
+"""The pages of SafeTab releases and of their evaluations."""

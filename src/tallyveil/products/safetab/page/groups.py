@@ -1,0 +1,171 @@
+"""The report of a run on population groups of any records, from its published files, and a report of its errors."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.accounting.decimals import short_decimal
+from tallyveil.files import manifest_shapes as shapes
+from tallyveil.files.evaluation.store import FOLDER
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
+from tallyveil.products.safetab.page.persons import (
+    REPORT,
+    error_plot,
+    frame_texts,
+    from_least_to_most,
+    level_parameters,
+    made_values,
+    plots_points,
+    privacy_texts,
+    short_values,
+)
+from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.report.accuracy import Matrix
+from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import Picture
+from tallyveil.report.page import write_page
+from tallyveil.report.wording import detail_title, grouped, groups_counted, rounded
+from tallyveil.schema.unit import Unit, unit_of
+from tallyveil.storage.paths import file_name
+
+MOST_SERIES: Final = 10
+"""Largest number of levels that a plot shows. Tables show all of them."""
+
+
+def write_groups_report(out: Path) -> Path:
+    """Write `report.html`: the guarantee, the expected errors and the published numbers.
+
+    Args:
+        out: Folder of the finished run.
+    Raises:
+        StoreError: a published file is missing or cannot be read.
+    Privacy: reads published files only, so the page adds nothing to what they reveal.
+    """
+    manifest = read_manifest(out, ReleaseKind.GROUPS)
+    plan = read_listed(out, manifest, "plan.json", shapes.GROUPS_PLAN)
+    expected = read_listed(out, manifest, "expected.json", shapes.GROUPS_EXPECTED)
+    unit, levels = _unit(plan), [one["name"] for one in plan["levels"]]
+    published = {name: _published(out, manifest, name) for name in levels}
+    totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]
+    adaptive = list(dict.fromkeys(one["level"] for one in expected["sizes"]))
+    values = {
+        **made_values(manifest, plan),
+        **short_values(out, manifest, pl.concat(totals), unit, "A first noisy total of the group"),
+        "name": manifest.body["name"],
+        "unit_of_record": unit.one,
+        "units": unit.many,
+        "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
+        "levels": [{**one, "budget": short_decimal(Fraction(one["budget"]))} for one in plan["levels"]],
+        "details": [{**one, "detail": detail_title(one["detail"])} for one in expected["details"]],
+        "expected": _expected(expected["sizes"], adaptive),
+        "expected_plot": _expected_plot(expected["sizes"], adaptive[:MOST_SERIES], unit)
+        if adaptive
+        else None,
+        "shown": _shown(adaptive),
+        "published": _by_size(published),
+        "details_given": _by_detail(published, plan["levels"]),
+    }
+    return write_page(out / REPORT, "safetab_groups.html.j2", values)
+
+
+def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
+    """Write `evaluation/report.html`: errors of a run, or of several simulated runs, by size of the group.
+
+    Privacy: none. The page begins with a warning.
+    """
+    manifest = read_manifest(out, ReleaseKind.GROUPS)
+    unit = _unit(read_listed(out, manifest, "plan.json", shapes.GROUPS_PLAN))
+    totals = errors["errors-totals"]
+    adaptive = totals.filter(~pl.col("TOTAL_ONLY"))
+    levels = list(dict.fromkeys(adaptive["LEVEL"]))
+    series = levels[:MOST_SERIES]
+    drawn = adaptive.filter(pl.col("LEVEL").is_in(series))
+    plots = [
+        (value, error_plot(value.lower(), value, drawn, series, by="LEVEL", units=unit.many))
+        for value in (("COUNT", "ESTIMATE") if series else ())
+    ]
+    values = {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        "points": plots_points(plots),
+        "plots": plots,
+        "shown": _shown(levels),
+        "totals": frame_texts(totals),
+        "cells": frame_texts(errors["errors-cells"]),
+        "parameters": level_parameters(errors),
+        "version": ", ".join(manifest.tallyveil),
+    }
+    return write_page(out / FOLDER / REPORT, "safetab_groups_evaluation.html.j2", values)
+
+
+def _unit(plan: dict[str, Any]) -> Unit:
+    return unit_of(plan["schema"].get("unit"), plan["schema"].get("units"))
+
+
+def _shown(levels: Sequence[str]) -> str:
+    """The end of a figure's caption."""
+    return "." if len(levels) <= MOST_SERIES else f", the first {MOST_SERIES} of {len(levels)} levels."
+
+
+def _published(out: Path, manifest: Manifest, level: str) -> pl.DataFrame:
+    """Totals of a level, with the size class of the published count."""
+    totals = read_listed_table(out, manifest, f"totals/{file_name(level)}.parquet")
+    return totals.with_columns(size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"))
+
+
+def _expected(sizes: list[dict[str, Any]], levels: Sequence[str]) -> Matrix:
+    of_pair = {
+        (one["level"], one["size"]): f"{rounded(one['count_rmse'])} → {rounded(one['estimate_rmse'])}"
+        for one in sizes
+    }
+    every = sorted({one["size"] for one in sizes})
+    rows = tuple((level, tuple(of_pair[level, size] for size in every)) for level in levels)
+    return Matrix(tuple(grouped(size) for size in every), rows)
+
+
+def _expected_plot(sizes: list[dict[str, Any]], levels: Sequence[str], unit: Unit) -> Picture:
+    values = {
+        (grouped(one["size"]), one["level"]): one["estimate_rmse"] for one in sizes if one["level"] in levels
+    }
+    svg = dot_plot(
+        "expected",
+        list(dict.fromkeys(grouped(one["size"]) for one in sizes)),
+        levels,
+        values,
+        axis=f"root mean squared error of ESTIMATE, {unit.many} (logarithmic)",
+        description="Expected errors by true size of the group; the table below gives each.",
+    )
+    return Picture(svg, from_least_to_most(values, "expected error", unit.many))
+
+
+def _by_size(published: Mapping[str, pl.DataFrame]) -> Matrix:
+    """Groups and margins of each level, by size of the published count."""
+    found = {
+        (
+            level,
+            row["SIZE"],
+        ): f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
+        for level, totals in published.items()
+        for row in totals.group_by("SIZE")
+        .agg(pl.len(), pl.col("MARGIN").median(), pl.col("ESTIMATE_MARGIN").median().alias("better"))
+        .iter_rows(named=True)
+    }
+    present = [size for size in SIZES if any((level, size) in found for level in published)]
+    rows = tuple((level, tuple(found.get((level, size)) for size in present)) for level in published)
+    return Matrix(tuple("0 or less" if size == "0" else size for size in present), rows)
+
+
+def _by_detail(published: Mapping[str, pl.DataFrame], levels: list[dict[str, Any]]) -> Matrix:
+    """Groups of each level, by the detail that they were given."""
+    details = levels[0]["details"]
+    found = {level: dict(totals["DETAIL"].value_counts().iter_rows()) for level, totals in published.items()}
+    rows = tuple(
+        (level, tuple(grouped(own[name]) if name in own else None for name in details))
+        for level, own in found.items()
+    )
+    return Matrix(tuple(detail_title(name) for name in details), rows)

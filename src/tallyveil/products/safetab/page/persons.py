@@ -1,0 +1,333 @@
+"""The report of a SafeTab run, from its published files only, and a separate report of its errors."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.files import manifest_shapes as shapes
+from tallyveil.files.evaluation.store import FOLDER, WARNING
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
+from tallyveil.files.marks import marks_of
+from tallyveil.products.safetab.page.short import geography_title, group_points, group_tiles, groups_guess
+from tallyveil.products.safetab.public.evaluation import PARAMETERS, SIZES, size_of
+from tallyveil.report.accuracy import Matrix
+from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import Picture
+from tallyveil.report.page import write_page
+from tallyveil.report.parameters import ParameterTable, parameter_table
+from tallyveil.report.points import Point, evaluation_points
+from tallyveil.report.privacy import MECHANISMS
+from tallyveil.report.wording import (
+    detail_title,
+    duration,
+    file_size,
+    grouped,
+    groups_counted,
+    percent,
+    power_of_ten,
+    rounded,
+)
+from tallyveil.schema.unit import PERSON, Unit
+
+REPORT: Final = "report.html"
+
+
+def write_safetab_report(out: Path) -> Path:
+    """Write `report.html` of a SafeTab run: the guarantee, the expected errors and the published numbers.
+
+    Args:
+        out: Folder of the finished run, with expected.json.
+    Raises:
+        StoreError: a published file is missing or cannot be read.
+    Privacy: reads published files only, so the page adds nothing to what they reveal.
+    """
+    manifest = read_manifest(out, ReleaseKind.SAFETAB)
+    plan = read_listed(out, manifest, "plan.json", shapes.SAFETAB_PLAN)
+    expected = read_listed(out, manifest, "expected.json", shapes.SAFETAB_EXPECTED)
+    published = _published(out, manifest, plan, list(manifest.body["sizes"]))
+    geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
+    values = {
+        **run_values(out, manifest, plan, _name),
+        **short_values(
+            out,
+            manifest,
+            published,
+            PERSON,
+            "A first noisy total of the group",
+            some_left_out=any(
+                one.get("keep_above") is not None for run in plan["runs"].values() for one in run["sets"]
+            ),
+        ),
+        "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
+        "details": [{**one, "geography": geography_title(one["geography"])} for one in expected["details"]],
+        "expected": [
+            (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
+        ],
+        "expected_plot": _expected_plot(expected["sizes"], geographies),
+        "published": [(f"Level {level}", _by_size(published, level, geographies)) for level in (1, 2)],
+    }
+    return write_page(out / REPORT, "safetab.html.j2", values)
+
+
+def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
+    """Write `evaluation/report.html`: errors of a SafeTab run, or of several simulated runs, by size of the group.
+
+    Privacy: none. The page begins with a warning.
+    """
+    manifest = read_manifest(out, ReleaseKind.SAFETAB)
+    t1, t2 = errors["errors-t1"].drop_nulls("published"), errors["errors-t2"]
+    geographies = list(dict.fromkeys(t1["REGION_TYPE"]))
+    adaptive = t1.filter(~pl.col("TOTAL_ONLY"), pl.col("LEVEL") == t1["LEVEL"].max())
+    plots = [
+        (title, error_plot(value.lower(), value, adaptive, geographies))
+        for title, value in (("COUNT, as production publishes", "COUNT"), ("ESTIMATE", "ESTIMATE"))
+    ]
+    values = {
+        "run": manifest.run,
+        "warning": WARNING,
+        "points": plots_points(plots),
+        "plots": plots,
+        "totals": frame_texts(t1),
+        "cells": frame_texts(t2),
+        "parameters": level_parameters(errors),
+        "version": ", ".join(manifest.tallyveil),
+    }
+    return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
+
+
+def short_values(
+    out: Path,
+    manifest: Manifest,
+    published: pl.DataFrame,
+    unit: Unit,
+    chosen_by: str,
+    *,
+    some_left_out: bool = False,
+) -> dict[str, Any]:
+    """The summary of a page of population groups; the arguments are those of `group_points`."""
+    right = groups_guess(out)
+    return {
+        "tiles": group_tiles(published, unit, right, is_protected=manifest.protected),
+        "points": group_points(
+            published,
+            unit,
+            right,
+            chosen_by=chosen_by,
+            is_protected=manifest.protected,
+            some_left_out=some_left_out,
+        ),
+    }
+
+
+def run_values(
+    out: Path, manifest: Manifest, plan: dict[str, Any], name: Callable[[dict[str, Any]], str]
+) -> dict[str, Any]:
+    """The values that the pages of all SafeTab runs show.
+
+    Args:
+        out: Folder of the finished run.
+        manifest: Its manifest.
+        plan: Its plan.
+        name: Name of a level set among the manifest's sizes.
+    """
+    return {
+        **made_values(manifest, plan),
+        "sets": [
+            {
+                **one,
+                "geography": geography_title(one["geography"]),
+                "budget": short_decimal(Fraction(one["budget"])),
+                "groups": manifest.body["sizes"][run]["groups"][name(one)],
+            }
+            for run, content in plan["runs"].items()
+            for one in content["sets"]
+        ],
+    }
+
+
+def made_values(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
+    """What the pages of population groups of any layout say of a run: its noise, its sizes, how it was made."""
+    return {
+        "run": manifest.run,
+        "is_protected": manifest.protected,
+        "marks": marks_of(manifest).lines(),
+        "unit": manifest.spent.unit,
+        "mechanism": MECHANISMS[Mechanism(plan["mechanism"])][0],
+        "sizes": manifest.body["sizes"],
+        "checks": len(manifest.checks),
+        "stages": [
+            (one.stage, duration(one.seconds), f"{grouped(one.peak_memory_mib)} MiB")
+            for one in manifest.performance
+        ],
+        "files": [(file.path, file_size(file.bytes), file.sha256) for file in manifest.files],
+        "version": ", ".join(manifest.tallyveil),
+    }
+
+
+def _published(out: Path, manifest: Manifest, plan: dict[str, Any], runs: Sequence[str]) -> pl.DataFrame:
+    """T1 of all runs, with the size class of the published count and the margins."""
+    frames = []
+    levels = {code: level for code, _, level, *_ in plan["iterations"]}
+    for run in runs:
+        frames.append(read_listed_table(out, manifest, f"t1-{run.lower()}.parquet"))
+    return pl.concat(frames).with_columns(
+        size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"),
+        pl.col("ITERATION_CODE").replace_strict(levels, return_dtype=pl.Int64).alias("LEVEL"),
+    )
+
+
+def privacy_texts(one: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee of one run by every accountant, as text."""
+    others = {name: one[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
+    return {
+        "run": one["run"],
+        "budget": short_decimal(Fraction(one["budget"])),
+        "delta": power_of_ten(Fraction(one["delta"])),
+        "exact": at_most(one["epsilon"]["upper"], places=6),
+        "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
+        **{name: "–" if value is None else at_most(value, places=6) for name, value in others.items()},
+    }
+
+
+def _name(one: dict[str, Any]) -> str:
+    return f"{one['geography']} level {one['level']}"
+
+
+def _expected(sizes: list[dict[str, Any]], level: int, geographies: Sequence[str]) -> Matrix:
+    rows = {(one["geography"], one["size"]): one for one in sizes if one["level"] == level}
+
+    def text(geography: str, size: int) -> str | None:
+        if (geography, size) not in rows:
+            return None
+        one = rows[geography, size]
+        shown = (
+            ""
+            if one["published"] > 0.9995
+            else f", published {percent(max(one['published'], 0))} of the time"
+        )
+        return f"{rounded(one['count_rmse'])} → {rounded(one['estimate_rmse'])}{shown}"
+
+    every = sorted({one["size"] for one in sizes})
+    return Matrix(
+        _titles(geographies), tuple((grouped(s), tuple(text(g, s) for g in geographies)) for s in every)
+    )
+
+
+def _titles(geographies: Sequence[str]) -> tuple[str, ...]:
+    return tuple(geography_title(one) for one in geographies)
+
+
+def _expected_plot(sizes: list[dict[str, Any]], geographies: Sequence[str]) -> Picture:
+    level = max(one["level"] for one in sizes)
+    values = {
+        (grouped(one["size"]), geography_title(one["geography"])): one["estimate_rmse"]
+        for one in sizes
+        if one["level"] == level
+    }
+    svg = dot_plot(
+        "expected",
+        list(dict.fromkeys(grouped(one["size"]) for one in sizes)),
+        _titles(geographies),
+        values,
+        axis=f"root mean squared error of ESTIMATE, level {level}, people (logarithmic)",
+        description="Expected errors by true size of the group; the tables below give each.",
+    )
+    return Picture(svg, from_least_to_most(values, "expected error", PERSON.many))
+
+
+def from_least_to_most(values: Mapping[tuple[str, str], float], what: str, units: str) -> str:
+    """A sentence with the smallest and the largest of some errors, by size of the group and series."""
+    if not values:
+        return f"No {what} is known."
+    least, most = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
+    ends = [f"{rounded(values[pair])} {units} ({pair[1]}, groups of {pair[0]})" for pair in (least, most)]
+    return f"The {what} lies between {ends[0]} and {ends[1]}."
+
+
+def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) -> Matrix:
+    own = published.filter(pl.col("LEVEL") == level)
+    found = {
+        (row["REGION_TYPE"], row["SIZE"]): row
+        for row in own.group_by("REGION_TYPE", "SIZE")
+        .agg(pl.len(), pl.col("MARGIN").median(), pl.col("ESTIMATE_MARGIN").median().alias("better"))
+        .iter_rows(named=True)
+    }
+
+    def text(geography: str, size: str) -> str | None:
+        row = found.get((geography, size))
+        if row is None:
+            return None
+        return f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
+
+    present = [size for size in SIZES if any((g, size) in found for g in geographies)]
+    return Matrix(
+        _titles(geographies),
+        tuple(
+            ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies))
+            for size in present
+        ),
+    )
+
+
+def error_plot(
+    name: str,
+    value: str,
+    frame: pl.DataFrame,
+    series: Sequence[str],
+    *,
+    by: str = "REGION_TYPE",
+    units: str = "people",
+) -> Picture:
+    """A plot of root mean squared errors by size, with a series for each value of a column."""
+    rows = {
+        (row["SIZE"], geography_title(row[by])): row[f"{value}: root mean square"]
+        for row in frame.iter_rows(named=True)
+    }
+    positive = [error for error in rows.values() if error > 0]
+    svg = dot_plot(
+        name,
+        [size for size in SIZES if any(size == s for s, _ in rows)],
+        [geography_title(one) for one in series],
+        rows,
+        axis=f"root mean squared error, {units} (logarithmic)",
+        description="Errors by true size of the group; the tables below give each.",
+        below=min(positive, default=1.0) / 2 if len(positive) < len(rows) else None,
+    )
+    return Picture(svg, from_least_to_most(rows, "error", units))
+
+
+def plots_points(plots: Sequence[tuple[str, Picture]]) -> tuple[Point, ...]:
+    """The summary of a page of errors: the first figure says how far off counts are."""
+    return evaluation_points(
+        plots[0][1].sentence if plots else "The tables below have the errors by the true size of the group."
+    )
+
+
+def level_parameters(errors: Mapping[str, pl.DataFrame]) -> ParameterTable:
+    """The privacy parameters beside some errors, as text."""
+    return parameter_table(errors[PARAMETERS].to_dicts(), "level")
+
+
+def frame_texts(frame: pl.DataFrame) -> dict[str, Any]:
+    """A frame as headings and rows of text."""
+
+    def text(name: str, value: Any) -> str:
+        if value is None:
+            return "–"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, str):
+            return geography_title(detail_title(value))
+        if "within" in name or name.startswith("share"):
+            return percent(value)
+        return (grouped(value) if isinstance(value, int) else rounded(value, 4)).replace("-", "−")
+
+    rows = [[text(name, row[name]) for name in frame.columns] for row in frame.iter_rows(named=True)]
+    return {"headings": [detail_title(name.lower()) for name in frame.columns], "rows": rows}

@@ -1,0 +1,353 @@
+"""More accurate estimates of the same population groups, from the measurements alone.
+
+Problem. A group of detail d has a stage-1 count Y1 with variance v1, and n cells x_j with variance v2 each and sum S.
+Y1 and S both estimate the total. Wanted are estimates that use both.
+
+Steps. Least squares changes every cell by the same share of the difference between the two totals:
+
+    x_j + u (Y1 - S),   u = v2 / (v1 + n v2),   total: T = S + n u (Y1 - S).
+
+u is rounded down to a multiple of 1/4096, so estimates are multiples of 1/4096. Let w = n u be the weight of Y1.
+
+Y1 also chose the detail. Given the choice, lo <= Y1 < hi, so Y1 is biased near a threshold.
+
+Gaussian noise ("corrected"). T is sufficient for the true count, up to the rounding of u and the lattice of the noise.
+So E[S | T, choice] is unbiased given the choice, and has the smallest variance of all such estimates (Cohen and
+Sackrowitz 1989). It is
+
+    G(T) = T - w / (1 - w) (E[Y | lo <= Y < hi] - T),   where Y has centre T and spread t, t**2 = (1 - w) v1.
+
+Y is an integer with a law proportional to exp(-(y - T)**2 / (2 t**2)), which is the law of Y1 given T. Far from the
+thresholds G(T) = T. The estimator tabulates G(T) - T at knots that are t / 16 apart, and interpolates in integers.
+
+Laplace noise ("partly"). Beyond a threshold, Y1 carries no information about the true count, because the Laplace law
+has no memory. The weight of Y1 is 0 at the threshold. It grows with the distance of Y1 from it, and reaches w far away.
+
+Worked case. n = 1, v1 = v2 = 100, Y1 = 52 and S = 48. Then u = w = 1/2 and T = 50, with variance 50, half that of S
+alone.
+
+The accuracy of these estimates near a threshold depends on the true count; `near_threshold` gives their margins.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Integers
+from tallyveil.noise.balls import precision, rational
+from tallyveil.noise.laws import DiscreteGaussian, Law
+from tallyveil.products.safetab.public.sums import (
+    MARGIN_STEPS,
+    NOTHING,
+    NoisePair,
+    NoiseSum,
+    margin_of_sum,
+    noise_sum,
+)
+
+UNIT: Final = 4096
+"""Estimates are integer multiples of 1/4096."""
+
+NEAR: Final = 6.5
+"""If T is farther than 6.5 t from a threshold, nothing is corrected: the correction would be below 1/4096."""
+
+_BELOW: Final = 6  # from this many t on the wrong side of a threshold, the correction is linear
+_KNOTS_A_SPREAD: Final = 16
+_BITS: Final = 192
+_WHOLE_SPREADS: Final = (
+    0.8,
+    12.0,
+)  # for spreads in this range, sums over integers are used; elsewhere an integral is as accurate
+
+
+class Method(IntEnum):
+    """The method by which an estimate was made."""
+
+    MEASURED = 0
+    COMBINED = 1
+    CORRECTED = 2
+    PARTLY = 3
+    EXACT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Variance and exact 95 % margin of error of a number.
+
+    Attributes:
+        variance: In squared counts.
+        margin: Smallest margin with at least 95 % coverage.
+    """
+
+    variance: float
+    margin: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Correction:
+    """The amount subtracted from every cell near a threshold, as a piecewise linear function of T.
+
+    Attributes:
+        knots: Values of T in multiples of 1/4096; int64, ascending.
+        values: The amount subtracted from each cell at the knots, in the same unit; int64.
+    """
+
+    knots: Integers
+    values: Integers
+
+    def of(self, totals: Integers) -> Integers:
+        """The amount to subtract from each cell, for groups with these T."""
+        place = np.clip(np.searchsorted(self.knots, totals, side="right") - 1, 0, len(self.knots) - 2)
+        rise = self.values[place + 1] - self.values[place]
+        run = self.knots[place + 1] - self.knots[place]
+        return np.asarray(self.values[place] + rise * (totals - self.knots[place]) // run)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fade:
+    """The weight of stage 1, by the distance of its count from the nearest threshold: 0, then increasing, then 1.
+
+    Attributes:
+        begin: Distance up to which stage 1 is not used.
+        width: Distance over which its weight grows from 0 to 1.
+    """
+
+    begin: int
+    width: int
+
+    def of(self, stage_1: Integers, lowest: int | None, highest: int | None) -> Integers:
+        """Weights in multiples of 1 / width."""
+        distance = np.full(len(stage_1), self.begin + self.width, np.int64)
+        if lowest is not None:
+            distance = np.minimum(distance, stage_1 - lowest)
+        if highest is not None:
+            distance = np.minimum(distance, highest - 1 - stage_1)
+        return np.clip(distance - self.begin, 0, self.width)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DetailEstimator:
+    """Estimates for the groups of one detail of one level set. Made by `estimator_of`.
+
+    Attributes:
+        n: Number of cells; 1 for detail 0.
+        stage_1, stage_2: Laws of the noise.
+        lowest, highest: Stage-1 counts that choose this detail: lowest <= Y1 < highest. None means no bound.
+        unit: u in multiples of 1/4096.
+    """
+
+    n: int
+    stage_1: Law
+    stage_2: Law
+    lowest: int | None
+    highest: int | None
+    unit: int
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """The thresholds that bound the choice of this detail."""
+        return tuple(bound for bound in (self.lowest, self.highest) if bound is not None)
+
+    @property
+    def weight(self) -> float:
+        """Weight of stage 1 in the total, if it has its full weight."""
+        return self.n * self.unit / UNIT
+
+    @property
+    def spread(self) -> float:
+        """t: standard deviation of stage 1, given T."""
+        return math.sqrt((1 - self.weight) * self.stage_1.variance_float())
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the noise of both stages is Gaussian."""
+        return isinstance(self.stage_1, DiscreteGaussian)
+
+    def shifts(self, stage_1: Integers, sums: Integers) -> Integers:
+        """The amount to add to every cell of each group, in multiples of 1/4096.
+
+        Args:
+            stage_1: Noisy totals of stage 1, shape (groups,).
+            sums: Sums of the noisy cells, shape (groups,).
+        """
+        shifts = self.unit * (stage_1 - sums)
+        if not self.bounds or not self.unit:
+            return shifts
+        if self.gaussian:
+            return shifts - correction_of(self).of(UNIT * sums + self.n * shifts)
+        fade = fade_of(self)
+        return shifts * fade.of(stage_1, self.lowest, self.highest) // fade.width
+
+    def measured(self, parts: int) -> Quality:
+        """Quality of a sum of `parts` noisy cells."""
+        return _measured(self.stage_2, parts)
+
+    def combined(self, parts: int) -> Quality:
+        """Quality of a sum of `parts` cells combined with stage 1, if stage 1 has its full weight."""
+        if not self.unit:
+            return self.measured(parts)
+        return _combined_quality(self.n, parts, self.unit, self.stage_1, self.stage_2)
+
+
+@lru_cache(maxsize=256)
+def estimator_of(
+    n: int, stage_1: Law, stage_2: Law, lowest: int | None, highest: int | None
+) -> DetailEstimator:
+    """The estimator for a detail with n cells, whose stage-1 counts satisfy lowest <= Y1 < highest."""
+    v1, v2 = stage_1.variance_float(), stage_2.variance_float()
+    unit = min(
+        int(UNIT * v2 / (v1 + n * v2)), (UNIT - 1) // n
+    )  # below 1 / n, so that the cells keep some weight
+    return DetailEstimator(n, stage_1, stage_2, lowest, highest, unit)
+
+
+@lru_cache(maxsize=1024)
+def correction_of(estimator: DetailEstimator) -> Correction:
+    """The correction of an estimator with Gaussian noise and at least one threshold, tabulated at its knots."""
+    spread = estimator.spread
+    step = max(1, round(UNIT * spread / _KNOTS_A_SPREAD))
+    near, below = math.ceil(NEAR * _KNOTS_A_SPREAD), _BELOW * _KNOTS_A_SPREAD
+    steps = np.arange(-below, near + 1, dtype=np.int64) * step
+    # The same distances on the right side of each threshold: above the lower and below the upper threshold.
+    sides = [UNIT * estimator.lowest + steps] if estimator.lowest is not None else []
+    sides += [UNIT * estimator.highest - steps[::-1]] if estimator.highest is not None else []
+    knots = np.unique(np.concatenate(sides))
+    spread2 = Fraction(estimator.stage_1.variance_float()) * (
+        1 - Fraction(estimator.n * estimator.unit, UNIT)
+    )
+    values = [_taken_off(int(knot), estimator, spread, spread2) for knot in knots]
+    return Correction(knots, np.array(values, np.int64))
+
+
+@lru_cache(maxsize=1024)
+def fade_of(estimator: DetailEstimator) -> Fade:
+    """How the weight of stage 1 with Laplace noise grows away from the thresholds."""
+    begin = int(8 * estimator.stage_1.standard_deviation()) + 1
+    return Fade(begin, int(20 * estimator.measured(estimator.n).variance ** 0.5) + 1)
+
+
+@lru_cache(maxsize=1024)
+def _measured(law: Law, parts: int) -> Quality:
+    noise = noise_sum(law, parts)
+    margin = float(margin_of_sum(noise)) if noise is not NOTHING else 0.0
+    return Quality(parts * law.variance_float(), margin)
+
+
+@lru_cache(maxsize=1024)
+def _combined_quality(n: int, parts: int, unit: int, stage_1: Law, stage_2: Law) -> Quality:
+    u, v1, v2 = unit / UNIT, stage_1.variance_float(), stage_2.variance_float()
+    variance = ((1 - parts * u) ** 2 + (n - parts) * parts * u * u) * parts * v2 + (parts * u) ** 2 * v1
+    return Quality(variance, _combined(parts, n, unit, stage_1, stage_2).margin())
+
+
+def _combined(parts: int, n: int, unit: int, stage_1: Law, stage_2: Law) -> NoisePair:
+    """Noise of the sum of `parts` out of n combined cells: that of these cells, and that of stage 1 and other cells."""
+    others = noise_sum(stage_1, 1).plus(noise_sum(stage_2, n - parts))
+    return NoisePair(UNIT - parts * unit, noise_sum(stage_2, parts), parts * unit, others, UNIT)
+
+
+def combined_coverage(estimator: DetailEstimator, parts: int) -> float:
+    """Coverage of the stated margin for a sum of `parts` cells, if stage 1 has its full weight: at least 95 %."""
+    pair = _combined(parts, estimator.n, estimator.unit, estimator.stage_1, estimator.stage_2)
+    return pair.coverage(round(estimator.combined(parts).margin * MARGIN_STEPS))
+
+
+@lru_cache(maxsize=256)
+def quality_of(law: Law) -> Quality:
+    """Quality of one noisy count."""
+    return _measured(law, 1)
+
+
+def stage_1_bias(law: Law, count: int, lowest: int | None, highest: int | None) -> float:
+    """Bias of a stage-1 count, given that lowest <= Y1 < highest: E[Y1 | choice] - count.
+
+    Args:
+        law: Law of its noise.
+        count: True count.
+        lowest, highest: The choice; None means no bound.
+    """
+    y1, weights = chosen_law(noise_sum(law, 1), count, lowest, highest)
+    return float(weights @ (y1 - count) / weights.sum())
+
+
+def chosen_law(
+    noise: NoiseSum, count: int, lowest: int | None, highest: int | None
+) -> tuple[Integers, NDArray[np.float64]]:
+    """Stage-1 counts that choose a detail, and their probabilities, which add up to the probability of the choice."""
+    first = -noise.reach if lowest is None else max(-noise.reach, lowest - count)
+    last = noise.reach if highest is None else min(noise.reach, highest - 1 - count)
+    values = np.arange(first, max(first, last + 1), dtype=np.int64)
+    return count + values, noise.probabilities[values + noise.reach]
+
+
+def _taken_off(total: int, estimator: DetailEstimator, spread: float, spread2: Fraction) -> int:
+    """The correction of each cell at T, both in multiples of 1/4096; 0 far from the thresholds.
+
+    `spread` is t, and `spread2` is its square exactly.
+    """
+    center = Fraction(total, UNIT)
+    away = NEAR * spread
+    lowest = estimator.lowest if estimator.lowest is not None and center - estimator.lowest < away else None
+    highest = (
+        estimator.highest if estimator.highest is not None and estimator.highest - center < away else None
+    )
+    if lowest is None and highest is None:
+        return 0
+    whole = _WHOLE_SPREADS[0] <= spread <= _WHOLE_SPREADS[1]
+    # A cell's correction is w / (1 - w) / n = u / (1 - n u) times (E[Y] - T).
+    share = Fraction(estimator.unit, UNIT - estimator.n * estimator.unit)
+    if spread2 * UNIT**2 < 1:  # Y is the integer nearest to T, because other values are too improbable
+        half = Fraction(1, 2)
+        nearest = center if lowest is None else max(center, lowest - half)
+        nearest = nearest if highest is None else min(nearest, highest - half)
+        return math.floor(UNIT * share * (nearest - center) + half)
+    with precision(_BITS):
+        excess = (_mean_of_whole if whole else _mean_of_real)(center, spread2, lowest, highest)
+        return int((rational(UNIT * share) * excess + arb(0.5)).floor().mid().unique_fmpz())
+
+
+def _mean_of_whole(center: Fraction, spread2: Fraction, lowest: int | None, highest: int | None) -> Any:
+    """E[Y] - center for integer Y, lowest <= Y < highest, P(y) proportional to exp(-(y - center)**2 / 2 spread2)."""
+    reach = 13 * (math.isqrt(int(spread2)) + 1)
+    nearest = round(center)
+    nearest = nearest if lowest is None else max(nearest, lowest)
+    nearest = nearest if highest is None else min(nearest, highest - 1)
+    rate, mass, moment = -1 / (2 * rational(spread2)), arb(0), arb(0)
+    step = (2 * rate).exp()
+    for sign, bound in ((1, highest), (-1, None if lowest is None else lowest - 1)):
+        distance = rational(nearest - center)
+        # The ratio of neighbouring weights changes by a constant factor from one integer to the next.
+        weight, ratio = arb(1), ((2 * sign * distance + 1) * rate).exp()
+        for away in range(reach):
+            if nearest + sign * away == bound:
+                break
+            if away or sign > 0:
+                mass, moment = mass + weight, moment + weight * (distance + sign * away)
+            weight, ratio = weight * ratio, ratio * step
+    return moment / mass
+
+
+def _mean_of_real(center: Fraction, spread2: Fraction, lowest: int | None, highest: int | None) -> Any:
+    """The same for real Y between lowest - 1/2 and highest - 1/2, which is as accurate if the spread is large."""
+    spread, half = rational(spread2).sqrt(), Fraction(1, 2)
+    low = None if lowest is None else rational(lowest - half - center) / spread
+    high = None if highest is None else rational(highest - half - center) / spread
+    root, zero, two = arb(2).sqrt(), arb(0), arb(2)
+    density = [zero if bound is None else (-bound * bound / 2).exp() for bound in (low, high)]
+    if low is not None and low > 0:  # use upper tails, so that no digits cancel
+        above = [(low / root).erfc(), zero if high is None else (high / root).erfc()]
+        mass = (above[0] - above[1]) / 2
+    else:
+        below = [
+            zero if low is None else (-low / root).erfc(),
+            two if high is None else (-high / root).erfc(),
+        ]
+        mass = (below[1] - below[0]) / 2
+    return spread * (density[0] - density[1]) / (mass * (2 * arb.pi()).sqrt())

@@ -1,0 +1,135 @@
+"""The expected accuracy of a SafeTab run, from the plan alone: margins by detail, and errors by group size."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from tallyveil.noise.laws import Law
+from tallyveil.products.safetab.public.estimates import DetailEstimator, estimator_of, quality_of
+from tallyveil.products.safetab.public.levels import GroupLevel
+from tallyveil.products.safetab.public.plan import SafetabPlan
+
+SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+"""True group sizes for which errors are predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetailError:
+    """95 % margins of the numbers of one detail of a level, in records.
+
+    Attributes:
+        detail: The detail of its groups.
+        from_count: Stage-1 count from which this detail is chosen; None for no such bound.
+        total: Margin of a total's COUNT.
+        total_estimate: Margin of a total's ESTIMATE, if stage 1 has its full weight.
+        cell: Margin of one cell; None if there is no table.
+        cell_estimate: Margin of its ESTIMATE.
+        total_variance, total_estimate_variance: Variances of the two totals.
+    """
+
+    detail: str
+    from_count: int | None
+    total: float
+    total_estimate: float
+    cell: float | None
+    cell_estimate: float | None
+    total_variance: float
+    total_estimate_variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class SizeError:
+    """What a group of adaptive detail with a given true size can expect.
+
+    Attributes:
+        size: True size.
+        chances: Probabilities of the details.
+        published: Probability that the total of the group is published.
+        count_rmse, estimate_rmse: Root mean squared errors of the total's COUNT and ESTIMATE, averaged over the
+            details. They do not include the effect of suppression, which selects among totals.
+    """
+
+    size: int
+    chances: tuple[float, ...]
+    published: float
+    count_rmse: float
+    estimate_rmse: float
+
+
+def expected_errors(plan: SafetabPlan) -> dict[str, list[dict[str, Any]]]:
+    """Margins of every level set and detail, and errors of groups of several sizes, without data."""
+    sets = [
+        ({"run": run.run, "geography": one.geography, "level": one.level}, one)
+        for run in plan.runs
+        for one in run.sets
+    ]
+    return {
+        "details": [place | asdict(error) for place, one in sets for error in detail_errors(one)],
+        "sizes": [place | asdict(error) for place, one in sets for error in size_errors(one)],
+    }
+
+
+def size_errors(one: GroupLevel) -> Iterator[SizeError]:
+    """Expected errors of groups of adaptive detail of several sizes, without data."""
+    for size in SIZES if one.n_adaptive else ():
+        yield _of_size(one, size)
+
+
+def detail_estimator(one: GroupLevel, detail: int) -> DetailEstimator:
+    """The estimator of a detail of a level, but that of total-only groups."""
+    return estimator_of(one.ladder.n_cells(detail), one.stage_1, one.stage_2, *one.bounds(detail))
+
+
+def detail_errors(one: GroupLevel) -> Iterator[DetailError]:
+    """Margins of every detail of a level, without data."""
+    for detail in range(one.ladder.total_only if one.n_adaptive else 0):
+        estimator = detail_estimator(one, detail)
+        combined, measured = estimator.combined(estimator.n), estimator.measured(estimator.n)
+        cells = (estimator.combined(1), estimator.measured(1)) if detail else (None, None)
+        yield DetailError(
+            one.ladder.names[detail],
+            one.bounds(detail)[0],
+            measured.margin,
+            combined.margin,
+            cells[1].margin if cells[1] else None,
+            cells[0].margin if cells[0] else None,
+            measured.variance,
+            combined.variance,
+        )
+    if one.width > one.n_adaptive:
+        quality = quality_of(one.total_only)
+        margins = quality.margin, quality.margin, None, None
+        yield DetailError(one.ladder.names[-1], None, *margins, quality.variance, quality.variance)
+
+
+def detail_chances(one: GroupLevel, size: int) -> tuple[float, ...]:
+    """Probabilities of the details, for a group of a given true size."""
+    below = [0.0, *(_at_most(one.stage_1, bound - 1 - size) for bound in one.thresholds), 1.0]
+    return tuple(higher - lower for lower, higher in pairwise(below))
+
+
+def publication_chance(one: GroupLevel, size: int) -> float:
+    """Probability that the total of a group of adaptive detail with a given true size is published."""
+    if one.keep_above is None:
+        return 1.0
+    return 1 - detail_chances(one, size)[0] * _at_most(one.stage_2, one.keep_above - size)
+
+
+def _of_size(one: GroupLevel, size: int) -> SizeError:
+    chances = detail_chances(one, size)
+    estimators = [detail_estimator(one, detail) for detail in range(one.ladder.total_only)]
+    errors = [(found.combined(found.n), found.measured(found.n)) for found in estimators]
+    return SizeError(
+        size,
+        chances,
+        publication_chance(one, size),
+        sum(chance * measured.variance for chance, (_, measured) in zip(chances, errors, strict=True)) ** 0.5,
+        sum(chance * combined.variance for chance, (combined, _) in zip(chances, errors, strict=True)) ** 0.5,
+    )
+
+
+def _at_most(law: Law, bound: int) -> float:
+    """P(noise <= bound)."""
+    far = int(60 * law.standard_deviation()) + 60  # beyond, the law is 0 or 1 to every digit of a float
+    return float(bound > 0) if abs(bound) > far else float(law.cdf(bound).mid())

@@ -1,0 +1,135 @@
+"""The published files of a level of population groups, and checks of what was written.
+
+totals/<level>.parquet     one row for each group: its labels, COUNT, the quality columns, DETAIL
+cells/<level>.parquet      one row for each cell of a group with a table: its labels, DETAIL, CELL, COUNT, the quality
+                           columns
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.products.safetab.public.group_numbers import (
+    QUALITY_COLUMNS,
+    CollectedGroups,
+    Groups,
+    numbers_of,
+)
+from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
+from tallyveil.products.safetab.public.outputs import OutputCheck
+from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.published import read_published
+from tallyveil.storage.write import write_parquet
+
+_SUM: Final = "cells/sum"
+_ROWS: Final = "cells/rows"
+"""Columns of a check. No grouping has such a name, because no name holds a slash."""
+
+
+def group_table_paths(one: MappedLevel) -> list[str]:
+    """Files of a level within the output folder."""
+    return [f"{folder}/{file_name(one.name)}.parquet" for folder in ("totals", "cells")]
+
+
+def group_tables(one: MappedLevel, collected: CollectedGroups) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Totals and cells of all groups of a level."""
+    parts = list(collected.by_detail())
+    totals = pl.concat([_totals(one, groups) for groups in parts])
+    order = np.argsort(np.concatenate([_places(one, groups) for groups in parts]))
+    cells = [_cells(one, groups) for groups in parts if 0 < groups.detail < one.ladder.total_only]
+    return totals[order], pl.concat(cells) if cells else _no_cells(one)
+
+
+def write_group_tables(
+    out: Path, one: MappedLevel, tables: tuple[pl.DataFrame, pl.DataFrame], tags: Mapping[str, str]
+) -> None:
+    """Write both tables of a level.
+
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    for path, frame in zip(group_table_paths(one), tables, strict=True):
+        write_parquet(inside(out, *path.split("/")), frame, {**tags, "table": path.split("/")[0]})
+
+
+def read_group_tables(out: Path, one: MappedLevel) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The published totals and cells of a level.
+
+    Raises:
+        StoreError: a table is missing or cannot be read.
+    """
+    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(one))
+    return totals, cells
+
+
+def check_group_tables(out: Path, plan: GroupPlan) -> tuple[OutputCheck, ...]:
+    """Read the published tables, and compare them with the plan.
+
+    Raises:
+        StoreError: a table is missing or cannot be read.
+    """
+    return tuple(check for one in plan.levels for check in _checks(out, one))
+
+
+def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
+    size, n = len(groups.rows), groups.cells.shape[1]
+    return pl.DataFrame(
+        {
+            **one.groups.labels(_places(one, groups)),
+            **numbers_of(one, groups, [np.arange(n)], allow_negative=True),
+            "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
+        }
+    )
+
+
+def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
+    size, labels = len(groups.rows), one.cell_labels(groups.detail)
+    n = len(labels)
+    return pl.DataFrame(
+        {
+            **one.groups.labels(np.repeat(_places(one, groups), n)),
+            "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(
+                0, size * n
+            ),
+            "CELL": pl.Series(labels, dtype=pl.String).gather(np.tile(np.arange(n), size)),
+            **numbers_of(one, groups, list(np.arange(n)[:, None]), allow_negative=True),
+        }
+    )
+
+
+def _places(one: MappedLevel, groups: Groups) -> Integers:
+    """Positions of groups in the list of the level, counted row by row."""
+    return groups.rows * one.width + groups.columns
+
+
+def _no_cells(one: MappedLevel) -> pl.DataFrame:
+    texts = (*(grouping.name for grouping in one.groups.groupings), "DETAIL", "CELL")
+    kinds: dict[str, type[pl.DataType]] = dict.fromkeys(texts, pl.String)
+    kinds |= {"COUNT": pl.Int64, **dict.fromkeys(QUALITY_COLUMNS, pl.Float64), "METHOD": pl.String}
+    return pl.DataFrame(schema=kinds)
+
+
+def _checks(out: Path, one: MappedLevel) -> Iterator[OutputCheck]:
+    totals, cells = read_group_tables(out, one)
+    keys = [grouping.name for grouping in one.groups.groupings]
+    wanted = pl.DataFrame(one.groups.labels(np.arange(one.groups.n_groups)))
+    once = (
+        totals.height == one.groups.n_groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
+        if keys
+        else (totals.height == 1)
+    )
+    yield OutputCheck(f"{one.name}: every group once", once, "" if once else f"{totals.height} rows")
+    sizes = {name: one.ladder.n_cells(n) for n, name in enumerate(one.ladder.names)}
+    tabulated = totals.filter(pl.col("DETAIL").is_in(list(one.ladder.names[1:-1])))
+    sums = cells.group_by([*keys, "DETAIL"]).agg(pl.col("COUNT").sum().alias(_SUM), pl.len().alias(_ROWS))
+    joined = tabulated.join(sums, on=[*keys, "DETAIL"], how="full", coalesce=True)
+    n_cells = pl.col("DETAIL").replace_strict(sizes, return_dtype=pl.Int64)
+    off = joined.filter(
+        ((pl.col("COUNT") != pl.col(_SUM)) | (pl.col(_ROWS) != n_cells)).fill_null(value=True)
+    )
+    found = "" if off.is_empty() else f"{off.height} group(s)"
+    yield OutputCheck(f"{one.name}: totals are the sums of their cells", off.is_empty(), found)

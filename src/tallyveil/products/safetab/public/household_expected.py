@@ -1,0 +1,60 @@
+"""The expected accuracy of a SafeTab-H run, from the plan alone: margins by table, level set and detail."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tallyveil.products.safetab.public.household_tables import quality_of_sum
+from tallyveil.products.safetab.public.households import HouseholdPlan
+
+
+@dataclass(frozen=True, slots=True)
+class HouseholdError:
+    """95 % margins of one detail of a household set, in households.
+
+    Attributes:
+        run, table, geography, level: The household set.
+        detail: Name of the published table.
+        from_count: T1 count from which this detail is chosen; None for no such bound.
+        cell, cell_variance: Margin and variance of a measured cell.
+        total, total_variance: Margin and variance of the total, which is the sum of the cells.
+    """
+
+    run: str
+    table: str
+    geography: str
+    level: int
+    detail: str
+    from_count: int | None
+    cell: float
+    cell_variance: float
+    total: float
+    total_variance: float
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same values as plain data."""
+        return asdict(self)
+
+
+def expected_household_errors(plan: HouseholdPlan) -> tuple[HouseholdError, ...]:
+    """Margins of every set and detail, without data."""
+    found = []
+    for run in plan.runs:
+        for one in run.sets:
+            cell = quality_of_sum(one, 1)
+            for number, detail in enumerate(one.table.details):
+                total = quality_of_sum(one, detail.n_cells)
+                found.append(
+                    HouseholdError(
+                        run.run,
+                        one.table.name,
+                        one.geography,
+                        one.level,
+                        detail.folder,
+                        one.thresholds[number - 1] if number else None,
+                        cell.margin,
+                        cell.variance,
+                        total.margin,
+                        total.variance,
+                    )
+                )
+    return tuple(found)

@@ -1,0 +1,267 @@
+"""SafeTab-H: the groups that a published T1 lists, their detail, and tables T3 and T4 from their measurements."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.errors import SchemaError, StoreError
+from tallyveil.products.safetab.public.config import GEOGRAPHIES
+from tallyveil.products.safetab.public.estimates import Quality
+from tallyveil.products.safetab.public.files import find_file, read_file, read_rows
+from tallyveil.products.safetab.public.households import (
+    GROUP_TOTALS,
+    TABLES,
+    HouseholdPlan,
+    HouseholdSet,
+    HouseholdTable,
+)
+from tallyveil.products.safetab.public.input_errors import some
+from tallyveil.products.safetab.public.outputs import OutputCheck
+from tallyveil.products.safetab.public.regions import Regions
+from tallyveil.products.safetab.public.sums import margin_of_sum, noise_sum, raised_margin
+from tallyveil.storage.paths import inside
+from tallyveil.storage.read import read_text
+from tallyveil.storage.write import write_file, write_parquet
+
+KEYS: Final = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedGroups:
+    """The groups of one household set that T1 lists.
+
+    Attributes:
+        regions, iterations: Positions, ascending; int64.
+        detail: The detail that the published count chooses; int64.
+    """
+
+    regions: NDArray[np.int64]
+    iterations: NDArray[np.int64]
+    detail: NDArray[np.int64]
+
+
+def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -> pl.DataFrame:
+    """Read the published totals that choose the detail: pop-group-totals, or T1 of a SafeTab run.
+
+    Args:
+        data: Folder of pop-group-totals. It is ignored if `published` is given.
+        published: Folder of a SafeTab run, or None.
+        plan: Plan with the runs to read.
+    Raises:
+        ConfigError, SchemaError, StoreError: the file is missing, breaks its format, lists a group twice, or lists an
+            iteration that the iteration files do not have.
+    """
+    if published is None:
+        path = find_file(data, GROUP_TOTALS)
+        _, frame = read_file(data, GROUP_TOTALS)
+    else:
+        path = published / "t1"
+        parts = []
+        for run in plan.runs:
+            part = path / f"{run.run.lower()}.csv"
+            if not part.is_file():
+                raise StoreError(
+                    f"{part} does not exist. Name the folder of a finished SafeTab run.", code="input-missing"
+                )
+            parts.append(read_rows(part, GROUP_TOTALS))
+        frame = pl.concat(parts)
+    repeated = frame.filter(frame.select(KEYS).is_duplicated())
+    if repeated.height:
+        first = ", ".join(repeated.select(KEYS).row(0))
+        raise SchemaError(
+            f"{path}: {repeated.height} rows repeat a group, such as {first}. Keep one row for each group.",
+            code="safetab-repeated",
+        )
+    codes = [iteration.code for iteration in plan.files.iterations]
+    unknown = frame.filter(~pl.col("ITERATION_CODE").is_in(codes))
+    if unknown.height:
+        values = unknown["ITERATION_CODE"].unique(maintain_order=True).to_list()
+        raise SchemaError(
+            f"{path}: {unknown.height} row(s) have an ITERATION_CODE that is not the code of an iteration of level 1 "
+            f"or 2: {some(values)}. Give the T1 that was made with these iteration files.",
+            code="safetab-unknown-code",
+        )
+    return frame.with_columns(pl.col("COUNT").cast(pl.Int64))
+
+
+def listed_groups(totals: pl.DataFrame, run: str, one: HouseholdSet, regions: Regions) -> ListedGroups:
+    """Groups of a set that T1 lists, with the detail that its counts choose.
+
+    Iterations that are not tabulated at this geography are ignored, as in production. T1 may list them for regions that
+    took the numbers of a region with the same blocks.
+
+    Raises:
+        SchemaError: T1 lists a region that the geography does not have, such as a region of another state.
+    """
+    own = totals.filter(
+        pl.col("REGION_TYPE") == one.geography, pl.col("ITERATION_CODE").is_in(one.view.codes)
+    )
+    names = regions.names(one.geography)
+    places = pl.DataFrame({"REGION_ID": names, "region": np.arange(len(names), dtype=np.int64)})
+    codes = pl.DataFrame(
+        {"ITERATION_CODE": one.view.codes, "iteration": np.arange(len(one.view.codes), dtype=np.int64)},
+        schema={"ITERATION_CODE": pl.String, "iteration": pl.Int64},
+    )
+    joined = own.join(places, on="REGION_ID", how="left").join(codes, on="ITERATION_CODE", how="left")
+    lost = joined.filter(pl.col("region").is_null())
+    if lost.height:
+        raise SchemaError(
+            f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {one.geography} that GRF-C does "
+            f"not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. Give the "
+            "T1 of these states, and the same geography.",
+            code="safetab-group-totals",
+        )
+    joined = joined.sort("region", "iteration")
+    detail = np.searchsorted(np.array(one.thresholds), joined["COUNT"].to_numpy(), side="right")
+    return ListedGroups(joined["region"].to_numpy(), joined["iteration"].to_numpy(), detail.astype(np.int64))
+
+
+def require_groups(run: str, n_groups: int) -> None:
+    """Refuse totals without groups of a run. Most likely they belong to the other run.
+
+    Raises:
+        SchemaError: there is no group.
+    """
+    if not n_groups:
+        raise SchemaError(
+            f"the published totals list no population group of the {run} run ({', '.join(GEOGRAPHIES[run])}) at a "
+            "level that has a budget. Give the T1 of that run, or switch the run off.",
+            code="safetab-group-totals",
+        )
+
+
+def totals_digest(totals: pl.DataFrame) -> bytes:
+    """SHA-256 of the published totals; it does not depend on their order."""
+    text = totals.select(*KEYS, "COUNT").sort(KEYS).write_csv(separator="|")
+    return hashlib.sha256(text.encode()).digest()
+
+
+def household_rows(
+    one: HouseholdSet,
+    regions: Regions,
+    groups: ListedGroups,
+    cells: Sequence[NDArray[np.int64]],
+    *,
+    allow_negative: bool,
+) -> pl.DataFrame:
+    """Published rows of a set, with variances and margins.
+
+    Args:
+        one: The set.
+        regions: The geography.
+        groups: The groups of the set.
+        cells: For each detail in order, the noisy cells of its groups; int64, shape (groups, n_cells).
+        allow_negative: Whether negative cells remain.
+    """
+    names, codes = regions.names(one.geography), pl.Series(one.view.codes, dtype=pl.String)
+    frames = []
+    for number, (detail, noisy) in enumerate(zip(one.table.details, cells, strict=True)):
+        own = np.flatnonzero(groups.detail == number)
+        for cell, parts in detail.sums:
+            quality = quality_of_sum(one, len(parts))
+            measured = noisy[:, list(parts)]
+            plain, margin = measured.sum(axis=1), np.full(len(own), quality.margin)
+            count = plain if allow_negative else np.maximum(measured, 0).sum(axis=1)
+            if not allow_negative:
+                margin = raised_margin(plain, count, quality.margin)
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "REGION_ID": names.gather(groups.regions[own]),
+                        "REGION_TYPE": pl.repeat(one.geography, len(own), dtype=pl.String, eager=True),
+                        "ITERATION_CODE": codes.gather(groups.iterations[own]),
+                        one.table.column: pl.repeat(str(cell), len(own), dtype=pl.String, eager=True),
+                        "COUNT": count,
+                        "VARIANCE": pl.repeat(quality.variance, len(own), dtype=pl.Float64, eager=True),
+                        "MARGIN": margin,
+                        "TABLE": pl.repeat(detail.folder, len(own), dtype=pl.String, eager=True),
+                    }
+                )
+            )
+    return pl.concat(frames).sort("TABLE", *KEYS, one.table.column)
+
+
+def quality_of_sum(one: HouseholdSet, n: int) -> Quality:
+    """Variance and margin of a sum of n measured cells."""
+    return Quality(n * one.law.variance_float(), float(margin_of_sum(noise_sum(one.law, n))))
+
+
+def household_table_paths(run: str) -> list[str]:
+    """Files that `write_household_tables` writes for a run, "US" or "PR", within the output folder."""
+    stem = run.lower()
+    texts = [f"{table.name}/{detail.folder}/{stem}.csv" for table in TABLES for detail in table.details]
+    return [*texts, *(f"{table.name}-{stem}.parquet" for table in TABLES)]
+
+
+def write_household_tables(
+    out: Path, run: str, table: HouseholdTable, frame: pl.DataFrame, tags: Mapping[str, str]
+) -> None:
+    """Write a table in the published layout, with a folder for each detail, and as Parquet with variance and margin.
+
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    columns = [*KEYS, table.column, "COUNT"]
+    for detail in table.details:
+        part = frame.filter(pl.col("TABLE") == detail.folder).select(columns)
+
+        def write(path: Path, part: pl.DataFrame = part) -> None:
+            part.write_csv(path, separator="|", quote_style="never")
+
+        write_file(inside(out, table.name, detail.folder, f"{run.lower()}.csv"), write)
+    write_parquet(inside(out, f"{table.name}-{run.lower()}.parquet"), frame, {**tags, "table": table.name})
+
+
+def check_household_tables(
+    out: Path, run: str, table: HouseholdTable, groups: int, *, allow_negative: bool
+) -> tuple[OutputCheck, ...]:
+    """Read every published sub-table and check layout, cells, sums, signs, and that every group is there once.
+
+    Args:
+        out: Output folder.
+        run: "US" or "PR".
+        table: T3 or T4.
+        groups: Number of groups that the published totals list.
+        allow_negative: Whether negative counts are allowed.
+    """
+    checks, seen = [], 0
+    for detail in table.details:
+        frame = read_text(out / table.name / detail.folder / f"{run.lower()}.csv", "|")
+        name = f"{run} {detail.folder}"
+        numbers = frame.with_columns(pl.col("COUNT").cast(pl.Int64, strict=False))
+        checks.append(_check(f"{name}: whole counts", numbers["COUNT"].null_count() == 0))
+        wide = numbers.pivot(on=table.column, index=KEYS, values="COUNT", sort_columns=True)
+        wanted = {str(cell) for cell, _ in detail.sums}
+        complete = not frame.height or (
+            set(wide.columns) - set(KEYS) == wanted and not wide.null_count().sum_horizontal().item()
+        )
+        checks.append(_check(f"{name}: every cell of every group", complete))
+        checks.append(
+            _check(f"{name}: each number once", not frame.select(frame.columns[:-1]).is_duplicated().any())
+        )
+        checks.append(
+            _check(f"{name}: sums", not frame.height or (complete and _sums_hold(wide, detail.sums)))
+        )
+        signs = allow_negative or not (numbers["COUNT"] < 0).any()
+        checks.append(_check(f"{name}: counts of the sign allowed", signs))
+        seen += wide.height
+    checks.append(_check(f"{run} {table.name}: every group of T1, once", seen == groups))
+    return tuple(checks)
+
+
+def _sums_hold(wide: pl.DataFrame, sums: Sequence[tuple[int, tuple[int, ...]]]) -> bool:
+    single = {parts[0]: str(cell) for cell, parts in sums if len(parts) == 1}
+    return all(
+        bool((wide[str(cell)] == wide.select(single[p] for p in parts).sum_horizontal()).all())
+        for cell, parts in sums
+    )
+
+
+def _check(name: str, passed: bool) -> OutputCheck:
+    return OutputCheck(name, passed=passed, found="" if passed else "it does not hold")

@@ -1,0 +1,335 @@
+"""The public half of SafeTab-H: tables T3 (household type) and T4 (tenure) of the groups that a published T1 lists.
+
+The detail of a group of households follows from its published T1 count, which costs no privacy. Each of the two tables
+is then measured with its own budget. A household is in the groups of its householder's codes.
+
+    T3  household type: 1 married couple, 2 and 3 other family (male, female householder), 4 living alone,
+        5 not living alone (nonfamily)
+        T03001 total; T03002 family or not; T03003 four cells; T03004 all five
+    T4  tenure: 1 owned with a mortgage, 2 owned clear, 3 and 4 rented (with and without payment)
+        T04001 total; T04002 three cells
+
+Every table shows its measured cells and their sums, including the total, as the production code does.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import BudgetError, SchemaError
+from tallyveil.noise.laws import Law
+from tallyveil.products.safetab.public.config import (
+    GEOGRAPHIES,
+    LEVELS,
+    MOST_CODES,
+    NATIONWIDE,
+    ConfigReading,
+    Level,
+    SafetabConfig,
+    read_values,
+)
+from tallyveil.products.safetab.public.files import (
+    BLOCK,
+    RECORD_CODES,
+    ColumnRule,
+    FileFormat,
+    digit_of,
+    race_summary,
+)
+from tallyveil.products.safetab.public.iterations import IterationFiles, View, read_iterations
+from tallyveil.products.safetab.public.levels import law_of, release_of
+from tallyveil.products.safetab.public.stability import Stability, stability_of
+
+HOUSEHOLDS: Final = FileFormat(
+    "household-records",
+    (*BLOCK, race_summary("HHRACE"), *RECORD_CODES, digit_of("HOUSEHOLD_TYPE", 5), digit_of("TEN", 4)),
+    confidential=True,
+)
+GROUP_TOTALS: Final = FileFormat(
+    "pop-group-totals",
+    (
+        ColumnRule("REGION_ID", r"^[0-9]{1,11}$", "1 to 11 digits"),
+        ColumnRule(
+            "REGION_TYPE", r"^(USA|AIANNH|(PR-)?(STATE|COUNTY|TRACT|PLACE))$", "a geography such as COUNTY"
+        ),
+        ColumnRule("ITERATION_CODE", r"^[0-9]{4}$", "4 digits"),
+        ColumnRule("COUNT", r"^-?[0-9]{1,18}$", "a whole number"),
+    ),
+)
+
+TableName = Literal["t3", "t4"]
+
+
+@dataclass(frozen=True, slots=True)
+class HouseholdDetail:
+    """One detail of T3 or T4.
+
+    Attributes:
+        folder: Name of its published table.
+        cell_of: For each finest cell, the measured cell that contains it.
+        sums: For each published cell, its number and the measured cells that it sums.
+    """
+
+    folder: str
+    cell_of: tuple[int, ...]
+    sums: tuple[tuple[int, tuple[int, ...]], ...]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of measured cells."""
+        return max(self.cell_of) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class HouseholdTable:
+    """Table T3 or T4.
+
+    Attributes:
+        name: "t3" or "t4".
+        column: Name of the column with the published cell.
+        record: Name of the column in the household records.
+        finest_of: For each value of that column, starting with 1, its finest cell.
+        details: Details, from the total to the finest.
+    """
+
+    name: TableName
+    column: str
+    record: str
+    finest_of: tuple[int, ...]
+    details: tuple[HouseholdDetail, ...]
+
+
+T3: Final = HouseholdTable(
+    "t3",
+    "T3_DATA_CELL",
+    "HOUSEHOLD_TYPE",
+    (0, 1, 2, 3, 4),
+    (
+        HouseholdDetail("T03001", (0, 0, 0, 0, 0), ((0, (0,)),)),
+        HouseholdDetail("T03002", (0, 0, 0, 1, 1), ((0, (0, 1)), (1, (0,)), (6, (1,)))),
+        HouseholdDetail(
+            "T03003",
+            (0, 1, 1, 2, 3),
+            ((0, (0, 1, 2, 3)), (1, (0, 1)), (2, (0,)), (3, (1,)), (6, (2, 3)), (7, (2,)), (8, (3,))),
+        ),
+        HouseholdDetail(
+            "T03004",
+            (0, 1, 2, 3, 4),
+            (
+                *((0, (0, 1, 2, 3, 4)), (1, (0, 1, 2)), (2, (0,)), (3, (1, 2)), (4, (1,)), (5, (2,))),
+                *((6, (3, 4)), (7, (3,)), (8, (4,))),
+            ),
+        ),
+    ),
+)
+T4: Final = HouseholdTable(
+    "t4",
+    "T4_DATA_CELL",
+    "TEN",
+    (0, 1, 2, 2),
+    (
+        HouseholdDetail("T04001", (0, 0, 0), ((0, (0,)),)),
+        HouseholdDetail("T04002", (0, 1, 2), ((0, (0, 1, 2)), (1, (0,)), (2, (1,)), (3, (2,)))),
+    ),
+)
+TABLES: Final = (T3, T4)
+
+_FIXED: Final = (
+    *("max_race_codes", "thresholds_h_t3", "thresholds_h_t4", "allow_negative_counts", "run_us", "run_pr"),
+    *("reader", "state_filter_us", "privacy_defn"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HouseholdSet:
+    """The groups of one geography and iteration level in one table.
+
+    Attributes:
+        table: T3 or T4.
+        geography, level, view, stability: As in `LevelSet`.
+        budget: Rho or epsilon of all its groups together.
+        thresholds: T1 counts from which each finer detail is chosen.
+        law: Law of the noise of every measured cell.
+    """
+
+    table: HouseholdTable
+    geography: str
+    level: int
+    view: View
+    stability: Stability
+    budget: Fraction
+    thresholds: tuple[int, ...]
+    law: Law
+
+    @property
+    def name(self) -> str:
+        """A name such as "t3 COUNTY level 2"."""
+        return f"{self.table.name} {self.geography} level {self.level}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HouseholdRun:
+    """What one run (US or PR) measures.
+
+    Attributes:
+        run: "US" or "PR".
+        sets: Sets with a budget, T3 first.
+    """
+
+    run: str
+    sets: tuple[HouseholdSet, ...]
+
+    @property
+    def budget(self) -> Fraction:
+        """Sum of the budgets."""
+        return sum((one.budget for one in self.sets), Fraction(0))
+
+    def event(self) -> PrivacyEvent:
+        """The privacy event. A household's record is in one cell of each of its groups in every set."""
+        return SequentialEvent(
+            tuple(ParallelEvent((release_of(one.law),), one.stability.groups) for one in self.sets)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HouseholdPlan:
+    """The plan of a SafeTab-H release.
+
+    Attributes:
+        config: The settings in common with SafeTab: runs, states, codes, mechanism.
+        files: Codes and iterations.
+        runs: The runs.
+    """
+
+    config: SafetabConfig
+    files: IterationFiles
+    runs: tuple[HouseholdRun, ...]
+
+    @property
+    def budget_unit(self) -> Literal["rho", "epsilon"]:
+        """Unit of the budgets: "rho" or "epsilon"."""
+        return "rho" if self.config.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+
+    def event(self) -> PrivacyEvent:
+        """The event of both runs. Every household is in one of them."""
+        return ParallelEvent(tuple(run.event() for run in self.runs), degree=1)
+
+    def digest(self) -> bytes:
+        """SHA-256 of everything that determines the meaning of the noise, except the published T1."""
+        import hashlib
+
+        return hashlib.sha256(json.dumps(self.to_mapping(), sort_keys=True).encode()).digest()
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The plan as plain data, with budgets as exact text."""
+        return {
+            "format": 1,
+            "kind": "safetab-households",
+            "mechanism": self.config.mechanism.value,
+            "max_race_codes": self.config.max_race_codes,
+            "allow_negative_counts": self.config.allow_negative,
+            "states": list(self.config.states),
+            "codes": list(self.files.codes),
+            "mapping": [list(pair) for pair in self.files.mapping],
+            "runs": {
+                run.run: {"budget": str(run.budget), "sets": [_mapping(one) for one in run.sets]}
+                for run in self.runs
+            },
+        }
+
+
+def read_household_plan(folder: Path) -> HouseholdPlan:
+    """Read a parameter folder of SafeTab-H: config.json with its keys, and the four code files.
+
+    Raises:
+        ConfigError, SchemaError, BudgetError, StoreError: the folder has an error.
+    """
+    values, where = read_values(folder)
+    reading = ConfigReading(values)
+    runs = reading.runs()
+    budgets = {table.name: reading.budgets(runs, f"h_{table.name}") for table in TABLES}
+    thresholds = {
+        table.name: reading.threshold_lists(runs, f"thresholds_h_{table.name}", len(table.details) - 1)
+        for table in TABLES
+    }
+    config = SafetabConfig(
+        max_race_codes=reading.whole("max_race_codes", 1, MOST_CODES),
+        mechanism=reading.mechanism(),
+        stage_1_fraction=Fraction(0),
+        budgets=MappingProxyType({}),
+        thresholds=MappingProxyType({}),
+        suppression=None,
+        allow_negative=reading.flag("allow_negative_counts"),
+        runs=runs,
+        states=reading.states(),
+    )
+    reading.finish(_FIXED, [f"h_{table.name}" for table in TABLES], where)
+    files = read_iterations(folder)
+    views = {
+        (level, nationwide): files.view(level, nationwide=nationwide)
+        for level in LEVELS
+        for nationwide in (True, False)
+    }
+    stabilities = {key: stability_of(view, config.max_race_codes) for key, view in views.items()}
+    found = []
+    for run in runs:
+        sets = [
+            _household_set(
+                config,
+                table,
+                (geography, level),
+                views[level, geography in NATIONWIDE],
+                stabilities[level, geography in NATIONWIDE],
+                budgets[table.name],
+                thresholds[table.name],
+            )
+            for table in TABLES
+            for geography in GEOGRAPHIES[run]
+            for level in LEVELS
+            if budgets[table.name][geography, level]
+        ]
+        found.append(HouseholdRun(run, tuple(sets)))
+    return HouseholdPlan(config, files, tuple(found))
+
+
+def _household_set(
+    config: SafetabConfig,
+    table: HouseholdTable,
+    place: Level,
+    view: View,
+    stability: Stability,
+    budgets: Mapping[Level, Fraction],
+    thresholds: Mapping[Level, tuple[int, ...]],
+) -> HouseholdSet:
+    geography, level = place
+    name = f"{table.name} {geography} level {level}"
+    if not view.iterations or not stability.groups:
+        raise SchemaError(
+            f"{name} has a budget, but no iteration of that level has codes. Set the budget to 0, or add iterations "
+            "of that level.",
+            code="safetab-no-iterations",
+        )
+    try:
+        law = law_of(config.mechanism, budgets[place] / stability.groups)
+    except BudgetError as error:
+        raise BudgetError(f"{name}, budget {budgets[place]}: {error}") from None
+    return HouseholdSet(table, geography, level, view, stability, budgets[place], thresholds[place], law)
+
+
+def _mapping(one: HouseholdSet) -> dict[str, Any]:
+    return {
+        "table": one.table.name,
+        "geography": one.geography,
+        "level": one.level,
+        "budget": str(one.budget),
+        "stability": one.stability.groups,
+        "thresholds": list(one.thresholds),
+        "standard_deviation": one.law.standard_deviation(),
+        "margin": one.law.margin(Fraction(19, 20)),
+    }

@@ -1,0 +1,157 @@
+"""Blocks, the regions that contain them, and regions that cover the same blocks."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Int32s, Integers
+from tallyveil.errors import GeographyError, SchemaError
+from tallyveil.kernels.records.safetab_groups import RegionBlocks, order_by_region
+from tallyveil.products.safetab.public.config import GEOGRAPHIES, SafetabConfig
+from tallyveil.products.safetab.public.files import GEOGRAPHY, read_file
+from tallyveil.products.safetab.public.input_errors import some
+
+NO_PLACE = 99999
+NO_AIANNH = 9999
+ID_DIGITS = {"USA": 1, "STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
+"""Number of digits of a region's id. Ids in Puerto Rico have the same numbers of digits."""
+
+
+def base_name(geography: str) -> str:
+    """The name of a geography without "PR-", such as `COUNTY` for `PR-COUNTY` and for `COUNTY`."""
+    return geography.removeprefix("PR-")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regions:
+    """The regions of one run.
+
+    Attributes:
+        run: "US" or "PR".
+        blocks: Block numbers (state, county, tract, block: 15 digits), ascending; int64.
+        ids: For each geography, its region numbers, ascending; int64.
+        region_of: For each geography, the position in `ids` of each block's region, or -1 for none; int32.
+    """
+
+    run: str
+    blocks: Integers
+    ids: Mapping[str, Integers]
+    region_of: Mapping[str, Int32s]
+
+    def names(self, geography: str) -> pl.Series:
+        """Region ids as published: digits with leading zeros."""
+        digits = ID_DIGITS[base_name(geography)]
+        return pl.Series(self.ids[geography]).cast(pl.String).str.zfill(digits)
+
+    def blocks_of(self, geography: str) -> RegionBlocks:
+        """The blocks of each region."""
+        first, blocks = np.zeros(len(self.ids[geography]) + 1, np.int64), np.empty(len(self.blocks), np.int32)
+        order_by_region(self.region_of[geography], len(first) - 1, first, blocks)
+        return RegionBlocks(first, blocks)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the blocks and their regions."""
+        digest = hashlib.sha256(self.run.encode())
+        digest.update(self.blocks.astype("<i8").tobytes())
+        for geography, ids in self.ids.items():
+            digest.update(geography.encode() + ids.astype("<i8").tobytes())
+            digest.update(self.region_of[geography].astype("<i4").tobytes())
+        return digest.digest()
+
+
+def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
+    """Read GRF-C and make the regions of each run of the config.
+
+    Raises:
+        ConfigError, SchemaError, StoreError: the file breaks its format, or has a repeated block.
+        GeographyError: a run or a state of the filter has no block.
+    """
+    path, frame = read_file(folder, GEOGRAPHY)
+    state, county, tract, block = GEOGRAPHY.columns[:4]
+    numbers = frame.select(
+        pl.col(state).alias("state"),
+        pl.concat_str(state, county, tract, block).cast(pl.Int64).alias("block"),
+        pl.col("PLACEFP").cast(pl.Int64).alias("place"),
+        pl.col("AIANNHCE").cast(pl.Int64).alias("aiannh"),
+    ).sort("block")
+    repeated = numbers.filter(pl.col("block").is_duplicated())
+    if repeated.height:
+        names = repeated["block"].cast(pl.String).str.zfill(15).unique(maintain_order=True).to_list()
+        raise SchemaError(
+            f"{path}: {repeated.height} rows repeat a block: {some(names)}. Keep one row for each block.",
+            code="safetab-repeated",
+        )
+    runs = {}
+    for run in config.runs:
+        own = numbers.filter(pl.col("state").is_in(config.states_of(run)))
+        missing = sorted(set(config.states_of(run)) - set(own["state"].unique().to_list()))
+        if missing:
+            raise GeographyError(
+                f"{path} has no block in state(s) {some(missing)} of the {run} run. Add the blocks of these states, "
+                "or remove the states from state_filter_us (for Puerto Rico: set run_pr to false).",
+                code="safetab-no-blocks",
+            )
+        runs[run] = _regions(run, own)
+    return runs
+
+
+def _regions(run: str, frame: pl.DataFrame) -> Regions:
+    blocks = frame["block"].to_numpy()
+    state = blocks // 10**13
+    place, aiannh = frame["place"].to_numpy(), frame["aiannh"].to_numpy()
+    numbers = {
+        "USA": np.ones_like(blocks),
+        "STATE": state,
+        "COUNTY": blocks // 10**10,
+        "TRACT": blocks // 10**4,
+        "PLACE": np.where(place == NO_PLACE, -1, state * 10**5 + place),
+        "AIANNH": np.where(aiannh == NO_AIANNH, -1, aiannh),
+    }
+    ids, region_of = {}, {}
+    for geography in GEOGRAPHIES[run]:
+        own = numbers[base_name(geography)]
+        ids[geography] = _frozen(np.unique(own[own >= 0]))
+        region_of[geography] = _frozen(
+            np.where(own >= 0, np.searchsorted(ids[geography], own), -1).astype(np.int32)
+        )
+    return Regions(run, _frozen(np.array(blocks)), ids, region_of)
+
+
+def same_blocks(regions: Regions, geography: str, other: str) -> Int32s:
+    """For each region of a geography, the region of another geography with exactly the same blocks, or -1.
+
+    It uses only the public geography, including empty blocks.
+    """
+    mine, theirs = regions.region_of[geography], regions.region_of[other]
+    n = len(regions.ids[geography])
+    lowest, highest = np.full(n, np.iinfo(np.int32).max, np.int32), np.full(n, -2, np.int32)
+    inside = mine >= 0
+    np.minimum.at(lowest, mine[inside], theirs[inside])
+    np.maximum.at(highest, mine[inside], theirs[inside])
+    size = np.bincount(mine[inside], minlength=n)
+    other_size = np.bincount(theirs[theirs >= 0], minlength=len(regions.ids[other]))
+    # All blocks of the region lie in one region of the other geography, and that region has no other blocks.
+    one = (lowest == highest) & (lowest >= 0)
+    found = np.where(one, lowest, 0)
+    same = one & (other_size[found] == size) if len(other_size) else np.zeros(n, bool)
+    return np.where(same, found, -1).astype(np.int32)
+
+
+def first_block_in_all(regions: Regions, geographies: Sequence[str]) -> int | None:
+    """A block that lies in a region of every given geography, or None."""
+    inside = np.ones(len(regions.blocks), bool)
+    for geography in geographies:
+        inside &= regions.region_of[geography] >= 0
+    found = np.flatnonzero(inside)
+    return int(regions.blocks[found[0]]) if found.size else None
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,169 @@
+"""A run on population groups in records of any kind: read the records; spend; tabulate each level; check the tables."""
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.noise.source import NoiseSource
+from tallyveil.products.safetab.confidential.group_records import RecordGroups, read_group_records
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.public.group_numbers import CollectedGroups
+from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
+from tallyveil.products.safetab.public.group_record import level_errors, privacy_of_groups
+from tallyveil.products.safetab.public.group_tables import (
+    check_group_tables,
+    group_table_paths,
+    group_tables,
+    write_group_tables,
+)
+from tallyveil.products.safetab.public.levels import NEIGHBOURS
+from tallyveil.products.safetab.public.outputs import require_passed
+from tallyveil.products.safetab.run.job import safetab_job, write_plan_files
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.write import TEMPORARY_SUFFIX
+
+logger = logging.getLogger(__name__)
+
+
+def run_groups(
+    plan: GroupPlan,
+    records: Path,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Tabulate population groups of records of any kind, or resume an interrupted run.
+
+    Args:
+        plan: The plan.
+        records: Parquet or CSV file with one row for each record.
+        out: Output folder. It does not exist, is empty, or holds an unfinished run with the same inputs.
+        test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
+    Raises:
+        TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
+    Privacy: spends the budgets of the levels once (`GroupPlan.event`), however often the run is interrupted and
+        resumed. Neighbours differ by adding or removing one record.
+    """
+    return run_product(Groups(plan, records), out, test_key=test_key, observer=observer)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The tabulation of a plan.
+
+    Attributes:
+        plan: The plan.
+        records: File of the records.
+    """
+
+    plan: GroupPlan
+    records: Path
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return self.plan.digest().hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which the records lie, or whose path is too long; raises StoreError."""
+        refuse_inputs(out, [self.records])
+        paths = [path for one in self.plan.levels for path in group_table_paths(one)]
+        refuse_long_paths(out, paths, TEMPORARY_SUFFIX)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check the records; nothing is written."""
+        watch, plan = Stopwatch(observer), self.plan
+        with watch.stage("read records"):
+            records = read_group_records(self.records, plan)
+        certify_laws(law for one in plan.levels for law in (one.stage_1, one.stage_2, one.total_only))
+        privacy = {plan.name: privacy_of_groups(plan).to_mapping()}
+        return _Tabulation(plan, records, watch, level_errors(plan), privacy)
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Tabulation:
+    """Everything read and checked. Holds confidential records."""
+
+    plan: GroupPlan
+    records: RecordGroups
+    watch: Stopwatch
+    expected: JsonObject
+    privacy: JsonObject
+
+    def __repr__(self) -> str:
+        return "_Tabulation(<redacted>)"
+
+    def job(self) -> Job:
+        """The inputs that identify the run, and what it spends."""
+        plan = self.plan
+        return safetab_job(
+            ReleaseKind.GROUPS,
+            plan.digest(),
+            [self.records.digest()],
+            groups_declaration(plan),
+            plan.event(),
+            self.privacy,
+            f"population groups of {plan.name}",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Measure and write every level; returns the body of the manifest."""
+        plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
+        write_plan_files(run, plan.to_mapping(), self.expected)
+        measurer = GroupMeasurer(self.records, noise)
+        counts = {
+            one.name: run.stage(
+                f"tabulate {one.name}", group_table_paths(one), partial(self._tabulate, run, one, measurer)
+            )
+            for one in plan.levels
+        }
+        return {"name": plan.name, "sizes": counts}
+
+    def _tabulate(self, run: Run, one: MappedLevel, measurer: GroupMeasurer[MappedLevel]) -> JsonObject:
+        """Measure and write one level; returns the sizes of its tables."""
+        with self.watch.stage(f"tabulate {one.name}"):
+            totals, cells, n_counts = tables_of_level(one, measurer)
+            write_group_tables(run.path, one, (totals, cells), run.tags)
+        logger.info("%s tabulated", one.name)
+        return {"groups": one.groups.n_groups, "noisy_counts": n_counts, "cells_rows": cells.height}
+
+    def check(self, run: Run) -> list[str]:
+        """Check that the written tables have the properties that the documentation states."""
+        with self.watch.stage("checks"):
+            checks = check_group_tables(run.path, self.plan)
+            require_passed(checks)
+        return [check.name for check in checks]
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages
+
+
+def tables_of_level(
+    one: MappedLevel, measurer: GroupMeasurer[MappedLevel]
+) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """Totals, cells and the number of noisy counts of one level."""
+    collected = CollectedGroups(one)
+    for part in measurer.measure(one, np.arange(one.groups.n_rows)):
+        collected.add(part)
+    return *group_tables(one, collected), collected.n_counts
+
+
+def groups_declaration(plan: GroupPlan) -> Declaration:
+    """The declared budget."""
+    return Declaration(plan.budget_unit, plan.declared, NEIGHBOURS)

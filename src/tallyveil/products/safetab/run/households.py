@@ -1,0 +1,258 @@
+"""A SafeTab-H run: counts of groups of households, whose detail a published table T1 chooses."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.proved import proved_epsilon
+from tallyveil.budget.noise_size import certify_laws
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest_files import read_manifest
+from tallyveil.noise.source import NoiseSource
+from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households
+from tallyveil.products.safetab.confidential.records import ConfidentialPersons
+from tallyveil.products.safetab.public.household_expected import expected_household_errors
+from tallyveil.products.safetab.public.household_tables import (
+    ListedGroups,
+    check_household_tables,
+    household_rows,
+    household_table_paths,
+    listed_groups,
+    read_group_totals,
+    require_groups,
+    totals_digest,
+    write_household_tables,
+)
+from tallyveil.products.safetab.public.households import (
+    TABLES,
+    HouseholdPlan,
+    HouseholdRun,
+    read_household_plan,
+)
+from tallyveil.products.safetab.public.levels import NEIGHBOURS
+from tallyveil.products.safetab.public.outputs import OutputCheck, require_passed
+from tallyveil.products.safetab.public.privacy import changed_event, changed_mapping
+from tallyveil.products.safetab.public.regions import Regions, read_regions
+from tallyveil.products.safetab.run.job import safetab_job, write_plan_files
+from tallyveil.products.safetab.run.run import DELTA, refuse_safetab_folder
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
+
+
+def run_households(
+    params: Path,
+    data: Path,
+    out: Path,
+    *,
+    published: Path | None = None,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Tabulate groups of households in T3 and T4, or resume an interrupted run.
+
+    Args:
+        params: Folder of SafeTab-H's config.json and the four code files.
+        data: Folder of household-records, GRF-C and, without `published`, pop-group-totals.
+        out: Output folder. It does not exist, is empty, or holds an unfinished run with the same inputs.
+        published: Folder of the SafeTab run whose T1 chooses the detail.
+        test_key: Key for tests; the run then protects nobody.
+        observer: Receives reports of progress.
+    Raises:
+        TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
+    Privacy: spends the budgets of the config once (`HouseholdPlan.event`). Neighbours are sets of households that
+        differ by one record. T1 is public; its cost was spent by the run that made it.
+    """
+    folders = (params, data, *([] if published is None else [published]))
+    refuse_safetab_folder(out, folders)
+    watch = Stopwatch(observer or SilentObserver())
+    plan = read_household_plan(params)
+    if published is not None:
+        read_manifest(published, ReleaseKind.SAFETAB)
+    with watch.stage("read geography"):
+        regions = read_regions(data, plan.config)
+        totals = read_group_totals(data, published, plan)
+        groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
+    digest = binding_of(plan.digest(), totals_digest(totals))
+    product = Households(plan, folders, regions, groups, digest, watch)
+    return run_product(product, out, test_key=test_key, observer=observer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Households:
+    """The tabulation of a plan, with the detail that a published T1 chooses.
+
+    Attributes:
+        plan: From the parameter folder.
+        folders: Every folder that is read. The second one holds the records.
+        regions: The public geography of each run.
+        groups: The groups that T1 lists, by run and set.
+        digest: Of the plan and of T1.
+        watch: Times the stages.
+    """
+
+    plan: HouseholdPlan
+    folders: tuple[Path, ...]
+    regions: dict[str, Regions]
+    groups: dict[str, dict[str, ListedGroups]]
+    digest: bytes
+    watch: Stopwatch
+
+    @property
+    def plan_digest(self) -> str:
+        """The digest in hexadecimal."""
+        return self.digest.hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+        refuse_safetab_folder(out, self.folders)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check the records; nothing is written."""
+        plan = self.plan
+        with self.watch.stage("read records"):
+            households = read_households(self.folders[1], plan, self.regions)
+        certify_laws(one.law for run in plan.runs for one in run.sets)
+        privacy = {run.run: _privacy(run) for run in plan.runs}
+        return _Tabulation(
+            plan,
+            self.regions,
+            self.groups,
+            households,
+            self.digest,
+            self.watch,
+            _expected(plan),
+            privacy,
+        )
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Tabulation:
+    """Everything read and checked. Holds confidential records."""
+
+    plan: HouseholdPlan
+    regions: dict[str, Regions]
+    groups: dict[str, dict[str, ListedGroups]]
+    households: dict[str, dict[str, ConfidentialPersons]]
+    digest: bytes
+    watch: Stopwatch
+    expected: list[JsonObject]
+    privacy: JsonObject
+
+    def __repr__(self) -> str:
+        return "_Tabulation(<redacted>)"
+
+    def job(self) -> Job:
+        """The inputs that identify the run, and what it spends."""
+        plan = self.plan
+        parts = [self.regions[run.run].digest() for run in plan.runs]
+        parts += [homes.digest() for run in plan.runs for homes in self.households[run.run].values()]
+        return safetab_job(
+            ReleaseKind.HOUSEHOLDS,
+            self.digest,
+            parts,
+            Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
+            plan.event(),
+            self.privacy,
+            "SafeTab-H tabulation",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Measure and write every run of the config; returns the body of the manifest."""
+        plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
+        write_plan_files(run, plan.to_mapping(), self.expected)
+        sizes = {
+            own.run: run.stage(
+                f"tabulate {own.run}",
+                household_table_paths(own.run),
+                partial(self._tabulate, run, own, noise),
+            )
+            for own in plan.runs
+        }
+        return {"sizes": sizes}
+
+    def _tabulate(self, run: Run, own: HouseholdRun, noise: NoiseSource) -> JsonObject:
+        """Measure and write one run of the config; returns the sizes of its inputs and tables."""
+        groups, regions = self.groups[own.run], self.regions[own.run]
+        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
+            measurer = HouseholdMeasurer(self.households[own.run], regions, noise)
+            frames = tables_of_households(self.plan, own, regions, groups, measurer)
+            for table in TABLES:
+                write_household_tables(run.path, own.run, table, frames[table.name], run.tags)
+        return {
+            "groups": {name: len(listed.regions) for name, listed in groups.items()},
+            **{f"{table.name}_rows": frames[table.name].height for table in TABLES},
+        }
+
+    def check(self, run: Run) -> list[str]:
+        """Check that the written tables have the properties that the documentation states."""
+        plan, checks = self.plan, list[OutputCheck]()
+        for own in plan.runs:
+            listed = self.groups[own.run].items()
+            for table in TABLES:
+                n = sum(len(one.regions) for name, one in listed if name.startswith(table.name))
+                allowed = plan.config.allow_negative
+                checks += check_household_tables(run.path, own.run, table, n, allow_negative=allowed)
+        require_passed(tuple(checks))
+        return [check.name for check in checks]
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages
+
+
+def tables_of_households(
+    plan: HouseholdPlan,
+    run: HouseholdRun,
+    regions: Regions,
+    groups: dict[str, ListedGroups],
+    measurer: HouseholdMeasurer,
+) -> dict[str, pl.DataFrame]:
+    """T3 and T4 of one run."""
+    frames: dict[str, list[pl.DataFrame]] = {table.name: [] for table in TABLES}
+    for one in run.sets:
+        cells = measurer.measure(one, groups[one.name])
+        rows = household_rows(
+            one, regions, groups[one.name], cells, allow_negative=plan.config.allow_negative
+        )
+        frames[one.table.name].append(rows)
+    return {name: pl.concat(parts) for name, parts in frames.items()}
+
+
+def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict[str, ListedGroups]:
+    """The groups that the published totals list for each level set of a run, by the name of the set.
+
+    Raises:
+        SchemaError: there are none, or they are of another geography.
+    """
+    found = {one.name: listed_groups(totals, run.run, one, regions) for one in run.sets}
+    require_groups(run.run, sum(len(groups.regions) for groups in found.values()))
+    return found
+
+
+def _expected(plan: HouseholdPlan) -> list[JsonObject]:
+    """Content of `expected.json`: the expected errors of the published numbers."""
+    return [one.to_mapping() for one in expected_household_errors(plan)]
+
+
+def _privacy(run: HouseholdRun) -> JsonObject:
+    """The privacy guarantee of a run. It is computed before the spend, because some events have none."""
+    epsilon, changed = _epsilon(run.event()), _epsilon(changed_event(run.event()))
+    return {
+        "budget": str(run.budget),
+        "delta": str(DELTA),
+        "epsilon": {"lower": epsilon.lower, "upper": epsilon.upper},
+        "changed": changed_mapping(run.budget, changed.lower, changed.upper),
+    }
+
+
+def _epsilon(event: PrivacyEvent) -> Bounds:
+    return proved_epsilon(event, NEIGHBOURS, DELTA).bounds

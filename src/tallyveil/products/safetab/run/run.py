@@ -1,0 +1,288 @@
+"""A SafeTab run: read the plan, the public files and the records; spend; tabulate each level set; check the tables."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.budget.noise_size import certify_laws
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.noise.source import NoiseSource
+from tallyveil.products.safetab.confidential.groups import PersonCounts
+from tallyveil.products.safetab.confidential.measure import AddressedNoise, GroupMeasurer
+from tallyveil.products.safetab.confidential.records import ConfidentialPersons, read_persons
+from tallyveil.products.safetab.public.coterminous import Tabulation, tabulate_all, tabulate_once
+from tallyveil.products.safetab.public.expected import expected_errors
+from tallyveil.products.safetab.public.levels import NEIGHBOURS
+from tallyveil.products.safetab.public.measurements import GroupSource
+from tallyveil.products.safetab.public.outputs import (
+    HEADERS,
+    check_outputs,
+    require_passed,
+    table_paths,
+    write_headers,
+    write_tables,
+)
+from tallyveil.products.safetab.public.plan import LevelSet, RunPlan, SafetabPlan, read_plan
+from tallyveil.products.safetab.public.privacy import privacy_of
+from tallyveil.products.safetab.public.regions import Regions, first_block_in_all, read_regions
+from tallyveil.products.safetab.public.tables import SetTables
+from tallyveil.products.safetab.run.job import safetab_job, write_plan_files
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.paths import refuse_long_paths
+from tallyveil.storage.write import TEMPORARY_SUFFIX
+
+logger = logging.getLogger(__name__)
+
+DELTA = Fraction(1, 10**10)
+"""Delta at which epsilon is reported."""
+
+LONGEST_PATH = "evaluation/household-detail/headers.parquet"
+"""The longest path of a file in the folder of a SafeTab run."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class SafetabInputs:
+    """All inputs of a run, after the checks. Holds confidential records.
+
+    Attributes:
+        plan: From the parameter folder.
+        regions: The public geography of each run.
+        persons: The people of each run. Confidential.
+    """
+
+    plan: SafetabPlan
+    regions: dict[str, Regions]
+    persons: dict[str, ConfidentialPersons]
+
+    def __repr__(self) -> str:
+        return f"SafetabInputs(runs={[run.run for run in self.plan.runs]!r}, persons=<redacted>)"
+
+
+def read_safetab_inputs(params: Path, data: Path) -> SafetabInputs:
+    """Read and validate parameters, geography and person records; nothing is written or spent.
+
+    Raises:
+        TallyveilError: a file breaks its rules. The error names the first such file and all rules that it breaks.
+    """
+    plan = read_plan(params)
+    regions = read_regions(data, plan.config)
+    return SafetabInputs(plan, regions, read_persons(data, plan.config, plan.files, regions))
+
+
+def run_safetab(
+    params: Path,
+    data: Path,
+    out: Path,
+    *,
+    coterminous_once: bool = True,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Tabulate detailed population groups, or resume an interrupted run.
+
+    Args:
+        params: Folder of config.json and the four code files.
+        data: Folder of person-records and GRF-C.
+        out: Output folder. It does not exist, is empty, or holds an unfinished run with the same inputs.
+        coterminous_once: Whether regions with the same blocks are measured only once. Production measured each of them.
+        test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
+    Raises:
+        TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
+    Privacy: spends the budgets of the config once (`SafetabPlan.event`), however often the run is interrupted and
+        resumed. Neighbours differ by adding or removing one record.
+    """
+    product = Safetab(read_plan(params), (params, data), coterminous_once)
+    return run_product(product, out, test_key=test_key, observer=observer)
+
+
+@dataclass(frozen=True, slots=True)
+class Safetab:
+    """The tabulation of a plan.
+
+    Attributes:
+        plan: From the parameter folder.
+        folders: The parameter folder and the data folder.
+        once: Whether regions with the same blocks are measured once.
+    """
+
+    plan: SafetabPlan
+    folders: tuple[Path, Path]
+    once: bool
+
+    @property
+    def digest(self) -> bytes:
+        """Digest of the plan and of how it is tabulated."""
+        return binding_of(self.plan.digest(), bytes([self.once]))
+
+    @property
+    def plan_digest(self) -> str:
+        """The same in hexadecimal."""
+        return self.digest.hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+        refuse_safetab_folder(out, self.folders)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check every input; nothing is written."""
+        watch, plan, data = Stopwatch(observer), self.plan, self.folders[1]
+        with watch.stage("read geography"):
+            regions = read_regions(data, plan.config)
+        with watch.stage("read records"):
+            persons = read_persons(data, plan.config, plan.files, regions)
+        certify_laws(
+            law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
+        )
+        inputs = SafetabInputs(plan, regions, persons)
+        return _Tabulation(inputs, self.digest, self.once, watch, expected_errors(plan), _privacy(plan))
+
+
+def tables_of(
+    run: RunPlan,
+    plan: SafetabPlan,
+    regions: Regions,
+    source: GroupSource,
+    tabulation: Tabulation,
+    *,
+    exact: bool = False,
+) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """T1, T2 and the number of noisy counts of one run, level set by level set.
+
+    Args:
+        run: What is measured.
+        plan: The plan it belongs to.
+        regions: The run's geography.
+        source: Where the measurements come from.
+        tabulation: Which regions are measured.
+        exact: Whether the measurements have no noise.
+    """
+    t1, t2, n_counts = [], [], 0
+    for one in run.sets:
+        tables = SetTables(one, regions, plan.config, exact=exact)
+        for part in source.measure(one, tabulation.measured[one.geography, one.level]):
+            tables.add(part)
+        twins = tabulation.twins[one.geography, one.level]
+        t1.append(tables.t1(twins))
+        t2.append(tables.t2(twins))
+        n_counts += tables.n_counts
+        logger.info("%s tabulated", one.name)
+    return pl.concat(t1), pl.concat(t2), n_counts
+
+
+def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> GroupMeasurer[LevelSet]:
+    """The measurer of one run's people."""
+    return GroupMeasurer(PersonCounts(inputs.persons[run], inputs.regions[run]), noise)
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Tabulation:
+    """Everything read and checked. Holds confidential records."""
+
+    inputs: SafetabInputs
+    digest: bytes
+    once: bool
+    watch: Stopwatch
+    expected: JsonObject
+    privacy: JsonObject
+
+    def __repr__(self) -> str:
+        return "_Tabulation(<redacted>)"
+
+    def job(self) -> Job:
+        """The inputs that identify the run, and what it spends."""
+        plan, regions, persons = self.inputs.plan, self.inputs.regions, self.inputs.persons
+        parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
+        return safetab_job(
+            ReleaseKind.SAFETAB,
+            self.digest,
+            parts,
+            declaration_of(plan),
+            plan.event(),
+            self.privacy,
+            "SafeTab tabulation",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Measure and write every run of the config; returns the body of the manifest."""
+        plan, noise = self.inputs.plan, NoiseSource(run.secrets.noise_key)
+        write_plan_files(run, plan.to_mapping(), self.expected)
+        sizes = {
+            own.run: run.stage(
+                f"tabulate {own.run}", table_paths(own.run), partial(self._tabulate, run, own, noise)
+            )
+            for own in plan.runs
+        }
+        run.make(HEADERS, lambda: write_headers(run.path))
+        return {"sizes": sizes}
+
+    def _tabulate(self, run: Run, own: RunPlan, noise: NoiseSource) -> JsonObject:
+        """Measure and write one run of the config; returns the sizes of its inputs and tables."""
+        inputs, regions = self.inputs, self.inputs.regions[own.run]
+        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
+            tabulation = (tabulate_once if self.once else tabulate_all)(own.sets, regions)
+            measurer = measurer_of(inputs, own.run, noise)
+            t1, t2, n_counts = tables_of(own, inputs.plan, regions, measurer, tabulation)
+        with self.watch.stage(f"write {own.run}"):
+            write_tables(run.path, own.run, t1, t2, run.tags)
+        return {
+            "noisy_counts": n_counts,
+            "groups": {
+                one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in own.sets
+            },
+            "coterminous_regions": tabulation.n_twins,
+            "stability": _stability_mapping(own, regions),
+            "t1_rows": t1.height,
+            "t2_rows": t2.height,
+        }
+
+    def check(self, run: Run) -> list[str]:
+        """Check that the written tables have the properties that the documentation states."""
+        with self.watch.stage("checks"):
+            checks = check_outputs(run.path, self.inputs.plan)
+            require_passed(checks)
+        return [check.name for check in checks]
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage."""
+        return self.watch.stages
+
+
+def declaration_of(plan: SafetabPlan) -> Declaration:
+    """The declared budget: the larger cost of the US run and the PR run, since every person is in one of them."""
+    return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+
+
+def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
+    refuse_inputs(out, inputs)
+    refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
+
+
+def _privacy(plan: SafetabPlan) -> JsonObject:
+    """The privacy guarantee of each run by every accountant, before the spend, because some events have none."""
+    return {one.run: one.to_mapping() for one in privacy_of(plan, DELTA)}
+
+
+def _stability_mapping(run: RunPlan, regions: Regions) -> JsonObject:
+    """Whether a record exists that is in the largest possible number of groups of every level set, and that record."""
+    block = first_block_in_all(regions, [one.geography for one in run.sets])
+    attained = run.witness is not None and block is not None
+    return {
+        "attained_by_one_record": attained,
+        "race_codes": list(run.witness[0]) if run.witness else None,
+        "ethnicity_code": run.witness[1] if run.witness else None,
+        "block": None if block is None else f"{block:015d}",
+    }

@@ -1,0 +1,1 @@
+"""The main job: TopDown on an optimised geographic spine."""

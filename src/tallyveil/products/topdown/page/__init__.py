@@ -1,0 +1,1 @@
+"""The pages of a release of the main job and of a spine."""

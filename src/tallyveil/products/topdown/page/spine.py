@@ -1,0 +1,266 @@
+"""A page about a spine: numbers of children, and a map of one county's blocks coloured by group."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from tallyveil.errors import GeographyError
+from tallyveil.geography import GeounitShares, Spine
+from tallyveil.report.figure import WIDTH, Picture, new_figure, to_svg
+from tallyveil.report.house_style import COLOURS, INK, MUTED, house_style
+from tallyveil.report.page import write_page
+from tallyveil.report.points import Point
+from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
+
+MOST_POINTS = 12_000
+_COLOURS = COLOURS[:7]  # the last is the colour of text
+_BINS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """One geolevel's row of the table, as text.
+
+    Attributes:
+        geolevel: Title.
+        geounits: Number of geounits.
+        least, median, mean, most: Children of a geounit; empty at the finest geolevel.
+        single: Share of geounits with one child.
+        shares: The different shares of the budget, with the number of geounits that have each; empty without shares.
+    """
+
+    geolevel: str
+    geounits: str
+    least: str
+    median: str
+    mean: str
+    most: str
+    single: str
+    shares: str
+
+
+def write_spine_page(
+    path: Path,
+    spine: Spine,
+    shares: GeounitShares | None,
+    points: pl.DataFrame | None,
+    *,
+    county: str | None,
+    within: str,
+    group: str,
+) -> Path:
+    """Write one self-contained page about a spine. The same spine gives the same bytes.
+
+    Args:
+        path: File to write.
+        spine: The spine.
+        shares: Share of every geounit; None where there are none.
+        points: Columns geocode, latitude, longitude for the finest geounits; None for no map.
+        county: Geocode of the geounit to draw; None for the one with the median number of finest geounits.
+        within: Geolevel of that geounit.
+        group: Geolevel that colours the finest geounits.
+
+    Raises:
+        GeographyError: a geolevel or geocode is unknown, or the groups are not below the geolevel `within`.
+        StoreError: the page cannot be written.
+    """
+    drawn = None if points is None else _map(spine, points, county, within, group)
+    return write_page(
+        path,
+        "spine.html.j2",
+        {
+            "geolevels": [name_title(name) for name in spine.geolevels],
+            "points": _points(spine),
+            "fan_outs": [_fan_out(spine, shares, level) for level in range(spine.n_levels)],
+            "has_shares": shares is not None,
+            "fan_out_plot": _fan_out_plot(spine),
+            "map": drawn,
+            "digest": spine.digest().hex(),
+        },
+    )
+
+
+def _points(spine: Spine) -> tuple[Point, ...]:
+    """The spine in a few sentences."""
+    sizes = listed(
+        [
+            f"{grouped(spine.n_geounits(level))} {name_title(spine.geolevels[level])}"
+            for level in range(spine.n_levels)
+        ]
+    )
+    return (
+        Point(
+            "What this is",
+            f"A tree of areas (a spine): {sizes} areas. Each is cut into those of the next kind.",
+        ),
+        Point(
+            "What it is for",
+            "A release adds noise to the counts of these areas. Any other area is added up from them. The fewer "
+            "of them it takes, the more exact is its count.",
+        ),
+        Point("What it is made of", "Public geography alone. No record and no count was read for this page."),
+    )
+
+
+def _fan_out(spine: Spine, shares: GeounitShares | None, level: int) -> FanOut:
+    title, n = name_title(spine.geolevels[level]), grouped(spine.n_geounits(level))
+    spent = "" if shares is None else _spent(shares, level)
+    if level == spine.finest:
+        return FanOut(title, n, "", "", "", "", "", spent)
+    children = np.diff(spine.child_offsets[level])
+    return FanOut(
+        title,
+        n,
+        grouped(int(children.min())),
+        f"{np.median(children):g}",
+        rounded(float(children.mean())),
+        grouped(int(children.max())),
+        percent(float((children == 1).mean())),
+        spent,
+    )
+
+
+def _spent(shares: GeounitShares, level: int) -> str:
+    tally = shares.tally(level)
+    shown = sorted(tally.items(), key=lambda item: -item[1])[:3]
+    text = ", ".join(f"{share} ({grouped(count)})" for share, count in shown)
+    return text + (f" and {len(tally) - 3} more" if len(tally) > 3 else "")
+
+
+def _fan_out_plot(spine: Spine) -> Picture:
+    """Draw histograms of the number of children, one row of bars for each geolevel."""
+    with house_style("fanout"):
+        levels = list(range(spine.finest))
+        row, top, bottom, left = 0.85, 0.25, 0.5, 1.7
+        height = top + bottom + row * len(levels)
+        figure = new_figure(height)
+        most = max(int(np.diff(offsets).max()) for offsets in spine.child_offsets)
+        edges = np.unique(np.round(np.geomspace(1, most + 1, _BINS)))
+        edges = edges - 0.5
+        edges = np.append(edges, most + 0.5) if edges[-1] < most + 0.5 else edges
+        for place, level in enumerate(levels):
+            axes = figure.add_axes(
+                (
+                    left / WIDTH,
+                    1 - (top + row * (place + 1) - 0.14) / height,
+                    1 - (left + 0.2) / WIDTH,
+                    0.68 / height,
+                )
+            )
+            children = np.diff(spine.child_offsets[level])
+            counts, _ = np.histogram(children, edges)
+            axes.bar(
+                edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color=COLOURS[0], linewidth=0
+            )
+            axes.set_xscale("log")
+            axes.set_xlim(0.5, most + 1)
+            axes.set_ylim(0, 1.05)
+            axes.set_yticks([])
+            axes.minorticks_off()
+            ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if t <= most]
+            last = place == len(levels) - 1
+            axes.set_xticks(ticks, [grouped(t) for t in ticks] if last else [""] * len(ticks))
+            axes.axvline(float(np.median(children)), color=INK, linewidth=1.2)
+            axes.grid(axis="x")
+            axes.set_ylabel(
+                f"{name_title(spine.geolevels[level])}\n{grouped(len(children))}",
+                rotation=0, ha="right", va="center", color=INK,
+            )  # fmt: skip
+            if last:
+                axes.set_xlabel("children of a geounit")
+        svg = to_svg(
+            figure, "fanout", "Histograms of the number of children, by geolevel; a line at the median."
+        )
+        return Picture(svg, _fan_out_words(spine))
+
+
+def _fan_out_words(spine: Spine) -> str:
+    """The median number of children at the geolevel with the largest one."""
+    medians = {level: float(np.median(np.diff(spine.child_offsets[level]))) for level in range(spine.finest)}
+    if not medians:
+        return "The spine has one geolevel, so no geounit has children."
+    level = max(medians, key=lambda one: medians[one])
+    return (
+        f"The median number of children is largest at {name_title(spine.geolevels[level])}: {medians[level]:g} "
+        f"{name_title(spine.geolevels[level + 1])} geounits."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMap:
+    """A map and its caption.
+
+    Attributes:
+        picture: The drawing and what it shows.
+        title: The geounit drawn.
+    """
+
+    picture: Picture
+    title: str
+
+
+def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, group: str) -> GroupMap:
+    level, fine = spine.level_index(within), spine.level_index(group)
+    if not level < fine < spine.finest:
+        raise GeographyError(
+            f"a map of a {within} coloured by {group} cannot be drawn: wanted a geolevel and a geolevel below it, "
+            f"both above {spine.geolevels[-1]}. The geolevels of the spine are {', '.join(spine.geolevels)}.",
+            code="spine-step",
+        )
+    offsets = spine.finest_offsets(level)
+    if county is None:
+        sizes = np.diff(offsets)
+        chosen = int(np.argsort(sizes, kind="stable")[(len(sizes) - 1) // 2])
+    else:
+        chosen = int(spine.locate(level, [county])[0])
+        if chosen < 0:
+            raise GeographyError(
+                f"there is no {within} '{county}' on the spine; there are "
+                f"{', '.join(spine.geocodes[level].tolist()[:5])}, ...",
+                code="spine-step",
+            )
+    start, stop = int(offsets[chosen]), int(offsets[chosen + 1])
+    rows = np.arange(start, stop, -(-(stop - start) // MOST_POINTS))
+    place = points.with_columns(pl.Series("row", spine.locate(spine.finest, points["geocode"])))
+    here = pl.DataFrame({"row": rows}).join(
+        place.with_columns(pl.col("row").cast(pl.Int64)), on="row", how="left"
+    )
+    here = here.sort("row")
+    x, y = here["longitude"].to_numpy(), here["latitude"].to_numpy()
+    groups, parents = spine.ancestors(fine)[rows], spine.ancestors(fine - 1)[rows]
+    name = f"{name_title(within)} {spine.geocodes[level][chosen]}"
+    shown = "all" if len(rows) == stop - start else f"{grouped(len(rows))} of"
+    caption = (
+        f"{shown} {grouped(stop - start)} {name_title(spine.geolevels[-1])} geounits of {name}, coloured by "
+        f"{name_title(group)}: {grouped(len(np.unique(groups)))} groups in "
+        f"{grouped(len(np.unique(parents)))} {name_title(spine.geolevels[fine - 1])} geounits."
+    )
+    figure = _points_plot(x, y, groups - groups.min(), f"Map of {name} coloured by group.")
+    return GroupMap(Picture(figure, caption[0].upper() + caption[1:]), name)
+
+
+def _points_plot(
+    x: NDArray[np.float64], y: NDArray[np.float64], groups: NDArray[np.int64], description: str
+) -> Markup:
+    with house_style("map"):
+        known = np.isfinite(x) & np.isfinite(y)
+        x, y, groups = x[known], y[known], groups[known]
+        # The width of a degree of longitude is proportional to the cosine of the latitude.
+        stretch = float(np.cos(np.radians(y.mean()))) if len(y) else 1.0
+        width = max(float(np.ptp(x)) * stretch, 1e-9) if len(x) else 1.0
+        height = float(np.clip(WIDTH * float(np.ptp(y) if len(y) else 1.0) / width, 3.0, 8.0))
+        figure = new_figure(height)
+        axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+        size = float(np.clip(40_000 / max(len(x), 1), 4.0, 60.0))
+        for number, colour in enumerate(_COLOURS):
+            mine = groups % len(_COLOURS) == number
+            axes.scatter(x[mine], y[mine], s=size, color=colour, linewidths=0)
+        axes.set_aspect(1 / stretch)
+        axes.set_axis_off()
+        if not len(x):
+            axes.text(0.5, 0.5, "no points are known", color=MUTED, ha="center")
+        return to_svg(figure, "map", description)

@@ -1,0 +1,155 @@
+"""The releases that a publication is made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.errors import SchemaError
+from tallyveil.files.areas import area_counts
+from tallyveil.files.geography import (
+    ENTITY,
+    GEOGRAPHY,
+    ORIGINAL,
+    family_of_column,
+    read_geography,
+)
+from tallyveil.files.histograms import histogram_path, read_histogram
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import read_manifest, require_unchanged
+from tallyveil.geography.spine import Spine
+from tallyveil.products.topdown.pl94.layouts import HOUSEHOLD, TableLayout
+from tallyveil.schema.counts import PublicCounts, sum_members
+from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import Schema
+from tallyveil.storage.published import published_columns, read_published
+
+_BESIDE: Final = {"hhgq": {HOUSEHOLD}, "votingage": {"under_18"}}
+"""Levels that an attribute has although no column of the tables counts them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A finished release that tables are made from.
+
+    Attributes:
+        root: Its folder.
+        manifest: Content of its `manifest.json`.
+        schema: Its universe.
+        spine: The hierarchy that was measured.
+        layouts: The tables that are made from it.
+        geolevels: Geolevels as people know them, fewest areas first. Those that the spine cut or replaced have their
+            original geounits.
+        entities: Families of entities that it publishes tables of.
+        blocks: One row for each finest geounit, sorted by geocode, with a column for each of the geolevels and
+            entities: the geocode or the entity that it lies in, null for none, a list where entities overlap.
+        own_levels: The geolevels among these that are geolevels of the spine.
+    """
+
+    root: Path
+    manifest: Manifest
+    schema: Schema
+    spine: Spine
+    layouts: tuple[TableLayout, ...]
+    geolevels: tuple[str, ...]
+    entities: tuple[str, ...]
+    blocks: pl.DataFrame
+    own_levels: frozenset[str]
+
+    @property
+    def finest(self) -> str:
+        """Name of the finest geolevel."""
+        return self.spine.geolevels[-1]
+
+
+def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
+    """Open a finished release for some tables.
+
+    Args:
+        root: Folder of the release.
+        layouts: The tables.
+    Raises:
+        StoreError: the folder holds no finished release of `tallyveil run` or `tallyveil estimate`, or a file is
+            not the one that its manifest lists.
+        SchemaError: its schema lacks an attribute of the tables, or an attribute has other levels.
+    """
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    plan = manifest.body["plan"]
+    schema = schema_from_mapping(plan["schema"])
+    _require_attributes(root, schema, layouts)
+    require_unchanged(root, manifest, root / GEOGRAPHY)
+    spine = read_geography(root)
+    entities = tuple(plan.get("entities", ()))
+    stored = published_columns(root / GEOGRAPHY)
+    replaced = [name.removeprefix(ORIGINAL) for name in stored if name.startswith(ORIGINAL)]
+    own = [name for name in spine.geolevels if name not in replaced]
+    columns = {
+        **{name: name for name in own},
+        **{ORIGINAL + name: name for name in replaced},
+        **{ENTITY + name: name for name in entities},
+    }
+    blocks = read_published(root / GEOGRAPHY, list(columns)).rename(columns).sort(spine.geolevels[-1])
+    for name in own:
+        require_unchanged(root, manifest, histogram_path(root, name))
+    geolevels = coarse_first(blocks, list(dict.fromkeys([*spine.geolevels, *replaced])))
+    return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(own))
+
+
+def coarse_first(blocks: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
+    """Geolevels in the order of the number of their geounits; equal numbers in the order given."""
+    return tuple(sorted(names, key=lambda name: blocks[name].n_unique()))
+
+
+def _require_attributes(root: Path, schema: Schema, layouts: Sequence[TableLayout]) -> None:
+    """Refuse a schema that lacks attributes of the tables, or has them with other levels."""
+    known = {attribute.name: set(attribute.levels) for attribute in schema.attributes}
+    missing: dict[str, list[str]] = {}
+    other: dict[str, list[str]] = {}
+    for layout in layouts:
+        for place, name in enumerate(layout.attributes):
+            counted = {levels[place] for column in layout.columns for levels in column.counts}
+            if name not in known:
+                missing.setdefault(name, []).append(layout.name)
+            elif not counted <= known[name] <= counted | _BESIDE.get(name, set()):
+                other.setdefault(name, []).append(layout.name)
+    said = [f"has no attribute {_needed(missing)}"] if missing else []
+    said += [f"has other levels than production for attribute {_needed(other)}"] if other else []
+    if said:
+        raise SchemaError(
+            f"the schema '{schema.name}' of the release {root} {', and '.join(said)}. To make "
+            f"{', '.join(layout.name for layout in layouts)}, name a release with the attributes and levels of "
+            f"schema preset {'pl94-units' if layouts[0].name == 'H1' else 'pl94-persons'}.",
+            code="publish-attributes",
+        )
+
+
+def _needed(names: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{name} (for {', '.join(dict.fromkeys(tables))})" for name, tables in names.items())
+
+
+def source_counts(source: Source, name: str, members: pl.DataFrame, finest: PublicCounts) -> PublicCounts:
+    """Published counts of all areas of a kind, in the order of their codes.
+
+    Args:
+        source: The release.
+        name: Geolevel or family; it need not be one of this release.
+        members: Finest geounits and the area, or list of areas, that each lies in; two columns.
+        finest: Counts of the finest geolevel of the release.
+    Raises:
+        StoreError: a histogram cannot be read.
+    """
+    if name not in source.own_levels:
+        return area_counts(finest, family_of_column(source.spine, members), source.schema.size)
+    counts = finest
+    if name != source.finest:
+        counts = read_histogram(source.root, name, source.schema, source.spine)
+    codes = source.spine.geocodes[source.spine.level_index(name)].text
+    if codes.is_sorted():
+        return counts
+    order = codes.arg_sort().to_numpy().astype("int64")
+    one_each = pl.int_range(len(codes) + 1, eager=True).to_numpy()
+    summed = sum_members(counts.offsets, counts.cells, counts.counts, one_each, order, source.schema.size)
+    return PublicCounts(name, *summed)

@@ -1,0 +1,99 @@
+"""Compare a finished TopDown release with the true counts. This job declassifies records."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.parameters import TOGETHER, strategy_parameters
+from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.files.areas import tabulated
+from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.evaluation.artefacts import find_artefacts
+from tallyveil.files.evaluation.metrics import error_metrics
+from tallyveil.files.evaluation.store import Evaluation, write_evaluation
+from tallyveil.files.finished import LEDGER, MANIFEST
+from tallyveil.files.geography import GEOGRAPHY, read_areas, read_geography
+from tallyveil.files.histograms import HISTOGRAM, read_histogram
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.plans.stated import stated_plan
+
+
+def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = None) -> Evaluation:
+    """Errors of a release against the true counts, by geolevel, query and size class, and its known artefacts.
+
+    The geolevels are those of the original geography, as in the tables, and those that the steps of the spine added.
+    The families of off-spine entities follow, under their names.
+
+    Args:
+        root: Folder of a finished release.
+        truth: The true records, with the columns that the release was made from.
+        tables: Queries to compare; None for those of the release's tables and all that it measured.
+    Returns:
+        The tables of `error_metrics` and `find_artefacts`. They are also written to `evaluation` in the release.
+    Raises:
+        StoreError: the folder holds no finished release, or a file of it was changed.
+        SchemaError, GeographyError, ConfigError: the records do not fit the release, or a query is unknown.
+    Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
+    """
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM})
+    plan = manifest.body["plan"]
+    stated = stated_plan(root / MANIFEST, plan).estimating
+    parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))
+    schema = stated.schema
+    measured = [query for shares in plan["query_shares"].values() for query in shares]
+    queries = list(dict.fromkeys([*plan["tables"], *measured] if tables is None else tables))
+    for query in queries:
+        schema.query(query)
+    spine = read_geography(root)
+    replaced, families = read_areas(root, spine)
+    known = Hierarchies(spine, spine, families, replaced)
+    # The whole release is read before the ledger says that records were compared with it.
+    estimates = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
+    declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
+    with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
+        truths = declassify_truth(
+            truth,
+            geocode=plan["records"]["geocode"],
+            count=plan["records"]["count"],
+            columns=plan["records"]["columns"],
+            numbers=plan["records"].get("numbers", ()),
+            schema=schema,
+            spine=spine,
+            ledger=ledger,
+            reason="true counts compared with the release; the results reveal them",
+        )
+        mark_declassified(root, ledger.entries)
+    names = [family.name for family in families]
+    pairs = zip(
+        tabulated(known, estimates, names, schema.size),
+        tabulated(known, truths, names, schema.size),
+        strict=True,
+    )
+    errors, artefacts = [], []
+    for (own, got), (_, true) in pairs:
+        errors.append(error_metrics(own, schema, queries, [got], [true]))
+        artefacts.append(find_artefacts(schema, queries, got, true))
+    evaluation = Evaluation(
+        pl.concat(errors),
+        pl.concat(artefacts),
+        schema.unit,
+        spine.geolevels[-1],
+        parameters,
+    )
+    write_evaluation(root, evaluation, {"run": manifest.run})
+    return evaluation
+
+
+def _spent(plan: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Fraction]:
+    """What the whole release cost, and each geolevel by the manifest's statement, which knows what was bypassed."""
+    costs = {level["geolevel"]: Fraction(level["spent"]) for level in privacy["exact"]["geolevels"]}
+    return {**costs, TOGETHER: Fraction(plan["spent"])}

@@ -1,0 +1,87 @@
+"""Shares of the geolevels of a spine that meet accuracy targets, compared with the shares of a given strategy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tallyveil.budget.fitted_shares import AccuracyTarget, FittedShares, fit_shares
+from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.spine.accuracy import family_accuracies, geolevel_accuracies
+from tallyveil.budget.spine.measures import TotalMeasures
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import ConfigError
+from tallyveil.geography import EntityFamily, Spine
+from tallyveil.geography.spine_files import read_spine_file
+from tallyveil.products.topdown.run.spine_changes import is_worse
+from tallyveil.products.topdown.run.spine_inputs import read_families
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedSpine:
+    """Shares fitted to a spine.
+
+    Attributes:
+        found: The fitted shares, and the accuracy that they reach.
+        given: The strategy that they are compared with.
+        losses: A sentence for each family and geolevel whose counts are less exact with the fitted shares than with the
+            strategy's own shares at the same budget.
+    """
+
+    found: FittedShares
+    given: Strategy
+    losses: tuple[str, ...]
+
+
+def fitted(
+    file: Path,
+    measures: TotalMeasures,
+    targets: Sequence[str],
+    entities: Path | None,
+    each: bool,
+) -> FittedSpine:
+    """Fit shares that meet targets with the least budget.
+
+    Args:
+        file: The spine.
+        measures: The strategy to compare with, and the totals that are published.
+        targets: "NAME=STANDARD_DEVIATION" of geolevels and families.
+        entities: Table of entities; None for none.
+        each: Whether every area must meet the target; otherwise the mean variance of the areas must meet it.
+    Raises:
+        ConfigError: a target does not have this form.
+        BudgetError: as `fit_shares`.
+    """
+    if any(not item.partition("=")[2] for item in targets):
+        raise ConfigError(
+            "a target is not of the form NAME=STANDARD_DEVIATION. Give one such as Tract=5.", code="bad-flag"
+        )
+    wanted = [
+        AccuracyTarget(item.partition("=")[0], parse_fraction(item.partition("=")[2], "--target"), each)
+        for item in targets
+    ]
+    made, _ = read_spine_file(file)
+    plan, summed, exact = measures.strategy, measures.summed, measures.exact
+    missing = [one.name for one in wanted if one.name not in made.geolevels] if entities is None else []
+    families = read_families(entities, made, missing)
+    found = fit_shares(made, families, plan, summed, wanted, exact=exact)
+    own_measures = TotalMeasures(replace(plan, total=found.needed), summed, exact)
+    fitted_measures = TotalMeasures(found.strategy, summed, exact)
+    losses = _losses(made, families, own_measures, fitted_measures)
+    return FittedSpine(found, plan, losses)
+
+
+def _losses(
+    made: Spine, families: Sequence[EntityFamily], own: TotalMeasures, fitted: TotalMeasures
+) -> tuple[str, ...]:
+    """A sentence for each family and geolevel whose counts the fitted shares make less exact at the same budget."""
+
+    one, two = (
+        [*family_accuracies(found, families), *geolevel_accuracies(found)]
+        for found in (own.on(made), fitted.on(made))
+    )
+    return tuple(
+        f"{after.name}: totals are less exact with these shares, with a mean standard deviation of {after.mean:,.2f} "
+        f"against {before.mean:,.2f} with the strategy's own shares of the same budget"
+        for before, after in zip(one, two, strict=True)
+        if is_worse(before.mean, after.mean)
+    )

@@ -1,0 +1,248 @@
+"""Open the inputs of a plan: first the public geography, then the confidential records."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
+from tallyveil.confidential.records import read_records
+from tallyveil.errors import ConfigError, GeographyError
+from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
+from tallyveil.geography.assignments import GEOCODE, read_assignments
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
+from tallyveil.geography.geometry import read_shapes, require_maps, with_geometry
+from tallyveil.geography.names import NAME_COLUMNS, with_names
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.stated import stated_geounits
+from tallyveil.plans.constraints import Agreement
+from tallyveil.plans.inputs import GeographyInput, SpineInput
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.printable import short_name
+from tallyveil.products.topdown.run.spine_making import make_spine
+from tallyveil.schema.query_group import Factor
+from tallyveil.storage.paths import is_same_file
+from tallyveil.storage.read import collect, column_names, require_text, scan_table
+
+ENTITY = "entity"
+"""Column that names the entity in the table of an overlapping family."""
+
+
+def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
+    """The spine that the steps of a plan make, the geography that it is made from, entities, names and geometry.
+
+    Raises:
+        GeographyError: the geography is not a tree, entities, names or geometry do not fit it, a step does not fit, or
+            something is stated for a geolevel whose geounits the steps divide or replace.
+        BudgetError: shares or variances do not fit the spine that the steps make.
+        StoreError, ConfigError: a file or a column is missing or unreadable, or a public table is the records.
+    """
+    _refuse_records(plan)
+    if plan.geography.geometry is not None:
+        require_maps("[geography] geometry")  # before anything is read
+    return _geometry_read(plan.geography, _names_read(plan.geography, _read_areas(plan)))
+
+
+def _names_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
+    path = geography.names
+    if path is None:
+        return made
+    frame = scan_table(path, NAME_COLUMNS, "names")
+    for column in NAME_COLUMNS:
+        require_text(frame, column, path, "names")
+    return with_names(made, collect(frame.cast(pl.String), path, "names"))
+
+
+def _geometry_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
+    if geography.geometry is None:
+        return made
+    stored = read_shapes(geography.geometry, geography.geometry_geocode)
+    return replace(made, geometry=with_geometry(made.spine, stored))
+
+
+def _refuse_records(plan: ReleasePlan) -> None:
+    """Refuse the records in the place of a public table, whose content messages quote and releases contain."""
+    spine = plan.spine
+    public = [
+        ("[geography] path", plan.geography.path),
+        ("[geography] names", plan.geography.names),
+        ("[geography] geometry", plan.geography.geometry),
+        ("[spine] entities", None if spine is None else spine.entities),
+        *(
+            (f"[spine.overlapping] {name}", path)
+            for name, path in (() if spine is None else spine.overlapping)
+        ),
+        *((f"[[bounds]] '{item.name}'", item.path) for item in plan.bounds),
+    ]
+    for key, path in public:
+        if path is not None and is_same_file(path, plan.records.path):
+            raise ConfigError(
+                f"{key} names {path}, the file of the confidential records. This table must be public: what it holds "
+                "is shown and published. Name another file.",
+                code="records-not-public",
+            )
+
+
+def _read_areas(plan: ReleasePlan) -> Hierarchies:
+    original = read_spine(plan.geography)
+    if plan.spine is None:
+        return plain_hierarchies(original)
+    families = read_entities(plan.spine, original)
+    if not plan.spine.changes:
+        return plain_hierarchies(original, families)
+    spine, changes = make_spine(plan, original, families, read_other_entities(plan, original))
+    made = hierarchies_of(original, spine, families, changes)
+    _refuse_constraints(plan, made)
+    return made
+
+
+def _refuse_constraints(plan: ReleasePlan, made: Hierarchies) -> None:
+    """Refuse constraints whose geounits are no sums of siblings on the spine that was made.
+
+    The parts of what an invariant is stated for must also be neighbours: estimates know its exact answers only so
+    (`with_sums`), and an exact count would get an interval.
+    """
+    for bounds in plan.bounds:
+        stated_geounits(made, bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
+    for invariant in plan.invariants:
+        for geolevel in invariant.geolevels:
+            stated = stated_geounits(made, geolevel, f"the invariant on '{invariant.query}'")
+            if stated.apart is not None:
+                raise GeographyError(
+                    f"the invariant on '{invariant.query}' is stated for {geolevel}, whose geounits the steps of the "
+                    f"spine cut. In the order of geocodes, parts of another {geolevel} lie between the parts of "
+                    f"'{short_name(stated.apart)}', so that estimates would not know its exact count. Give all "
+                    f"{geolevel} geocodes of the same length, or let the spine keep the geolevel: a branch with "
+                    "`parts` leaves its geolevel whole.",
+                    code="not-on-spine",
+                )
+            if stated.groups is not None and plan.subspace:
+                raise GeographyError(
+                    f"the invariant on '{invariant.query}' is stated for {geolevel}, whose geounits the steps of the "
+                    "spine cut. Counts of the integer-subspace mechanism ([[subspace]]) keep invariants of whole "
+                    "geounits only. Leave one of the two out, or let the spine keep the geolevel: a branch with "
+                    "`parts` leaves its geolevel whole.",
+                    code="not-on-spine",
+                )
+
+
+def read_allocation(plan: ReleasePlan) -> Allocation:
+    """The share of the budget that each geounit of a plan's spine gets; raises as `read_hierarchies` does."""
+    made = read_hierarchies(plan)
+    return allocation_of(plan.strategy, made.spine, made.shares)
+
+
+def read_spine(geography: GeographyInput) -> Spine:
+    """The hierarchy that a plan's geography table describes, before any step.
+
+    Raises:
+        GeographyError: the table does not describe a tree, or geocodes are repeated or missing.
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+    """
+    columns = [*(geography.parent_columns or ()), geography.geocode]
+    frame = scan_table(geography.path, columns, "geography")
+    for column in dict.fromkeys(columns):
+        require_text(frame, column, geography.path, "geography")
+    table = collect(frame, geography.path, "geography")
+    if geography.prefix_lengths is not None:
+        return spine_from_prefixes(table[geography.geocode], geography.geolevels, geography.prefix_lengths)
+    by_level = dict(zip(geography.geolevels, columns, strict=True))
+    return spine_from_columns(
+        {level: table[column] for level, column in by_level.items()}, geography.geolevels
+    )
+
+
+def read_entities(entities: SpineInput, spine: Spine) -> tuple[EntityFamily, ...]:
+    """The families of off-spine entities on the spine of the geography table; none if the plan names no table.
+
+    Raises:
+        GeographyError: the table does not have exactly one row for each finest geounit, or a table of pairs has unknown
+            or repeated rows.
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+    """
+    disjoint = () if entities.entities is None else _disjoint_families(entities, entities.entities, spine)
+    return (
+        *disjoint,
+        *(_overlapping_family(entities, name, path, spine) for name, path in entities.overlapping),
+    )
+
+
+def read_other_entities(plan: ReleasePlan, spine: Spine) -> tuple[EntityFamily, ...]:
+    """The families of the entity table that the plan does not name, so that their loss of accuracy is reported as well.
+
+    Every text column is a family, unless it has the name of a geolevel or of a family with a table of its own. Both an
+    empty text and null mean that the geounit is in no entity.
+    """
+    asked = plan.spine
+    if asked is None or asked.entities is None:
+        return ()
+    overlapping = [name for name, _ in asked.overlapping]
+    taken = {*asked.families, *overlapping, *plan.geography.geolevels, *plan.geolevels}
+    names = [name for name in family_columns(asked.entities, asked.geocode) if name not in taken]
+    table = read_assignments(asked.entities, names, "entities", asked.geocode)
+    columns = {name: table[name].replace("", None) for name in names}
+    return entities_from_columns(spine, {GEOCODE: table[GEOCODE], **columns}, names)
+
+
+def _disjoint_families(entities: SpineInput, path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
+    table = _text_table(entities, path, entities.families)
+    return entities_from_columns(spine, {name: table[name] for name in table.columns}, entities.families)
+
+
+def _overlapping_family(entities: SpineInput, name: str, path: Path, spine: Spine) -> EntityFamily:
+    table = _text_table(entities, path, [ENTITY])
+    return entities_from_pairs(spine, name, table[GEOCODE], table[ENTITY])
+
+
+def _text_table(entities: SpineInput, path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    table = read_assignments(path, columns, "entities", entities.geocode)
+    for column in columns:
+        require_text(table.lazy(), column, path, "entities")
+    return table
+
+
+def read_histograms(
+    plan: ReleasePlan, spine: Spine, awaited: Sequence[Agreement] = ()
+) -> tuple[ConfidentialHistogram, ...]:
+    """True counts of every geolevel, root first; raises as `read_records` does. Confidential.
+
+    Args:
+        plan: The plan.
+        spine: Its spine.
+        awaited: Its agreements with releases of the same programme that are not finished.
+    """
+    records = plan.records
+    finest = read_records(
+        records.path,
+        geocode=records.geocode,
+        count=records.count,
+        columns=dict(records.columns),
+        numbers=records.numbers,
+        schema=plan.schema,
+        spine=spine,
+        repeated=_repeated(plan, (*plan.agreement, *awaited)),
+    )
+    return aggregate_all(finest, spine)
+
+
+def _repeated(plan: ReleasePlan, agreements: Sequence[Agreement]) -> dict[str, Factor]:
+    """Columns of the records that an agreement names for the other release, and what they say again of this one's.
+
+    Redistricting data count people by the column `hhgq`, and the DHC by `relgq`, from which `hhgq` follows. If both
+    columns are in one file and contradict each other, the two releases would be of different people.
+    """
+    known = {plan.records.geocode, plan.records.count, *(column for _, column in plan.records.columns)}
+    found: dict[str, Factor] = {}
+    for item in agreements:
+        factors = {factor.name: factor for factor in plan.query(item.query).factors}
+        for own, theirs in zip(item.query.split("*"), item.theirs.split("*"), strict=False):
+            if theirs not in known and own in factors and len(factors[own].layers) == 1:
+                found[theirs] = factors[own]
+    if not found:
+        return {}
+    there = column_names(plan.records.path, "records")
+    return {column: factor for column, factor in found.items() if column in there}

@@ -1,0 +1,160 @@
+"""What can be known of a release before it spends: its inputs are read and checked, and nothing is written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.geography.geometry import geometry_warnings
+from tallyveil.plans.constraints import Agreement, Residents
+from tallyveil.plans.guarantee import privacy_of
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.resources import predict, warn_small_machine
+from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.families.tree_values import TreeSweep, prepared_sweep
+from tallyveil.postprocess.intervals.fits import planned_fits
+from tallyveil.postprocess.other_releases.agreement import promised_counts, read_agreement
+from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.release import refuse_unprotected
+from tallyveil.postprocess.other_releases.residents import read_residents
+from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
+from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.products.topdown.run.inputs import read_histograms
+from tallyveil.products.topdown.run.public import PublicInputs, read_public
+from tallyveil.products.topdown.run.spine_changes import warnings_of
+from tallyveil.products.topdown.run.true_constraints import compile_constraints
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject
+
+if TYPE_CHECKING:
+    from tallyveil.plans.lattice_draws import SubspaceDraw
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs that a release file names, read and checked.
+
+    Attributes:
+        public: The public ones.
+        privacy: The guarantee, for the manifest.
+        histograms: True counts of every geolevel. Confidential.
+        records_digest: Digest of the records. Confidential: it would confirm a guess of them.
+    """
+
+    public: PublicInputs
+    privacy: dict[str, Any]
+    histograms: tuple[ConfidentialHistogram, ...] = field(repr=False)
+    records_digest: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What follows from the inputs before the spend.
+
+    Attributes:
+        constraints: Invariants and public bounds, at every geolevel.
+        kept: What is taken over from finished releases.
+        taken: What the manifest says of these releases, by the kind of what is taken over.
+        groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
+        subspace: The counts that will be drawn on a lattice.
+        tree: The sweep up the spine, if families are fitted to values from the tree.
+    """
+
+    constraints: tuple[ConstraintTable, ...]
+    kept: Kept
+    taken: dict[str, list[JsonObject]]
+    groups: FixedGroups | None
+    subspace: "tuple[SubspaceDraw, ...]"
+    tree: TreeSweep | None
+
+
+def read_inputs(
+    plan: ReleasePlan, observer: Observer, watch: Stopwatch, awaited: Sequence[Agreement] = ()
+) -> Inputs:
+    """Read the geography and the records of a plan.
+
+    Args:
+        plan: The plan.
+        observer: Told of progress.
+        watch: Times the stages.
+        awaited: Agreements with releases of the same programme that are not finished.
+    Raises:
+        TallyveilError: an input breaks its rules, or the event cannot be accounted for.
+    """
+    with watch.stage("read geography"):
+        public = read_public(plan)
+        privacy = privacy_of(plan.terms, public.allocation)  # not every event can be accounted for
+    hierarchies = public.hierarchies
+    for sentence in (
+        *public.warnings,
+        *warnings_of(hierarchies.changes),
+        *geometry_warnings(hierarchies.geometry),
+    ):
+        observer.warned(sentence)
+    warning = warn_small_machine(predict(plan, sizes_of_spine(hierarchies.spine)))
+    if warning is not None:
+        observer.warned(warning)
+    with watch.stage("read records"):
+        histograms = read_histograms(plan, hierarchies.spine, awaited)
+    return Inputs(public, privacy, histograms, histograms[-1].digest())
+
+
+def prepare(
+    plan: ReleasePlan,
+    inputs: Inputs,
+    watch: Stopwatch,
+    promised: Sequence[Agreement | Residents] = (),
+    *,
+    protected: bool,
+) -> Prepared:
+    """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
+
+    Args:
+        plan: The release.
+        inputs: What it reads.
+        watch: Times the stage.
+        promised: Agreements and residents that the plan does not have, of releases that will be made before this one.
+            What outer passes begin with is then not known, only whether these counts and the others will be enough.
+        protected: Whether the release shall protect people, so that it cannot read one that does not.
+    Raises:
+        TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
+            or the records; or something could not be computed with them.
+    """
+    hierarchies = inputs.public.hierarchies
+    with watch.stage("compile constraints"):
+        agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
+        residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
+        if protected:
+            for release in (*(one.release for one in agreed), *(one.release for one in residents)):
+                refuse_unprotected(release)
+        kept = Kept(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
+        constraints = compile_constraints(
+            plan, hierarchies, inputs.histograms, inputs.public.bounds, kept.agreed
+        )
+        # Refuses tables that could have no intervals, and zeros that these could not take into account.
+        if plan.intervals is not None:
+            planned_fits(plan, hierarchies, [plan.query(name) for name in plan.tables])
+        # Refuses constraints that outer passes could not keep.
+        groups = None
+        if plan.outer and promised:
+            later = (
+                promised_counts(item, plan.schema, hierarchies.spine)
+                for item in promised
+                if isinstance(item, Agreement)
+            )
+            covering_counts(plan.estimating, constraints, [*kept.agreed, *later], hierarchies.spine)
+        elif plan.outer:
+            groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine)
+        subspace: tuple[SubspaceDraw, ...] = ()
+        if plan.subspace:
+            # Imported here, since few plans have such counts.
+            from tallyveil.plans.lattice_draws import prepare_subspace
+
+            subspace = prepare_subspace(plan, hierarchies.spine)
+        # Refuses public zeros that the sweep up the spine could not take into account.
+        tree = prepared_sweep(plan.estimating, hierarchies, constraints)
+    records = {"agreement": [one.record for one in agreed], "residents": [one.record for one in residents]}
+    taken = {key: own for key, own in records.items() if own}
+    return Prepared(constraints, kept, taken, groups, subspace, tree)

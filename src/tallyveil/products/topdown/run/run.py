@@ -1,0 +1,329 @@
+"""The main job: read plan and records, spend, estimate geolevel by geolevel from the root down, check the release."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.budget.allocation import Allocation
+from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.measure import Measurer
+from tallyveil.errors import ConfigError
+from tallyveil.files.estimated import require_own_kind
+from tallyveil.files.kinds import ReleaseKind
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.spine import Spine
+from tallyveil.measurements.store import drawn_name
+from tallyveil.noise.source import NoiseSource
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.estimation import Estimation
+from tallyveil.postprocess.families.tree_values import TreeSweep
+from tallyveil.postprocess.intervals.job import PlannedIntervals
+from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
+from tallyveil.postprocess.publish import write_package
+from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
+from tallyveil.products.topdown.run.before_spend import refuse_folder, refuse_many_people
+from tallyveil.products.topdown.run.on_worker import measuring_site
+from tallyveil.products.topdown.run.preparation import prepare, read_inputs
+from tallyveil.products.topdown.run.spine_record import spine_record
+from tallyveil.runs.executor import Executors, Threads
+from tallyveil.runs.key_file import binding_of
+from tallyveil.runs.log import RunLog
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.once import run_product
+from tallyveil.runs.product import Job, Outcome, Run, Work
+from tallyveil.runs.progress import Progress
+from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.storage.json_files import JsonObject, digest_of
+from tallyveil.storage.system import usable_cores
+
+if TYPE_CHECKING:
+    from tallyveil.plans.lattice_draws import SubspaceDraw
+
+STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")
+"""Stages before the spend, as the manifest lists them."""
+
+
+def run_release(
+    plan: ReleasePlan,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+    workers: int | None = None,
+    executors: Executors | None = None,
+) -> Outcome:
+    """Make a release, or resume an interrupted one.
+
+    Args:
+        plan: Plan of the release.
+        out: Release folder. It does not exist, is empty, or holds an unfinished run of the same plan and inputs.
+        test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
+        observer: Receives reports of progress.
+        workers: Number of threads; None for one per core. The release does not depend on it.
+        executors: What does chunks of the work; None for these threads. The release does not depend on it.
+    Raises:
+        TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
+    Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
+    """
+    threads = Threads(workers or usable_cores())
+    product = TopDown(plan, threads.workers, protected=test_key is None)
+    progress = Progress.of(observer)
+    executors = executors or threads
+    last = PlannedIntervals(plan.intervals, None, progress, workers, executors)
+    return run_product(product, out, test_key=test_key, observer=progress, last=last, executors=executors)
+
+
+def measure_release(
+    plan: ReleasePlan,
+    out: Path,
+    *,
+    test_key: bytes | None = None,
+    observer: Observer | None = None,
+    workers: int | None = None,
+    executors: Executors | None = None,
+) -> Outcome:
+    """Draw and write only the noisy measurements of a release, or resume such a run.
+
+    The folder then holds all that `postprocess.estimate` needs to make the release, and nothing confidential.
+
+    Args:
+        plan: Plan of the release. It must ask for all measurements.
+        out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same plan and
+            inputs.
+        test_key, observer, workers, executors: As in `run_release`.
+    Raises:
+        ConfigError: the plan does not write all measurements, so no release could be estimated from them.
+        TallyveilError: as `run_release`.
+    Privacy: spends `plan.spent` once, exactly as `run_release` does. Estimating spends nothing more.
+    """
+    if plan.measurements != "full":
+        raise ConfigError(
+            f'[outputs] measurements is "{plan.measurements}". `tallyveil measure` must write every noisy answer, '
+            "because it is known only after estimation which of them lie on the support of the published counts. "
+            'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
+            code="measure-full",
+        )
+    threads = Threads(workers or usable_cores())
+    product = TopDown(plan, threads.workers, protected=test_key is None, measuring_alone=True)
+    outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors or threads)
+    require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TopDown:
+    """The release of a plan, geolevel by geolevel.
+
+    Attributes:
+        plan: Plan of the release.
+        workers: Number of threads; the counts do not depend on it.
+        protected: Whether the release shall protect people: no test key was given.
+        measuring_alone: Whether the run stops after the measurements.
+    """
+
+    plan: ReleasePlan
+    workers: int
+    protected: bool
+    measuring_alone: bool = False
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan, in hexadecimal."""
+        return self.plan.digest().hex()
+
+    def refuse(self, out: Path) -> None:
+        """Refuse an output folder that the release cannot use; raises StoreError."""
+        refuse_folder(self.plan, out)
+
+    def read(self, out: Path, observer: Observer) -> Work:
+        """Read and check every input, and whether the folder can hold the release; nothing is written."""
+        work = _Release.with_inputs(self, observer)
+        refuse_many_people(self.plan, work.spine, out, work.histograms[0].total)
+        return work
+
+
+@dataclass(slots=True)
+class _Release:
+    """The work of one process on a run. Everything that must last is in the run folder."""
+
+    plan: ReleasePlan
+    observer: Observer
+    watch: Stopwatch
+    hierarchies: Hierarchies
+    allocation: Allocation
+    histograms: tuple[ConfidentialHistogram, ...]
+    constraints: tuple[ConstraintTable, ...]
+    kept: Kept
+    taken: dict[str, list[JsonObject]]
+    groups: FixedGroups | None
+    workers: int
+    subspace: tuple["SubspaceDraw", ...]
+    geography_digest: bytes
+    privacy: dict[str, Any]
+    tree: TreeSweep | None
+    measuring_alone: bool
+    records_digest: bytes = field(repr=False)  # would confirm a guess of the records
+    estimation: Estimation | None = None  # once the measurements are drawn
+
+    @classmethod
+    def with_inputs(cls, product: TopDown, observer: Observer) -> "_Release":
+        """Read and check every input; nothing is written."""
+        plan, watch = product.plan, Stopwatch(observer)
+        inputs = read_inputs(plan, observer, watch)
+        prepared = prepare(plan, inputs, watch, protected=product.protected)
+        # Takes a minute on the first run; bad inputs have been reported before.
+        with watch.stage("compile kernels"):
+            if plan.outer:
+                compile_tables()
+            else:
+                compile_kernels(sweeps=prepared.tree is not None)
+        return cls(
+            plan,
+            observer,
+            watch,
+            inputs.public.hierarchies,
+            inputs.public.allocation,
+            inputs.histograms,
+            prepared.constraints,
+            prepared.kept,
+            prepared.taken,
+            prepared.groups,
+            product.workers,
+            prepared.subspace,
+            geography_digest=inputs.public.hierarchies.spine.digest(),
+            privacy=inputs.privacy,
+            tree=prepared.tree,
+            measuring_alone=product.measuring_alone,
+            records_digest=inputs.records_digest,
+        )
+
+    @property
+    def spine(self) -> Spine:
+        """The spine that is measured."""
+        return self.hierarchies.spine
+
+    def job(self) -> Job:
+        """The inputs that identify the run, and what it spends. Measuring alone draws the same noise."""
+        strategy, published, alone = self.plan.strategy, self._published_digest(), self.measuring_alone
+        return Job(
+            kind=ReleaseKind.MEASUREMENTS if alone else ReleaseKind.TOPDOWN,
+            plan_digest=self.plan.digest().hex(),
+            whole_plan=binding_of(b"measurements", published) if alone else published,
+            binding=binding_of(
+                self.records_digest,
+                self.geography_digest,
+                self.plan.measuring_digest(),
+                *(table.digest() for table in self.constraints),
+                *self.kept.digests(),
+            ),
+            declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
+            event=self.plan.event(self.allocation.event()),
+            privacy=self.privacy,
+            description=f"{'measurements of' if alone else 'release'} {self.plan.name}",
+            token="release",
+        )
+
+    def release(self, run: Run) -> JsonObject:
+        """Measure, and estimate and publish unless the run stops there; returns the body of the manifest."""
+        log = RunLog(run.path)
+        log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
+        self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
+        self.estimation = self._measure(run)
+        if self.measuring_alone:
+            return self._stated(run)
+        estimated = self.estimation.release(run)
+        write_package(run, self.plan.to_mapping())
+        return {**self._stated(run), "sizes": estimated.sizes, "solver": estimated.solver}
+
+    def check(self, run: Run) -> list[str]:
+        """Read the published files back and verify them."""
+        if self.measuring_alone or self.estimation is None:
+            plan, constraints = self.plan.to_mapping(), self.constraints
+            checks = [
+                check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, self.kept)
+            ]
+        else:
+            checks = self.estimation.check(run)
+        RunLog(run.path).write("finished", run=run.run_id)
+        return checks
+
+    def performance(self) -> list[JsonObject]:
+        """Seconds and memory of every stage, including stages that an earlier process finished."""
+        return self.watch.stages if self.estimation is None else self.estimation.timed(STAGES_BEFORE)
+
+    def _measure(self, run: Run) -> Estimation:
+        """Draw all noise that the plan writes in full, and publish the measurements with the public inputs.
+
+        Returns:
+            The estimation that continues from here. Measurements that are not written are drawn when it needs them.
+        """
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.kept)
+        self.constraints += self._draw(run)
+        if run.executor.is_remote:
+            run.executor.serve(measuring_site(run, self.histograms))
+        estimation = Estimation(
+            plan=self.plan.estimating,
+            hierarchies=self.hierarchies,
+            allocation=self.allocation,
+            source=Measurer(
+                self.histograms, self.plan.schema, self.allocation, NoiseSource(run.secrets.noise_key)
+            ),
+            constraints=self.constraints,
+            observer=self.observer,
+            watch=self.watch,
+            workers=self.workers,
+            tree=self.tree,
+            kept=self.kept,
+            groups=self.groups,
+        )
+        estimation.write_measurements(run)
+        return estimation
+
+    def _draw(self, run: Run) -> tuple[ConstraintTable, ...]:
+        """Draw the integer-subspace counts; from here on they are constraints."""
+        if not self.subspace:
+            return ()
+        from tallyveil.products.topdown.run.lattice_counts import draw_subspace
+
+        drawing = self.plan.schema, self.spine, self.histograms, run.secrets.noise_key
+        places = [drawn_name(draw.item.geolevel, draw.item.query) for draw in self.subspace]
+        return run.make(places, lambda: draw_subspace(self.subspace, *drawing, run.path, run.tags))
+
+    def _published_digest(self) -> bytes:
+        """Digest of the plan, of areas off the spine, names and geometry: they change files, not the noise."""
+        besides = [family.digest() for family in self.hierarchies.families]
+        if self.hierarchies.names is not None:
+            besides.append(digest_of(self.hierarchies.names.to_dict(as_series=False)))
+        if self.hierarchies.geometry is not None:
+            besides.append(self.hierarchies.geometry.digest())
+        return binding_of(self.plan.digest(), *besides) if besides else self.plan.digest()
+
+    def _stated(self, run: Run) -> JsonObject:
+        """The part of the manifest that describes the plan and the inputs."""
+        spine = spine_record(self.plan, self.hierarchies)
+        drawn = _drawn_records(self.plan, self.subspace)
+        return {
+            "name": self.plan.name,
+            "plan": self.plan.to_mapping(),
+            "inputs": {
+                # A plain hash could confirm a guess of the records. The key of this one is removed when the run ends.
+                "records_keyed_hash": run.secrets.commitment(self.records_digest),
+                "geography_sha256": self.geography_digest.hex(),
+            },
+            **({} if spine is None else {"spine": spine}),
+            **({"drawn": drawn} if drawn else {}),
+            **self.taken,
+        }
+
+
+def _drawn_records(plan: ReleasePlan, subspace: "tuple[SubspaceDraw, ...]") -> list[JsonObject]:
+    """What the manifest says of each draw on a lattice."""
+    if not subspace:
+        return []
+    from tallyveil.products.topdown.run.lattice_record import drawn_record
+
+    return [drawn_record(plan, draw) for draw in subspace]

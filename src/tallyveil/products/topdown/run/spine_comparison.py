@@ -1,0 +1,132 @@
+"""How exact totals are on two spines, side by side, before any data is opened."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tallyveil.budget.parameters import cost_parameters, strategy_parameters
+from tallyveil.budget.spine.accuracy import AreaAccuracy, family_accuracies, geolevel_accuracies
+from tallyveil.budget.spine.measures import TotalMeasures
+from tallyveil.budget.spine.variance import SpineVariances, entity_variances
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.geography import EntityFamily, Spine
+from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.spine_files import read_aimed, read_spine_file
+from tallyveil.products.topdown.run.spine_changes import is_worse
+from tallyveil.products.topdown.run.spine_inputs import read_families
+
+MEASURES = ("mean", "median", "q90", "greatest")
+
+
+def comparison(
+    files: tuple[Path, Path],
+    measures: tuple[TotalMeasures, TotalMeasures],
+    entities: Path | None,
+    family: Sequence[str],
+) -> tuple[pl.DataFrame, pl.DataFrame, list[dict[str, Any]]]:
+    """Standard deviations on two spines.
+
+    Returns:
+        A row for each kind of area; a row for each area: every geounit of the first spine, every entity; and the
+        privacy parameters of both strategies, a row for each geolevel (`budget/parameters.py`). Where a spine moves
+        shares between geolevels there is one row, for all of them.
+
+    Raises:
+        GeographyError: the spines are not over the same blocks.
+        BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
+    """
+
+    families, spines, all_shares, parameters = [], [], [], []
+    aimed = {name for file in files for name in read_aimed(file)}
+    for place, file, measured in zip(("first", "second"), files, measures, strict=True):
+        made, shares = read_spine_file(file)
+        plan = measured.strategy
+        if shares is None and plan.geolevels != made.geolevels:
+            raise BudgetError(
+                f"{file} has geolevels {', '.join(made.geolevels)}, and its strategy has "
+                f"{', '.join(plan.geolevels)}. Name the strategy that the spine was built for."
+            )
+        all_shares.append(shares)
+        families.append(read_families(entities, made, family))
+        spines.append(made)
+        parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
+    rows_on_first = _rows(spines[0], spines[1])
+    order = (np.argsort(rows_on_first), rows_on_first)
+    found = [
+        measures[place]
+        .with_cut(own, spines[1 - place].geolevels, _cut_by(own, spines[1 - place], order[place]))
+        .on(own, all_shares[place])
+        for place, own in enumerate(spines)
+    ]
+    first = [*geolevel_accuracies(found[0], spines[0]), *family_accuracies(found[0], families[0])]
+    areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
+    moved = [area.reordered(rows_on_first) for area in areas]
+    second = [*family_accuracies(found[1], moved, "geolevel"), *family_accuracies(found[1], families[1])]
+    rows = [_row("areas of the first", one, two, aimed) for one, two in zip(first, second, strict=True)]
+    rows += [
+        _row("geounits of the second", None, one, set()) for one in geolevel_accuracies(found[1], spines[1])
+    ]
+    each = [
+        _each(kind, family, found[0], found[1], rows_on_first)
+        for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
+        for family in families_on_first
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None), pl.concat(each), parameters
+
+
+def _parameters(strategy: Strategy, moved: bool) -> list[dict[str, Any]]:
+    """Privacy parameters of a strategy; where shares are moved between geolevels, of the whole alone."""
+    if not moved:
+        return strategy_parameters(strategy, with_mu=False)
+    return [cost_parameters(strategy)]
+
+
+def _each(
+    kind: str, family: EntityFamily, first: SpineVariances, second: SpineVariances, rows: Any
+) -> pl.DataFrame:
+    """Standard deviation of every area of a family on the first spine, on both."""
+
+    names = {"kind": [kind] * family.n_entities, "name": [family.name] * family.n_entities}
+    return pl.DataFrame(
+        {**names, "code": list(family.codes)}, schema=dict.fromkeys((*names, "code"), pl.String)
+    ).with_columns(
+        pl.Series("first", np.sqrt(entity_variances(first, family))),
+        pl.Series("second", np.sqrt(entity_variances(second, family.reordered(rows)))),
+    )
+
+
+def _rows(first: Spine, second: Spine) -> Any:
+    """Row on the first spine of each finest geounit of the second."""
+
+    rows = first.locate(first.finest, second.geocodes[-1].text)
+    if first.n_geounits(first.finest) != len(rows) or bool((rows < 0).any()):
+        raise GeographyError(
+            "the two spines do not have the same finest geounits, so they cannot be compared. Build both from one "
+            "geography table."
+        )
+    return rows
+
+
+def _cut_by(spine: Spine, other: Spine, rows: Any) -> list[EntityFamily]:
+    """The geolevels of another spine of which a spine has more geounits; `rows` are its blocks on the other spine."""
+    return [
+        geounits_as_entities(other, level).reordered(rows)
+        for level, name in enumerate(other.geolevels)
+        if name in spine.geolevels and other.n_geounits(level) < spine.n_geounits(spine.level_index(name))
+    ]
+
+
+def _row(part: str, one: AreaAccuracy | None, two: AreaAccuracy, aimed: AbstractSet[str]) -> dict[str, Any]:
+
+    row: dict[str, Any] = {"part": part, "kind": two.kind, "name": two.name, "areas": two.areas}
+    for measure in MEASURES:
+        row[f"first_{measure}"] = getattr(one, measure) if one is not None else None
+        row[f"second_{measure}"] = getattr(two, measure)
+    row["aimed"] = two.name in aimed
+    row["worse"] = one is not None and is_worse(one.mean, two.mean)
+    return row

@@ -1,0 +1,236 @@
+"""How the groups of two queries lie in each other: decided factor by factor, without looking at cells.
+
+A schema can have many millions of cells, so nothing here makes a number for each of them. All queries are products of
+one factor for each attribute. What holds for the factors of every attribute then holds for the cells.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Bools, Integers
+from tallyveil.errors import SchemaError
+from tallyveil.schema.query_group import Factor, QueryGroup
+
+
+def determines(fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int, Bools]] = ()) -> bool:
+    """Whether the answers of `coarse` can be added up from the answers of `fine`.
+
+    They can if, for every attribute, levels that `fine` has in one group are in the same groups of `coarse`, and levels
+    that `fine` leaves out are in no group of `coarse`. A structural zero may bar the cells in which `coarse` counts
+    such a level. Example: `fine` counts occupied units by the householder's sex and leaves out "none". If every
+    occupied unit has a householder, `fine` determines the number of occupied units.
+
+    Args:
+        fine: A query whose groups do not overlap.
+        coarse: A query of the same schema. Its groups may overlap.
+        zeros: Structural zeros, as `Schema.barred_levels` gives them.
+    """
+    barred = _barred(coarse, zeros)
+    return all(
+        _determines(own, other, levels)
+        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
+    )
+
+
+def determined_answers(
+    fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int, Bools]] = ()
+) -> QueryGroup:
+    """The query `coarse` without the groups whose counts cannot be added up from the answers of `fine`.
+
+    Its answers have the numbers that they have in `coarse`. The arguments are those of `determines`; no groups overlap.
+    """
+    barred = _barred(coarse, zeros)
+    factors = (
+        _determined(own, other, levels)
+        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
+    )
+    return QueryGroup(coarse.name, tuple(factors))
+
+
+def _in_any_group(factor: Factor) -> Bools:
+    """Whether each level is in a group of the factor."""
+    found: Bools = np.any([layer >= 0 for layer in factor.layers], axis=0)
+    return found
+
+
+def _barred(group: QueryGroup, zeros: Sequence[Mapping[int, Bools]]) -> list[Bools]:
+    """For each attribute, the levels with which no cell that a query counts is possible.
+
+    One level may be barred because another one is. Example: the query counts couples. Vacant units have none, so
+    "vacant" is barred. Occupied units have a householder, so the householder's sex "none" is barred then.
+
+    Args:
+        group: The query.
+        zeros: Structural zeros.
+    """
+    counted = [_in_any_group(factor) for factor in group.factors]
+    left = [levels.copy() for levels in counted]
+    while True:
+        before = sum(int(levels.sum()) for levels in left)
+        for zero in zeros:
+            for axis, levels in zero.items():
+                if all(own[left[other]].all() for other, own in zero.items() if other != axis):
+                    left[axis] &= ~levels
+        if sum(int(levels.sum()) for levels in left) == before:
+            return [own & ~levels for own, levels in zip(counted, left, strict=True)]
+
+
+def counts_all_of(one: QueryGroup, other: QueryGroup) -> bool:
+    """Whether `one` counts every cell that `other` counts. No groups of the two queries overlap."""
+    return all(
+        bool(((own.codes >= 0) | (their.codes < 0)).all())
+        for own, their in zip(one.factors, other.factors, strict=True)
+    )
+
+
+def common_groups(fine: QueryGroup, other: QueryGroup) -> QueryGroup:
+    """The finest groups of the cells that `fine` counts, of which each is a union of groups of both queries.
+
+    Example: `fine` has the tenures mortgage, clear and "rented or no payment", and `other` has mortgage, clear, rented
+    and no payment. The common groups are the three of `fine`.
+
+    Args:
+        fine: A query whose groups do not overlap.
+        other: Another one of the same schema, which counts every cell that `fine` counts.
+    Raises:
+        SchemaError: it does not.
+    """
+    if not counts_all_of(other, fine):
+        raise SchemaError(
+            f"query {other.name!r} leaves out cells that query {fine.name!r} counts, so that they have no common "
+            "groups. Name a query that counts at least the cells of the other."
+        )
+    factors = (_common(own, their) for own, their in zip(fine.factors, other.factors, strict=True))
+    return QueryGroup(f"{fine.name} with {other.name}", tuple(factors))
+
+
+def meet(one: QueryGroup, other: QueryGroup) -> QueryGroup:
+    """The query whose answers are the pairs of an answer of each of two queries that have a cell in common.
+
+    Args:
+        one: A query whose groups do not overlap.
+        other: Another one of the same schema. A cell that either leaves out is left out.
+    """
+    factors = (_met(own, their) for own, their in zip(one.factors, other.factors, strict=True))
+    return QueryGroup(f"{one.name} by {other.name}", tuple(factors))
+
+
+def only_answers(group: QueryGroup, answers: Integers) -> QueryGroup:
+    """The query that counts no other cells than those of some answers, and few more where it cannot.
+
+    It keeps every group of a factor that one of the answers has. So it counts all combinations of these groups.
+
+    Args:
+        group: A query whose groups do not overlap.
+        answers: Some answer numbers of the query.
+    """
+    numbers = np.unravel_index(np.asarray(answers, dtype=np.int64), group.shape)
+    factors = (_only(factor, np.unique(own)) for factor, own in zip(group.factors, numbers, strict=True))
+    return QueryGroup(group.name, tuple(factors))
+
+
+def representative_cells(group: QueryGroup, answers: Integers) -> Integers:
+    """One cell of each of some answers: the first level of each of its groups, whether or not a record may lie there.
+
+    Every query that `group` determines has the same answer for this cell as for all other cells of the answer.
+
+    Args:
+        group: A query whose groups do not overlap.
+        answers: Answer numbers of the query.
+    """
+    cells = np.zeros(len(answers), dtype=np.int64)
+    rest = np.asarray(answers, dtype=np.int64)
+    stride = math.prod(factor.size for factor in group.factors)
+    for factor in group.factors:
+        stride //= factor.size
+        number, rest = np.divmod(rest, stride)
+        cells = cells * factor.n_levels + first_levels(factor)[number]
+    return cells
+
+
+def first_levels(factor: Factor) -> Integers:
+    """The first level of each group of a factor whose groups do not overlap."""
+    first = np.full(factor.size, -1, dtype=np.int64)
+    levels = np.flatnonzero(factor.codes >= 0)[::-1]
+    first[factor.codes[levels]] = levels
+    return first
+
+
+def _determines(fine: Factor, coarse: Factor, barred: Bools) -> bool:
+    codes = fine.codes
+    counted = codes >= 0
+    left_out = ~counted & ~barred
+    first = first_levels(fine)
+    return all(
+        bool((layer[left_out] < 0).all()) and np.array_equal(layer[counted], layer[first[codes[counted]]])
+        for layer in coarse.layers
+    )
+
+
+def _determined(fine: Factor, coarse: Factor, barred: Bools) -> Factor:
+    """A factor without the groups that share a group of `fine` with other levels, or have levels that it leaves out."""
+    codes, own = fine.codes, coarse.codes
+    counted = codes >= 0
+    first = first_levels(fine)
+    same = np.zeros(fine.n_levels, dtype=np.bool_)
+    same[counted] = own[counted] == own[first[codes[counted]]]
+    mixed = np.unique(codes[counted & ~same])
+    bad = (counted & np.isin(codes, mixed)) | (~counted & ~barred)
+    lost = np.unique(own[bad & (own >= 0)])
+    kept = np.where(np.isin(own, lost), -1, own).astype(np.int32)
+    kept.setflags(write=False)
+    return Factor(coarse.attribute, coarse.name, (kept,), coarse.labels)
+
+
+def _common(fine: Factor, other: Factor) -> Factor:
+    """Groups of levels that are joined by either factor, among the levels that `fine` counts."""
+    counted = fine.codes >= 0
+    home = np.where(counted, np.arange(fine.n_levels), fine.n_levels)
+    while True:
+        before = home
+        for factor in (fine, other):
+            home = _joined(home, factor.codes, counted)
+        if np.array_equal(home, before):
+            break
+    groups, number = np.unique(home[counted], return_inverse=True)
+    codes = np.full(fine.n_levels, -1, dtype=np.int32)
+    codes[counted] = number
+    codes.setflags(write=False)
+    labels = tuple(f"group of level {int(level)}" for level in groups)
+    return Factor(fine.attribute, fine.name or other.name, (codes,), labels)
+
+
+def _met(one: Factor, other: Factor) -> Factor:
+    counted = (one.codes >= 0) & (other.codes >= 0)
+    pairs = one.codes[counted].astype(np.int64) * other.size + other.codes[counted]
+    groups, number = np.unique(pairs, return_inverse=True)
+    codes = np.full(one.n_levels, -1, dtype=np.int32)
+    codes[counted] = number
+    codes.setflags(write=False)
+    labels = tuple(
+        f"{one.labels[pair // other.size]} {other.labels[pair % other.size]}" for pair in groups.tolist()
+    )
+    return Factor(one.attribute, one.name or other.name, (codes,), labels)
+
+
+def _only(factor: Factor, groups: Integers) -> Factor:
+    """A factor without some of its groups."""
+    number = np.full(factor.size + 1, -1, dtype=np.int32)
+    number[groups] = np.arange(len(groups))
+    codes = number[factor.codes]  # levels in no group have the last number, which is -1
+    codes.setflags(write=False)
+    return Factor(
+        factor.attribute, factor.name, (codes,), tuple(factor.labels[one] for one in groups.tolist())
+    )
+
+
+def _joined(home: Integers, codes: NDArray[np.int32], counted: NDArray[np.bool_]) -> Integers:
+    """Every counted level gets the smallest home among the levels of its group."""
+    least = np.full(int(codes.max()) + 1, len(home), dtype=np.int64)
+    np.minimum.at(least, codes[counted], home[counted])
+    joined = home.copy()
+    joined[counted] = least[codes[counted]]
+    return joined

@@ -1,0 +1,100 @@
+"""Schemas that come with the package, stored as TOML data."""
+
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from tallyveil.errors import SchemaError
+from tallyveil.printable import short_name
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.names import closest_hint
+from tallyveil.schema.recode import Recode
+from tallyveil.schema.schema import Schema
+from tallyveil.schema.structural_zero import StructuralZero
+from tallyveil.schema.unit import unit_of
+
+_FOLDER = resources.files("tallyveil.schema") / "presets"
+
+
+def preset_names() -> tuple[str, ...]:
+    """Names of the presets, sorted."""
+    files = (entry.name for entry in _FOLDER.iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
+
+
+def load_preset(name: str) -> Schema:
+    """Read a schema that comes with the package.
+
+    Args:
+        name: "pl94-persons" (redistricting data, 2,016 cells), "pl94-units" (its housing units, 2 cells), "dhc-persons"
+            and "dhc-units" (Demographic and Housing Characteristics; docs/dhc.md), "dhc-units-sizes" (with recodes for
+            sizes that add up to the people) or "race-age" (16 cells).
+    Returns:
+        The schema.
+    Raises:
+        SchemaError: there is no such preset.
+    """
+    known = preset_names()
+    if name not in known:
+        raise SchemaError(f"there is no schema preset {short_name(name)!r}. {closest_hint(name, known)}")
+    return schema_from_mapping(_table(name))
+
+
+def titles_of(schema: Schema) -> dict[str, str]:
+    """How attributes and recodes are called on pages, by name.
+
+    Args:
+        schema: A schema. If it has the name of a preset, those of its attributes and recodes that are the preset's have
+            the preset's titles. All others are called by their names, which their author has chosen.
+    """
+    if schema.name not in preset_names():
+        return {}
+    table = _table(schema.name)
+    preset = schema_from_mapping(table)
+    names = [one.name for one in preset.attributes if one in schema.attributes]
+    names += [one.name for one in preset.recodes if one in schema.recodes]
+    return {name: table["titles"][name] for name in names}
+
+
+def _table(name: str) -> dict[str, Any]:
+    """The content of a preset file. With `extends`, its recodes and titles come after those of that preset."""
+    table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    if "extends" not in table:
+        return table
+    whole = _table(table.pop("extends"))
+    own = {
+        "recodes": [*whole["recodes"], *table["recodes"]],
+        "titles": {**whole["titles"], **table["titles"]},
+    }
+    return {**whole, **table, **own}
+
+
+def schema_from_mapping(table: Mapping[str, Any]) -> Schema:
+    """The schema that `Schema.to_mapping` describes. Preset files have the same keys.
+
+    The keys are not checked here, because the mapping comes from the package itself or from a release folder. The
+    schema checks names and levels.
+    """
+    return Schema(
+        name=table["name"],
+        attributes=tuple(Attribute(entry["name"], tuple(entry["levels"])) for entry in table["attributes"]),
+        recodes=tuple(
+            Recode(
+                entry["name"],
+                entry["attribute"],
+                _level_sets(entry["groups"]),
+                overlapping=entry.get("overlapping", False),
+            )
+            for entry in table.get("recodes", ())
+        ),
+        structural_zeros=tuple(
+            StructuralZero(entry["name"], _level_sets(entry["cells"]))
+            for entry in table.get("structural_zeros", ())
+        ),
+        unit=unit_of(table.get("unit"), table.get("units")),
+    )
+
+
+def _level_sets(table: dict[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, tuple(levels)) for name, levels in table.items())

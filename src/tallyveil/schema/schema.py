@@ -1,0 +1,339 @@
+"""A schema: the ordered attributes, their recodes and structural zeros, and the numbering of cells."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallyveil.errors import SchemaError
+from tallyveil.printable import short_name
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.names import check_apart, check_distinct, closest_hint
+from tallyveil.schema.possible_answers import possible_answers
+from tallyveil.schema.query_group import Factor, QueryGroup
+from tallyveil.schema.recode import Recode
+from tallyveil.schema.structural_zero import StructuralZero
+from tallyveil.schema.unit import PERSON, Unit
+
+LARGEST_SIZE = 2**62
+"""Largest number of cells in a schema, so that cell numbers and sums of two of them fit into 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The universe of a release. Every combination of levels is a cell.
+
+    A cell's number is the mixed-radix number whose digits are its level codes. The first attribute is the most
+    significant (C order).
+
+    Attributes:
+        name: Name of the schema.
+        attributes: Attributes in order.
+        recodes: Groupings of levels that queries may name.
+        structural_zeros: Cells whose count is always zero.
+        unit: What one record represents.
+    Raises:
+        SchemaError: names clash, or a recode or structural zero does not fit the attributes.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    recodes: tuple[Recode, ...] = ()
+    structural_zeros: tuple[StructuralZero, ...] = ()
+    unit: Unit = PERSON
+
+    def __post_init__(self) -> None:
+        where = f"schema {self.name!r}"
+        check_distinct((attribute.name for attribute in self.attributes), "attribute", where)
+        check_distinct(self.factor_names, "attribute or recode name", where)
+        check_apart(self.factor_names, where)
+        if self.size > LARGEST_SIZE:
+            raise SchemaError(
+                f"{where} has {self.size} cells, more than 2**62. Drop or coarsen an attribute."
+            )
+        for recode in self.recodes:
+            # This also checks the levels.
+            recode.layers(self.attribute(recode.attribute, f"recode {recode.name!r}"))
+        if self.structural_zeros:
+            check_distinct((zero.name for zero in self.structural_zeros), "structural zero", where)
+        for zero in self.structural_zeros:
+            for _ in self._barred_levels(zero):
+                pass
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of levels of each attribute."""
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """Names of the attributes, in order."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names that a query specification may contain: attributes, then recodes."""
+        return (*self.attribute_names, *(recode.name for recode in self.recodes))
+
+    def attribute(self, name: str, where: str | None = None) -> Attribute:
+        """Find an attribute by name.
+
+        Args:
+            name: Its name.
+            where: The part of the configuration that refers to it, for the message.
+        Returns:
+            The attribute.
+        Raises:
+            SchemaError: there is no attribute with this name.
+        """
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        asked = where or f"schema {self.name!r}"
+        raise SchemaError(
+            f"{asked}: there is no attribute {short_name(name)!r}. {closest_hint(name, self.attribute_names)}"
+        )
+
+    def encode(self, codes: ArrayLike) -> NDArray[np.int64]:
+        """Cell numbers of level codes.
+
+        Args:
+            codes: Shape (n, k), with one column for each attribute.
+        Returns:
+            Shape (n,), int64.
+        Raises:
+            SchemaError: the shape does not fit, or a code is not the code of a level.
+        """
+        table = np.asarray(codes, dtype=np.int64)
+        if table.ndim != 2 or table.shape[1] != len(self.attributes):
+            raise SchemaError(
+                f"schema {self.name!r}: codes have shape {table.shape}, wanted (n, {len(self.attributes)})."
+            )
+        cells = np.zeros(len(table), dtype=np.int64)
+        for column, attribute in zip(table.T, self.attributes, strict=True):
+            if column.size and (column.min() < 0 or column.max() >= attribute.size):
+                raise SchemaError(
+                    f"schema {self.name!r}: a code of attribute {attribute.name!r} lies outside "
+                    f"0 to {attribute.size - 1}."
+                )
+            cells *= attribute.size
+            cells += column
+        return cells
+
+    def decode(self, cells: ArrayLike) -> NDArray[np.int64]:
+        """Level codes of cell numbers, the inverse of `encode`.
+
+        Args:
+            cells: Shape (n,).
+        Returns:
+            Shape (n, k), int64, with one column for each attribute.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        rest = self._checked(cells)
+        codes = np.empty((len(rest), len(self.attributes)), dtype=np.int64)
+        for axis in reversed(range(len(self.attributes))):
+            rest, codes[:, axis] = np.divmod(rest, self.attributes[axis].size)
+        return codes
+
+    def possible(self, cells: ArrayLike) -> NDArray[np.bool_]:
+        """Whether records may lie in each of some cells.
+
+        Args:
+            cells: Shape (n,).
+        Returns:
+            Shape (n,): False for a cell in a structural zero.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        wanted = self._checked(cells)
+        if wanted.size > self.size:
+            # There are more requests than cells, so compute the answer for each cell once and look it up.
+            return self._possible(np.arange(self.size, dtype=np.int64))[wanted]
+        return self._possible(wanted)
+
+    def _possible(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+        possible = np.ones(wanted.shape, dtype=np.bool_)
+        for zero in self.structural_zeros:
+            barred = np.ones(wanted.shape, dtype=np.bool_)
+            for axis, levels in self._barred_levels(zero):
+                stride = math.prod(self.shape[axis + 1 :])
+                barred &= levels[wanted // stride % levels.size]
+            possible &= ~barred
+        return possible
+
+    def n_possible(self) -> int:
+        """Number of cells in no structural zero. Levels that every zero treats alike are counted together."""
+        zeros = self.barred_levels()
+        shape = [1] * len(self.attributes)
+        barred, counts = [np.ones(shape, np.bool_) for _ in zeros], np.ones(shape, np.int64)
+        for axis, size in enumerate(self.shape):
+            marks = np.array([zero.get(axis, np.ones(size, np.bool_)) for zero in zeros]).reshape(
+                len(zeros), size
+            )
+            alike, n_levels = np.unique(marks, axis=1, return_counts=True)
+            along = [-1 if other == axis else 1 for other in range(len(shape))]
+            barred = [one & own.reshape(along) for one, own in zip(barred, alike, strict=True)]
+            counts = counts * n_levels.reshape(along)
+        impossible = np.zeros(counts.shape, np.bool_)
+        for one in barred:
+            impossible |= one
+        return int(counts[~impossible].sum())
+
+    def possible_answers(self, group: QueryGroup) -> NDArray[np.int64]:
+        """The answers of a query in which at least one possible cell counts, ascending.
+
+        The cells are not visited one by one, so that the schema may have many millions of them.
+        """
+        return possible_answers(group, self.barred_levels())
+
+    def barred_levels(self) -> list[dict[int, NDArray[np.bool_]]]:
+        """For each structural zero, which levels it bars, by the position of each attribute that it names."""
+        return [dict(self._barred_levels(zero)) for zero in self.structural_zeros]
+
+    def query(self, spec: str) -> QueryGroup:
+        """Read a query specification.
+
+        Args:
+            spec: "total", "detailed", or names of attributes and recodes joined by "*", with each attribute at most
+                once.
+        Returns:
+            The query group; its name is the specification.
+        Raises:
+            SchemaError: a name is unknown, or two factors belong to the same attribute.
+        """
+        asked = self._asked_factors(spec)
+        return QueryGroup(
+            spec, tuple(asked.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
+        )
+
+    def without_unused_overlaps(self, specs: Iterable[str]) -> "Schema":
+        """The schema without the overlapping recodes that no given query specification names.
+
+        A preset has overlapping recodes that most releases do not use. A release that does not name them then has the
+        same schema, and so the same digest, as if the preset did not have them.
+        """
+        named = {name.strip() for spec in specs for name in spec.split("*")}
+        kept = tuple(item for item in self.recodes if not item.overlapping or item.name in named)
+        return self if len(kept) == len(self.recodes) else replace(self, recodes=kept)
+
+    def cell_labels(self, cells: ArrayLike) -> list[str]:
+        """The meaning of cells, one line each, such as "votingage=18_plus * hispanic=hispanic".
+
+        Args:
+            cells: Shape (n,).
+        Returns:
+            One line for each cell.
+        Raises:
+            SchemaError: a cell lies outside the schema.
+        """
+        return [
+            " * ".join(f"{a.name}={a.levels[code]}" for a, code in zip(self.attributes, codes, strict=True))
+            for codes in self.decode(cells).tolist()
+        ]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data with the keys of a preset file. `schema_from_mapping` reads it."""
+        return {
+            "name": self.name,
+            "attributes": [{"name": item.name, "levels": list(item.levels)} for item in self.attributes],
+            "recodes": [
+                {
+                    "name": item.name,
+                    "attribute": item.attribute,
+                    "groups": _lists(item.groups),
+                    # Omitted where it is false, so that schemas without overlaps keep their digest.
+                    **({"overlapping": True} if item.overlapping else {}),
+                }
+                for item in self.recodes
+            ],
+            "structural_zeros": [
+                {"name": item.name, "cells": _lists(item.levels)} for item in self.structural_zeros
+            ],
+            # The usual unit is omitted, so that schemas with it keep their digest.
+            **({} if self.unit == PERSON else {"unit": self.unit.one, "units": self.unit.many}),
+        }
+
+    def digest(self) -> bytes:
+        """SHA-256 of the schema as JSON. Equal schemas, and only they, have equal digests.
+
+        Keys keep their order, because the order of a recode's groups determines the numbers of the answers.
+        """
+        text = json.dumps(self.to_mapping(), ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).digest()
+
+    def _asked_factors(self, spec: str) -> dict[str, Factor]:
+        """The factors that a specification names, by attribute."""
+        if spec == "total":
+            return {}
+        named = (name.strip() for name in spec.split("*"))
+        names: Iterable[str] = self.attribute_names if spec == "detailed" else named
+        factors: dict[str, Factor] = {}
+        for name in names:
+            factor = self._factor(name, spec)
+            if factor.attribute in factors:
+                other = factors[factor.attribute].name
+                raise SchemaError(
+                    f"query {short_name(spec)!r}: factors {other!r} and {name!r} are both of attribute "
+                    f"{factor.attribute!r}. Keep one, or ask two queries."
+                )
+            factors[factor.attribute] = factor
+        return factors
+
+    def _factor(self, name: str, spec: str) -> Factor:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                codes = np.arange(attribute.size, dtype=np.int32)
+                codes.flags.writeable = False
+                return Factor(attribute.name, name, (codes,), attribute.levels)
+        for recode in self.recodes:
+            if recode.name == name:
+                return Factor(
+                    recode.attribute, name, recode.layers(self.attribute(recode.attribute)), recode.labels
+                )
+        hint = closest_hint(name, ("total", "detailed", *self.factor_names))
+        raise SchemaError(
+            f"query {short_name(spec)!r}: schema {self.name!r} has no attribute or recode {short_name(name)!r}. {hint}"
+        )
+
+    def _barred_levels(self, zero: StructuralZero) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """For each level set of a structural zero: the axis, and whether each level code is in the set."""
+        where = f"structural zero {zero.name!r}"
+        for name, levels in zero.levels:
+            attribute = self.attribute(name, where)
+            wanted = set(levels)  # a list of hundreds of levels would be searched slowly
+            barred = np.array([level in wanted for level in attribute.levels], dtype=np.bool_)
+            for unknown in sorted(wanted.difference(attribute.levels)):
+                hint = closest_hint(unknown, attribute.levels)
+                raise SchemaError(f"{where}: attribute {name!r} has no level {short_name(unknown)!r}. {hint}")
+            yield self.attributes.index(attribute), barred
+
+    def _checked(self, cells: ArrayLike) -> NDArray[np.int64]:
+        wanted = np.asarray(cells, dtype=np.int64)
+        if wanted.ndim != 1:
+            raise SchemaError(f"schema {self.name!r}: cells have shape {wanted.shape}, wanted (n,).")
+        if wanted.size and (wanted.min() < 0 or wanted.max() >= self.size):
+            # The message does not show the cell, because it may come from a record.
+            raise SchemaError(f"schema {self.name!r}: a cell lies outside 0 to {self.size - 1}.")
+        return wanted
+
+
+def _sum_out(attribute: Attribute) -> Factor:
+    """The factor of an attribute that a query does not name."""
+    codes = np.zeros(attribute.size, dtype=np.int32)
+    codes.flags.writeable = False
+    return Factor(attribute.name, None, (codes,), ("",))
+
+
+def _lists(groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
+    return {label: list(levels) for label, levels in groups}

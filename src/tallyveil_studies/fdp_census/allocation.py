@@ -1,0 +1,127 @@
+"""The paper's noise as privacy events: ten equal queries at each of eight geolevels, and one added record.
+
+All variances are computed from the exact shares in Table 3. The row "Bureau's" of Table 1 shows rounded variances. The
+paper's other numbers follow from the exact variances: with the rounded ones, some would differ in the last digit.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Final
+
+from tallyveil.accounting import (
+    Calibration,
+    DiscreteGaussian,
+    Guarantee,
+    Neighbours,
+    SequentialEvent,
+    calibrate,
+    compose,
+    zcdp_to_epsilon_textbook,
+)
+from tallyveil.accounting.parameters import exact_parameters
+from tallyveil_studies.fdp_census.printed import printed
+
+FOLDS: Final = 10
+"""Number of queries at each geolevel."""
+
+RHO: Final = Fraction("3.65")
+"""The zCDP cost of all geolevels together."""
+
+DELTA: Final = Fraction("1e-11")
+"""The delta at which the noise of one geolevel is matched to the published epsilon."""
+
+OVERALL_DELTA: Final = Fraction("1e-10")
+"""The delta at which the noise of all geolevels is matched to the published epsilon."""
+
+NEIGHBOURS: Final = Neighbours.UNBOUNDED
+
+BUREAU: Final = "Bureau's noise"
+REDUCED: Final = "reduced noise"
+
+
+def geolevels() -> tuple[str, ...]:
+    """Names of the eight geolevels, root first, as the paper writes them."""
+    return tuple(printed("table-3"))
+
+
+def variances() -> dict[str, Fraction]:
+    """Exact variance of each query at each geolevel, computed from the shares."""
+    return {geolevel: FOLDS / (2 * share * RHO) for geolevel, share in shares().items()}
+
+
+def printed_variances() -> dict[str, Fraction]:
+    """The rounded variances that Table 1 prints."""
+    return {name: number.value for name, number in printed("table-1-bureau").items()}
+
+
+def shares() -> dict[str, Fraction]:
+    """Share of rho of each geolevel, from Table 3."""
+    return {name: number.value / 100 for name, number in printed("table-3").items()}
+
+
+def geolevel_rho(variance: Fraction, folds: int = FOLDS) -> Fraction:
+    """zCDP cost of equal queries with discrete Gaussian noise of this variance."""
+    return folds / (2 * variance)
+
+
+@cache
+def geolevel_guarantee(variance: Fraction, folds: int = FOLDS) -> Guarantee:
+    """Exact guarantee of equal queries with discrete Gaussian noise of this variance."""
+    return compose(DiscreteGaussian(variance, multiplicity=folds), neighbours=NEIGHBOURS)
+
+
+@cache
+def noise_parameters(variance: Fraction) -> dict[str, float | None]:
+    """Privacy parameters of one geolevel's queries with this noise: what stands beside a claim of accuracy."""
+    return exact_parameters(geolevel_guarantee(variance)).to_mapping()
+
+
+@cache
+def reduced_noise(variance: Fraction) -> Calibration[DiscreteGaussian]:
+    """The smallest noise of one geolevel that keeps, at DELTA, the epsilon published for `variance`."""
+    return calibrate(
+        DiscreteGaussian(variance, multiplicity=FOLDS),
+        epsilon=zcdp_to_epsilon_textbook(geolevel_rho(variance), DELTA),
+        delta=DELTA,
+        neighbours=NEIGHBOURS,
+    )
+
+
+def both_noises(geolevel: str) -> dict[str, Fraction]:
+    """Variance of a geolevel's queries with the Bureau's noise, and with the smallest of the same published epsilon."""
+    variance = variances()[geolevel]
+    return {BUREAU: variance, REDUCED: variance * reduced_noise(variance).factor}
+
+
+def before_and_after(
+    bureau: Mapping[str, float | None], reduced: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    """Privacy parameters with the Bureau's noise and with reduced noise, as columns of one row."""
+    return {f"bureau_{name}": value for name, value in bureau.items()} | {
+        f"reduced_{name}": value for name, value in reduced.items()
+    }
+
+
+def overall_event(factor: Fraction = Fraction(1)) -> SequentialEvent:
+    """All geolevels, with every variance multiplied by a factor."""
+    return SequentialEvent(
+        tuple(DiscreteGaussian(factor * variance, multiplicity=FOLDS) for variance in variances().values())
+    )
+
+
+@cache
+def overall_guarantee(factor: Fraction = Fraction(1)) -> Guarantee:
+    """Exact guarantee of all geolevels, with every variance multiplied by a factor."""
+    return compose(overall_event(factor), neighbours=NEIGHBOURS)
+
+
+@cache
+def overall_reduced_noise() -> Calibration[SequentialEvent]:
+    """The smallest noise of all geolevels that keeps the published epsilon at OVERALL_DELTA."""
+    return calibrate(
+        overall_event(),
+        epsilon=zcdp_to_epsilon_textbook(RHO, OVERALL_DELTA),
+        delta=OVERALL_DELTA,
+        neighbours=NEIGHBOURS,
+    )

@@ -1,0 +1,182 @@
+"""Distances and errors of off-spine areas in Rhode Island, step by step as sections 4 to 6 make the spine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tallyveil.budget import Strategy, load_strategy_preset
+from tallyveil.budget.parameters import cost_parameters
+from tallyveil.budget.spine.accuracy import AreaAccuracy, family_accuracies, measured_variances
+from tallyveil.budget.spine.precision import totals_summed
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.geography import (
+    Branch,
+    BypassRule,
+    EntityFamily,
+    GroupByDistance,
+    GroupByMembership,
+    OptimisedSpine,
+    Spine,
+    off_spine_distances,
+    optimise_spine,
+)
+from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.optimise import Step
+from tallyveil.products.topdown.run.spine_inputs import read_families, read_geography
+from tallyveil.schema import load_preset
+from tallyveil_studies.exhibit import Findings, StudyInputs
+
+_BLOCK_FILE: Final = "ri_2010_blocks.parquet"
+_ENTITY_FILE: Final = "ri_2010_entities.parquet"
+_GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
+_OWN: Final = ("place", "county_subdivision", "school_district", "tribal_area")
+_OTHERS: Final = ("congressional_district", "state_house", "state_senate", "zcta")
+_PRESET: Final = "redistricting-us"
+_GAUSSIAN: Final = load_strategy_preset(_PRESET).strategy
+_EPSILON: Final = Fraction(1714, 100)
+"""The epsilon published for the redistricting data at delta 1e-10, here of a strategy without a delta."""
+_SCHEMA: Final = "pl94-persons"
+_BRANCH: Final = Branch("tribal_area", "State", "AIAN")
+_BLOCK_GROUPS: Final = GroupByMembership(_OWN, "Block_Group", "Block")
+_TRACT_GROUPS: Final = GroupByDistance(_OWN, "Tract_Group", "Tract")
+_SPINES: Final[dict[str, tuple[Step, ...]]] = {
+    "census spine": (),
+    "AIAN spine": (_BRANCH,),
+    "optimised block groups": (_BRANCH, _BLOCK_GROUPS),
+    "and tract groups": (_BRANCH, _BLOCK_GROUPS, _TRACT_GROUPS),
+}
+
+
+def plain_spine(inputs: StudyInputs) -> Spine:
+    """The census spine of Rhode Island.
+
+    Raises:
+        MissingDataError: the file of blocks is missing.
+    """
+    (path,) = inputs.files("Rhode Island's spine", (_BLOCK_FILE,))
+    return read_geography(path, _GEOLEVELS, ())
+
+
+def distances(inputs: StudyInputs) -> Findings:
+    """Mean and greatest off-spine distance of every family, after each step.
+
+    Raises:
+        MissingDataError: a file is missing.
+    """
+    state = _state(inputs)
+    rows = []
+    for name, steps in _SPINES.items():
+        made = optimise_spine(state.spine, state.families, steps)
+        for family in state.families:
+            found = off_spine_distances(made.spine, family.reordered(made.rows))
+            rows.append(
+                {
+                    "spine": name,
+                    "areas": family.name,
+                    "number": family.n_entities,
+                    "mean": found.mean,
+                    "median": found.quantile(1, 2),
+                    "greatest": found.maximum,
+                }
+            )
+    return Findings(
+        {"rhode-island-distances": pl.DataFrame(rows)},
+        notes=(
+            "Groups are made for places, county subdivisions, school districts and tribal areas. The paper prints no "
+            "distances; it says that the steps lower them.",
+        ),
+    )
+
+
+def errors(inputs: StudyInputs) -> Findings:
+    """Exact standard deviations of totals after each step, before and after bypassing.
+
+    Raises:
+        MissingDataError: a file is missing.
+    """
+    state = _state(inputs)
+    frames = [
+        _errors(state, name, case, case.rule if bypassing else None)
+        for case in _cases()
+        for name in list(_SPINES)[:3]
+        for bypassing in (False, True)
+    ]
+    return Findings(
+        {"rhode-island-errors": pl.concat(frames)},
+        notes=(
+            "Standard deviations of totals in persons, by weighted least squares with all measurements. No noise is "
+            "drawn, and the variance of the discrete Laplace law is taken as twice its scale squared.",
+            f"Shares of the geolevels are those of {_PRESET}, with rho = {float(_GAUSSIAN.total):.4f} for Gaussian "
+            f"noise, where the total of the US is published, and epsilon = {float(_EPSILON)} for Laplace noise. "
+            "Geolevels are those of the census spine, so block groups are the published ones.",
+            "Production's queries differ by geolevel, so Theorem 2 does not apply to them. It applies where every "
+            "geolevel measures the queries of the State.",
+            "Epsilon at three deltas follows from the whole budget alone, which bypassing does not change.",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    name: str
+    strategy: Strategy
+    rule: BypassRule
+    exact: tuple[str, ...] = ()
+
+
+def _cases() -> tuple[_Case, ...]:
+    laplace = replace(_GAUSSIAN, mechanism=Mechanism.DISCRETE_LAPLACE, total=_EPSILON)
+    state = dict(_GAUSSIAN.query_shares)["State"]
+    equal = replace(laplace, query_shares=tuple((name, state) for name in laplace.geolevels))
+    return (
+        _Case("Gaussian, production's queries", _GAUSSIAN, BypassRule.SINGLE_CHILD, ("US",)),
+        _Case("Laplace, production's queries", laplace, BypassRule.PURE_DP),
+        _Case("Laplace, equal queries", equal, BypassRule.PURE_DP),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    spine: Spine
+    families: tuple[EntityFamily, ...]
+
+
+def _state(inputs: StudyInputs) -> _State:
+    paths: Sequence[Path] = inputs.files("Rhode Island's areas", (_BLOCK_FILE, _ENTITY_FILE))
+    spine = read_geography(paths[0], _GEOLEVELS, ())
+    return _State(spine, read_families(paths[1], spine, (*_OWN, *_OTHERS)))
+
+
+def _errors(state: _State, name: str, case: _Case, rule: BypassRule | None) -> pl.DataFrame:
+    shares = dict(case.strategy.geolevel_shares)
+    cost = cost_parameters(case.strategy)
+    parameters = {name: value for name, value in cost.items() if name != "geolevel"}
+    made = optimise_spine(state.spine, state.families, _SPINES[name], shares=shares, bypassing=rule)
+    return pl.DataFrame(
+        [
+            {
+                "noise and queries": case.name,
+                "spine": name,
+                "bypassing": rule is not None,
+                "areas": one.name,
+                "number": one.areas,
+                "mean": one.mean,
+                "greatest": one.greatest,
+                **parameters,
+            }
+            for one in _accuracies(state, made, case)
+        ]
+    )
+
+
+def _accuracies(state: _State, made: OptimisedSpine, case: _Case) -> tuple[AreaAccuracy, ...]:
+    """Accuracy of the geolevels of the census spine and of all families, on a spine made from it."""
+    summed = totals_summed(load_preset(_SCHEMA), case.strategy)
+    found = measured_variances(made.spine, case.strategy, summed, shares=made.shares, exact=case.exact)
+    levels = [geounits_as_entities(state.spine, level) for level in range(state.spine.n_levels)]
+    own = [family.reordered(made.rows) for family in (*levels, *state.families)]
+    return family_accuracies(found, own)

@@ -1,0 +1,165 @@
+"""Noise tables and box plots: Tables 1 and 3, Figures 2, 5 and 7; unbiasedness and margins."""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Integers
+from tallyveil.subspace.mechanisms import Norm
+from tallyveil_studies.exhibit import Findings, StudyInputs
+from tallyveil_studies.integer_subspace.examples import (
+    BOXED_DRAWS,
+    COUNTIES,
+    EDUCATION,
+    EXAMPLES,
+    NORMS,
+    box_plot,
+    cell_names,
+    draws_of,
+    illinois_populations,
+    sampler_of,
+    summary,
+)
+from tallyveil_studies.integer_subspace.privacy import NOTE, example_with_parameters
+
+CHECKED_DRAWS: Final = 100_000
+
+
+def children_l1(_: StudyInputs) -> Findings:
+    """Table 1: one draw of noise on the children, l1."""
+    return _children("table-1", Norm.L1)
+
+
+def children_l2(_: StudyInputs) -> Findings:
+    """Table 3: one draw, l2."""
+    return _children("table-3", Norm.L2)
+
+
+def intersecting_boxes(_: StudyInputs) -> Findings:
+    """Figure 5: 1,000 draws for the 14 cells, by cell."""
+    return _boxes("figure-5", "intersecting")
+
+
+def children_boxes(_: StudyInputs) -> Findings:
+    """Figure 7: 1,000 draws for the children, by cell."""
+    return _boxes("figure-7", "children")
+
+
+def illinois_boxes(inputs: StudyInputs) -> Findings:
+    """Figure 2: 1,000 draws for the counties of Illinois, smallest county first."""
+    counties = illinois_populations(inputs)
+    names = tuple(counties["name"].to_list())
+    draws = {norm: draws_of("Illinois", norm, BOXED_DRAWS) for norm in NORMS}
+    negative = {norm: int((counties["pop"].to_numpy() + drawn < 0).sum()) for norm, drawn in draws.items()}
+    tables = [_summary("Illinois", norm, drawn, names) for norm, drawn in draws.items()]
+    populations = pl.concat([counties["pop"]] * len(tables))
+    within = float((np.abs(draws[Norm.L1]) <= 30).mean())
+    return Findings(
+        tables={"figure-2": pl.concat(tables).with_columns(population=populations)},
+        drawings={
+            "figure-2": box_plot(
+                {f"{n.value} norm": {"integer subspace": d} for n, d in draws.items()},
+                names,
+                "county, by population",
+            )
+        },
+        notes=(
+            f"Counties that came out negative in {BOXED_DRAWS:,} draws: l1 {negative[Norm.L1]}, l2 {negative[Norm.L2]} "
+            "(the paper: none in any county of its states).",
+            f"{within:.2%} of the l1 noises lie within 30 (the paper: the overwhelming majority).",
+            "The paper shows l1 only, and errors of the demonstration data of November 2020, which are not here.",
+            NOTE,
+        ),
+    )
+
+
+def unbiasedness(_: StudyInputs) -> Findings:
+    """Mean of every cell's noise, in standard errors, and margins, over many draws."""
+    table = pl.concat([_means(name, norm) for name in EXAMPLES for norm in NORMS])
+    largest = float(table["largest_mean_in_standard_errors"].to_numpy().max())
+    cells = int(table["cells"].sum())
+    off = int(table["draws_off_the_margins"].sum())
+    return Findings(
+        tables={"unbiasedness": table},
+        notes=(
+            f"{off} of {CHECKED_DRAWS * table.height:,} draws change a constrained sum.",
+            f"Largest mean: {largest:.2f} standard errors, of {cells} cells. Unbiased ones have as much or more with "
+            f"probability {1 - (1 - 2 * upper_tail(largest)) ** cells:.2f}.",
+            NOTE,
+        ),
+    )
+
+
+def _means(name: str, norm: Norm) -> pl.DataFrame:
+    """One row: how far the means of an example's noise are from zero."""
+    draws = draws_of(name, norm, CHECKED_DRAWS)
+    error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+    row = {
+        "example": name,
+        "norm": norm.value,
+        "sampler": sampler_of(name, norm).name,
+        "draws": len(draws),
+        "cells": draws.shape[1],
+        "largest_mean": float(np.abs(draws.mean(axis=0)).max()),
+        "largest_mean_in_standard_errors": float(np.abs(draws.mean(axis=0) / error).max()),
+        "expected_of_unbiased": _expected_largest(draws.shape[1]),
+        "draws_off_the_margins": int(np.any(EXAMPLES[name]().system.totals(draws.T), axis=0).sum()),
+        "mean_absolute": float(np.abs(draws).mean()),
+        "standard_deviation": float(draws.std()),
+    }
+    return example_with_parameters(pl.DataFrame([row]), name, norm)
+
+
+def upper_tail(x: float) -> float:
+    """Probability that a standard normal number is above x."""
+    from scipy.stats import norm
+
+    return float(norm.sf(x))
+
+
+def _expected_largest(n: int) -> float:
+    """Median of the largest of n absolute normal numbers."""
+    from scipy.stats import norm
+
+    return float(norm.ppf((1 + 0.5 ** (1 / n)) / 2))
+
+
+def _children(name: str, norm: Norm) -> Findings:
+    noise = draws_of("children", norm, 1)[0].reshape(4, 4)
+    table = _with_totals(noise)
+    off = np.count_nonzero(noise.sum(axis=0)) + np.count_nonzero(noise.sum(axis=1))
+    law = pl.DataFrame({"norm": [norm.value]})
+    return Findings(
+        tables={name: table, f"{name}-parameters": example_with_parameters(law, "children", norm)},
+        notes=(
+            f"Rows and columns whose noise does not sum to 0: {off}.",
+            f"How the noise is drawn: {sampler_of('children', norm).reason}.",
+            NOTE,
+        ),
+    )
+
+
+def _summary(example: str, norm: Norm, draws: Integers, names: tuple[str, ...]) -> pl.DataFrame:
+    """Summary numbers of an example's noise, with its privacy parameters."""
+    return example_with_parameters(summary(draws, names, norm=norm.value), example, norm)
+
+
+def _with_totals(noise: Integers) -> pl.DataFrame:
+    whole = np.vstack([noise, noise.sum(axis=0)])
+    columns = {level: whole[:, i] for i, level in enumerate(EDUCATION)}
+    return pl.DataFrame({"county": [*COUNTIES, "Total"], **columns, "Total": whole.sum(axis=1)})
+
+
+def _boxes(name: str, example: str) -> Findings:
+    names = cell_names(example)
+    draws = {norm: draws_of(example, norm, BOXED_DRAWS) for norm in NORMS}
+    return Findings(
+        tables={name: pl.concat([_summary(example, n, d, names) for n, d in draws.items()])},
+        drawings={
+            name: box_plot(
+                {f"{n.value} norm": {"integer subspace": d} for n, d in draws.items()}, names, "cell"
+            )
+        },
+        notes=(NOTE,),
+    )

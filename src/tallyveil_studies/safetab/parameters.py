@@ -1,0 +1,116 @@
+"""The paper's parameters (section F.1), its printed numbers, and its algorithm as a privacy event."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Final, Literal
+
+from tallyveil.accounting.composition import compose
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ParallelEvent,
+    PrivacyEvent,
+    SequentialEvent,
+)
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.parameters import exact_parameters
+from tallyveil.budget.strategy import Mechanism
+from tallyveil_studies.comparison import Comparison, Kind, PrintedNumber
+
+DELTA: Final = Fraction(1, 10**10)
+GAMMA: Final = Fraction(1, 10)
+STABILITY: Final = 9
+
+LEVELS: Final = (
+    "Nation, Detailed",
+    "State, Detailed",
+    "County, Detailed",
+    "AIANNH, Detailed",
+    "Nation, Regional",
+    "State, Regional",
+    "County, Regional",
+)
+MARGINS: Final = (6, 6, 11, 11, 50, 50, 50)
+MECHANISMS: Final = {"Geometric": Mechanism.DISCRETE_LAPLACE, "Gaussian": Mechanism.DISCRETE_GAUSSIAN}
+
+_PRINTED: Final = {
+    ("Geometric", "step 2"): ("3.84", "3.84", "2.24", "2.24", "0.531", "0.531", "0.531"),
+    ("Geometric", "total"): ("4.27", "4.27", "2.49", "2.49", "0.59", "0.59", "0.59"),
+    ("Gaussian", "step 2"): ("0.481", "0.481", "0.143", "0.143", "0.007", "0.007", "0.007"),
+    ("Gaussian", "total"): ("0.534", "0.534", "0.159", "0.159", "0.008", "0.008", "0.008"),
+}
+_REMARKS: Final = {
+    (
+        "Geometric",
+        "step 2",
+    ): "Nine tenths of the printed total, rounded; ours is nine tenths of the exact one.",
+    ("Geometric", "total"): "Detailed levels are truncated, regional ones rounded.",
+    (
+        "Gaussian",
+        "step 2",
+    ): "Nine tenths of the printed total, rounded; ours is nine tenths of the exact one.",
+    ("Gaussian", "total"): "The levels of margin 6 are rounded up, the others to nearest.",
+}
+TotalOnly = Literal["none", "nation and state", "all"]
+NATIONWIDE_LEVELS: Final = ("Nation, Detailed", "State, Detailed")
+
+
+def printed_budgets(noise: str, part: str) -> tuple[PrintedNumber, ...]:
+    """A column of Tables 1 and 4, "step 2" or "total", for "Geometric" (epsilon) or "Gaussian" (rho)."""
+    remark = _REMARKS[noise, part]
+    return tuple(PrintedNumber(text, "Tables 1 and 4", remark=remark) for text in _PRINTED[noise, part])
+
+
+def printed_totals(noise: str) -> tuple[Fraction, ...]:
+    """Budgets of the levels as printed."""
+    return tuple(number.value for number in printed_budgets(noise, "total"))
+
+
+def compared(
+    quantity: str, text: str, ours: float, source: str, *, bound: bool = False, remark: str = ""
+) -> Comparison:
+    """A comparison of a printed number with ours."""
+    kind = Kind.UPPER_BOUND if bound else Kind.VALUE
+    return Comparison(quantity, PrintedNumber(text, source, kind, remark), ours)
+
+
+def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly = "none") -> PrivacyEvent:
+    """Algorithm 1 as a privacy event. There are seven levels, and a record is in nine groups of each level.
+
+    Args:
+        noise: "Geometric" or "Gaussian".
+        budgets: Budgets of the levels.
+        total_only: Levels in which every group is counted only by its total.
+    """
+    only = {"none": (), "nation and state": NATIONWIDE_LEVELS, "all": LEVELS}[total_only]
+    return SequentialEvent(
+        tuple(
+            level_event(noise, budget, total_only=name in only)
+            for name, budget in zip(LEVELS, budgets, strict=True)
+        )
+    )
+
+
+def level_event(noise: str, budget: Fraction, *, total_only: bool = False) -> PrivacyEvent:
+    """One level as a privacy event: a record is in nine groups of it."""
+    share = budget / STABILITY
+    if total_only:
+        return ParallelEvent((_count(noise, share),), STABILITY)
+    tables = AdaptiveEvent((_count(noise, (1 - GAMMA) * share),) * 4)
+    return ParallelEvent((SequentialEvent((_count(noise, GAMMA * share), tables)),), STABILITY)
+
+
+@cache
+def level_parameters(noise: str, budget: Fraction, *, total_only: bool = False) -> dict[str, float | None]:
+    """Privacy parameters of one level alone: what stands beside the margin of error of its counts."""
+    event = level_event(noise, budget, total_only=total_only)
+    return exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED)).to_mapping()
+
+
+def _count(noise: str, budget: Fraction) -> PrivacyEvent:
+    """One count with a budget: epsilon (Geometric) or rho (Gaussian)."""
+    if noise == "Geometric":
+        return DiscreteLaplace(1 / budget)
+    return DiscreteGaussian(1 / (2 * budget))

@@ -1,0 +1,62 @@
+"""The public names. One that disappears or appears must be meant, and stand in the changelog."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tallyveil
+from tallyveil import accounting, noise, spine, subspace
+from tallyveil.products.safetab import public as safetab
+
+PUBLIC = [
+    "ClusterSettings",
+    "Measurements",
+    "Opened",
+    "Plan",
+    "Release",
+    "TallyveilError",
+    "__version__",
+    "accounting",
+    "estimate",
+    "measure",
+    "noise",
+    "open",
+    "plan",
+    "plan_programme",
+    "reliability",
+    "run",
+    "run_programme",
+    "safetab",
+    "spine",
+    "subspace",
+]
+
+
+def test_the_names_of_the_package():
+    assert sorted(tallyveil.__all__) == sorted(PUBLIC)
+    assert dir(tallyveil) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("module", [tallyveil, accounting, noise, safetab, spine, subspace])
+def test_every_name_is_there(module):
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
+
+
+def test_the_package_alone_imports_no_room():
+    code = "import sys, tallyveil; print([name for name in sys.modules if name.startswith('tallyveil')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "['tallyveil.version', 'tallyveil']"
+
+
+def test_no_room_has_the_name_of_a_function():
+    """A room would take its place as soon as it is imported."""
+    import tallyveil.cli.main
+    import tallyveil.plans.release
+    import tallyveil.products.topdown.run.run
+
+    assert all(callable(getattr(tallyveil, name)) for name in ("plan", "run", "measure", "estimate", "open"))
