@@ -24,10 +24,10 @@ import headline
 import numpy as np
 
 from tallyveil.noise import insecure_key
-from tallyveil.products.safetab.public import read_config
+from tallyveil.products.safetab.made_up import write_safetab_country
 from tallyveil.products.safetab.public.iterations import read_iterations
 from tallyveil.products.safetab.run.run import run_safetab
-from tallyveil.synthetic import write_safetab_country
+from tallyveil.safetab import read_config
 
 US_PERSONS = 334_735_155
 US_GEOUNITS = (

@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.confidential.declassify import declassify_groups
 from tallyveil.noise import NoiseSource, insecure_key
+from tallyveil.products.safetab.confidential.declassify import declassify_groups
+from tallyveil.products.safetab.made_up import write_safetab_country
 from tallyveil.products.safetab.public.config import NATIONWIDE
 from tallyveil.products.safetab.public.coterminous import tabulate_all
 from tallyveil.products.safetab.public.declassified import (
@@ -48,7 +49,6 @@ from tallyveil.products.safetab.run.run import (
     read_safetab_inputs,
     tables_of,
 )
-from tallyveil.synthetic import write_safetab_country
 
 CLASS = ["where", "LEVEL", "number", "DETAIL"]
 

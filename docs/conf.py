@@ -25,7 +25,7 @@ PUBLIC = (
     "tallyveil.noise",
     "tallyveil.spine",
     "tallyveil.subspace",
-    "tallyveil.products.safetab.public",
+    "tallyveil.safetab",
 )
 BACKSLASH = "\\"
 TYPES = {

@@ -1,7 +1,8 @@
 """Tallyveil: hierarchical counts of people, published with differential privacy.
 
-`__all__` lists what is public, beside the names that `tallyveil.accounting`, `tallyveil.noise`, `tallyveil.products.safetab.public`,
-`tallyveil.subspace` and `tallyveil.spine` list in theirs. docs/python.md says how these names may change.
+`__all__` lists what is public, beside the names that `tallyveil.accounting`, `tallyveil.noise`,
+`tallyveil.safetab`, `tallyveil.subspace` and `tallyveil.spine` list in theirs. docs/python.md says
+how these names may change.
 """
 
 from importlib import import_module
@@ -28,19 +29,19 @@ __version__ = VERSION
 
 _PLACES = {
     "ClusterSettings": ("runs.cluster.site", "ClusterSettings"),
-    "Measurements": ("face.opened", "Measurements"),
-    "Opened": ("face.opened", "Opened"),
-    "Plan": ("face.planned", "Plan"),
-    "Release": ("face.released", "Release"),
+    "Measurements": ("api.opened", "Measurements"),
+    "Opened": ("api.opened", "Opened"),
+    "Plan": ("api.planned", "Plan"),
+    "Release": ("api.released", "Release"),
     "TallyveilError": ("errors", "TallyveilError"),
-    "estimate": ("face.estimating", "estimate"),
-    "measure": ("face.making", "measure"),
-    "open": ("face.opening", "open_folder"),
-    "plan": ("face.planned", "plan"),
-    "plan_programme": ("face.programme", "plan_programme"),
-    "reliability": ("face.reliability", "reliability"),
-    "run": ("face.making", "run"),
-    "run_programme": ("face.programme", "run_programme"),
+    "estimate": ("api.estimating", "estimate"),
+    "measure": ("api.making", "measure"),
+    "open": ("api.opening", "open_folder"),
+    "plan": ("api.planned", "plan"),
+    "plan_programme": ("api.programme", "plan_programme"),
+    "reliability": ("api.reliability", "reliability"),
+    "run": ("api.making", "run"),
+    "run_programme": ("api.programme", "run_programme"),
 }
 _ROOMS = ("accounting", "noise", "safetab", "spine", "subspace")
 

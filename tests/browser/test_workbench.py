@@ -177,7 +177,7 @@ def test_a_link_carries_the_position_and_back_goes_back(bench):
     visited = [(page.url, epsilon.inner_text())]
 
     def changed(part: str) -> None:
-        """Wait until the address has a part, so that each change is a step back of its own however slow the machine is."""
+        """Wait until the address has a part: each change is a step back, however slow the machine is."""
         expect(page).to_have_url(re.compile(part))
         settled(page)
         visited.append((page.url, epsilon.inner_text()))

@@ -300,8 +300,8 @@ def finished(scratch: Path) -> Folder:
     """A finished release with its inputs, for the commands that read one."""
     from tallyveil.noise.key import insecure_key
     from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.products.topdown.page.release import write_report
     from tallyveil.products.topdown.run.run import run_release
-    from tallyveil.report import write_report
 
     _write(scratch / "finished", release())
     run_release(

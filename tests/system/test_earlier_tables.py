@@ -17,9 +17,9 @@ from tallyveil.files.tables import table_folder
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.evaluate import evaluate_release
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.report import write_report
 from tallyveil.schema.answer_columns import answer_expression
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.outputs import remove

@@ -21,8 +21,8 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.report import write_report
 
 COLUMNS = ["geocode", "age", "home", "count", "estimate", "standard_error", "lower", "upper"]
 

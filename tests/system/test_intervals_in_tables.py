@@ -24,9 +24,9 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
 from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.report import write_report
 from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.write import file_digest, write_parquet
 

@@ -21,8 +21,8 @@ from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
 from tallyveil.postprocess.intervals import fits as interval_fits
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_measured
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.report import write_report
 
 KEY = insecure_key("small queries")
 GEOLEVELS = ("Region", "Town", "Block")

@@ -18,9 +18,9 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.evaluate import evaluate_release
 from tallyveil.products.topdown.run.run import measure_release, run_release
-from tallyveil.report import write_report
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "race_combinations" / "release.toml"
 KEY = insecure_key("overlapping")

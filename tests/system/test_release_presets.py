@@ -18,10 +18,10 @@ from tallyveil.cli.synth import write_country
 from tallyveil.errors import BudgetError
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.products.topdown.run.spine_changes import is_worse
-from tallyveil.report import write_report
 from tallyveil.runs.observer import SilentObserver
 
 KEY = insecure_key("presets")

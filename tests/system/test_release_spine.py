@@ -15,10 +15,11 @@ from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreErro
 from tallyveil.files.geography import read_areas, read_geography
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.evaluate import evaluate_release
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.report import write_evaluation_report, write_report
+from tallyveil.report.evaluation_page import write_evaluation_report
 
 KEY = insecure_key("spine test")
 GEOLEVELS = ("Region", "Region_Part", "Town_Group", "Town", "Cluster", "Block")

@@ -58,7 +58,7 @@ def add_intervals(
     """
     from tallyveil.postprocess.intervals.areas import read_entity_table
     from tallyveil.postprocess.intervals.job import make_intervals
-    from tallyveil.report import write_report
+    from tallyveil.products.topdown.page.release import write_report
     from tallyveil.runs.executors import executors_of
     from tallyveil.storage.claims import is_unfinished
 

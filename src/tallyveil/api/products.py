@@ -38,31 +38,31 @@ class Product:
 
 
 def _release_page(out: Path) -> Path:
-    from tallyveil.report import write_report
+    from tallyveil.products.topdown.page.release import write_report
 
     return write_report(out)
 
 
 def _safetab_page(out: Path) -> Path:
-    from tallyveil.report import write_safetab_report
+    from tallyveil.products.safetab.page.persons import write_safetab_report
 
     return write_safetab_report(out)
 
 
 def _households_page(out: Path) -> Path:
-    from tallyveil.report import write_households_report
+    from tallyveil.products.safetab.page.households import write_households_report
 
     return write_households_report(out)
 
 
 def _groups_page(out: Path) -> Path:
-    from tallyveil.report import write_groups_report
+    from tallyveil.products.safetab.page.groups import write_groups_report
 
     return write_groups_report(out)
 
 
 def _table_page(out: Path) -> Path:
-    from tallyveil.report import write_table_report
+    from tallyveil.products.lattice.page.table import write_table_report
 
     return write_table_report(out)
 
@@ -171,7 +171,7 @@ def write_page(release: Path) -> Path:
         StoreError: the folder holds no finished release, or one that has no page.
     """
     if (release / PROGRAMME).is_file():
-        from tallyveil.report import write_programme_report
+        from tallyveil.products.dhc.page import write_programme_report
 
         return write_programme_report(release)
     kind = read_manifest(release, *_with_results()).kind

@@ -157,10 +157,10 @@ def _write_safetab(
         ConfigError: no size is given, or a flag for another kind of population is given.
     """
     from tallyveil.errors import ConfigError
+    from tallyveil.products.safetab.made_up import SAFETAB_FILES, write_safetab_country
     from tallyveil.products.safetab.public.config import read_config
     from tallyveil.products.safetab.public.iterations import read_iterations
     from tallyveil.storage.outputs import new_folder
-    from tallyveil.synthetic import SAFETAB_FILES, write_safetab_country
 
     if foreign or (blocks is None and people is None):
         raise ConfigError(

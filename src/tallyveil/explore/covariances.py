@@ -1,8 +1,8 @@
 """The description from which a page computes the exact variance of any district, in the form that it reads.
 
-`app/numerics/description.js` says what each part means. The page repeats the passes of `tallyveil.estimation.intervals`. It gets
-what these start from: the blocks of each measured query, the precisions, the zeros, the invariants, the tree, and the
-Gram blocks of the tables' answers. It gets no measurement.
+`app/numerics/description.js` says what each part means. The page repeats the passes of
+`tallyveil.estimation.intervals`. It gets what these start from: the blocks of each measured query, the precisions,
+the zeros, the invariants, the tree, and the Gram blocks of the tables' answers. It gets no measurement.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Inputs of a release, as data: its records, its geography, and the steps that make its spine."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tallyveil.geography.optimise import (
     GroupByDistance,
     GroupByMembership,
     Step,
+    families_of,
 )
 
 
@@ -169,3 +171,17 @@ STEP_KINDS: dict[type[Step], str] = {
     GroupByDistance: "group_by_distance",
 }
 """Name of each kind of step in a release file and in a plan."""
+
+
+def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:
+    """The same, with the families that the steps were made for in the aim, each with weight 1.
+
+    Steps make the spine for their families, and groups chosen without these families would undo that. A family that
+    `may_worsen` names does not join. If the aim is the greatest variance, no family joins: the search would then make
+    small the greatest variance of a family that nobody asked for. These families have a limit instead, like all others.
+    """
+    if asked.measure is Measure.MAXIMUM:
+        return asked
+    given = dict(asked.aim)
+    joined = [name for name in families_of(steps) if name not in given and name not in asked.may_worsen]
+    return replace(asked, aim=(*asked.aim, *((name, Fraction(1)) for name in joined)))

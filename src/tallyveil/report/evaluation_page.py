@@ -9,12 +9,11 @@ import polars as pl
 
 from tallyveil.files.evaluation.size_class import ALL_SIZES, SizeClass
 from tallyveil.files.evaluation.store import FOLDER, WARNING, Evaluation
-from tallyveil.products.topdown.page.release import REPORT
 from tallyveil.report.accuracy import Matrix, expected_of
 from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
-from tallyveil.report.page import write_page
+from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.parameters import parameter_table
 from tallyveil.report.points import Point, evaluation_points
 from tallyveil.report.release_files import ReleaseFiles, read_release_files

@@ -1,15 +1,21 @@
 """Fill in page templates. A page is one file that loads nothing else. Every value is escaped and made printable."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tallyveil.printable import shown
-from tallyveil.report.wording import grouped, margin, percent, unbroken
+from tallyveil.report.wording import detail_title, grouped, margin, percent, rounded, unbroken
 from tallyveil.storage.write import write_text
 
 if TYPE_CHECKING:
+    import polars as pl
     from jinja2 import Environment
+
+
+REPORT: Final = "report.html"
+"""The page of a release, in its folder."""
 
 
 def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
@@ -46,3 +52,21 @@ def _templates() -> "Environment":
 def _plain(value: Any) -> Any:
     """Make plain text printable, for example without characters that reverse its direction; leave markup unchanged."""
     return shown(value) if type(value) is str else value
+
+
+def frame_texts(frame: "pl.DataFrame", title: Callable[[str], str] = detail_title) -> dict[str, Any]:
+    """A frame as headings and rows of text; `title` says how a text of the frame is shown."""
+
+    def text(name: str, value: Any) -> str:
+        if value is None:
+            return "–"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, str):
+            return title(value)
+        if "within" in name or name.startswith("share"):
+            return percent(value)
+        return (grouped(value) if isinstance(value, int) else rounded(value, 4)).replace("-", "−")
+
+    rows = [[text(name, row[name]) for name in frame.columns] for row in frame.iter_rows(named=True)]
+    return {"headings": [detail_title(name.lower()) for name in frame.columns], "rows": rows}

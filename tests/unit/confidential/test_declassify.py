@@ -8,17 +8,17 @@ import pytest
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.confidential import declassify as door
-from tallyveil.confidential.declassify import (
-    declassify_groups,
-    declassify_households,
-    declassify_table,
-    declassify_truth,
-    exact_group_measurer,
-    exact_household_measurer,
-)
+from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.errors import BudgetError, SchemaError, StoreError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.lattice.confidential import declassify_table
+from tallyveil.products.safetab.confidential.declassify import (
+    declassify_groups,
+    declassify_households,
+    exact_group_measurer,
+    exact_household_measurer,
+)
 from tallyveil.products.safetab.public.ages import STARTS_23
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.schema.attribute import Attribute

@@ -8,7 +8,8 @@ from tests.pages import require_readable
 from tallyveil.files.evaluation import Evaluation
 from tallyveil.files.evaluation.artefacts import ARTEFACT_COLUMNS
 from tallyveil.files.evaluation.metrics import COLUMNS
-from tallyveil.report import write_evaluation_report, write_report
+from tallyveil.products.topdown.page.release import write_report
+from tallyveil.report.evaluation_page import write_evaluation_report
 from tallyveil.schema.unit import PERSON
 
 FRAME = pl.DataFrame(

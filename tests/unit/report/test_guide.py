@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.pages import text_of
 
-from tallyveil.report import write_report
+from tallyveil.products.topdown.page.release import write_report
 
 GUIDE = Path(__file__).parents[3] / "docs" / "explain" / "how-to-read-a-report.md"
 

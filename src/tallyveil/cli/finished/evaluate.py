@@ -50,8 +50,9 @@ def evaluate(
         )
     from tallyveil.api.products import EVALUATE, require_evaluation, write_page_of_programme
     from tallyveil.files.kinds import ReleaseKind
+    from tallyveil.products.topdown.page.release import write_report
     from tallyveil.products.topdown.run.evaluate import evaluate_release
-    from tallyveil.report import write_evaluation_report, write_report
+    from tallyveil.report.evaluation_page import write_evaluation_report
 
     queries = names_if_any(tables, "--tables")
     if require_evaluation(release, EVALUATE) is ReleaseKind.SUBSPACE:
@@ -76,8 +77,8 @@ def evaluate(
 
 def _evaluate_table(release: Path, truth: Path, quiet: bool, as_json: bool) -> None:
     from tallyveil.files.evaluation.store import WARNING
+    from tallyveil.products.lattice.page.table import write_table_evaluation, write_table_report
     from tallyveil.products.lattice.run.evaluate import evaluate_table
-    from tallyveil.report import write_table_evaluation, write_table_report
 
     write_table_report(release)
     errors = evaluate_table(release, truth)

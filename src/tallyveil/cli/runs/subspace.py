@@ -58,9 +58,9 @@ def release(
     from tallyveil.cli.frame.progress import observer_for
     from tallyveil.files.kinds import ReleaseKind
     from tallyveil.noise.key import insecure_key
+    from tallyveil.products.lattice.page.table import write_table_report
     from tallyveil.products.lattice.public.from_toml import load_subspace_plan
     from tallyveil.products.lattice.run.run import noise_of, run_subspace
-    from tallyveil.report import write_table_report
     from tallyveil.storage.claims import Claim
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX

@@ -244,9 +244,10 @@ def evaluate(
         return
     from tallyveil.api.products import EVALUATE_SAFETAB, require_evaluation, write_page
     from tallyveil.files.kinds import ReleaseKind
+    from tallyveil.products.safetab.page.households import write_households_evaluation
+    from tallyveil.products.safetab.page.persons import write_safetab_evaluation
     from tallyveil.products.safetab.run.evaluate import evaluate_safetab
     from tallyveil.products.safetab.run.evaluate_households import evaluate_households
-    from tallyveil.report import write_households_evaluation, write_safetab_evaluation
 
     kind = require_evaluation(finished, EVALUATE_SAFETAB)
     write_page(finished)  # a run whose page cannot be made is refused before its ledger gets an entry

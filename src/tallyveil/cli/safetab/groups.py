@@ -75,8 +75,8 @@ def evaluate_of_groups(
     """Compare the tables of a run with the true counts. The caller has asked whether this is understood."""
     from tallyveil.api.products import EVALUATE_GROUPS, require_evaluation, write_page
     from tallyveil.cli.show.safetab_groups import show_group_errors
+    from tallyveil.products.safetab.page.groups import write_groups_evaluation
     from tallyveil.products.safetab.run.evaluate_groups import evaluate_groups
-    from tallyveil.report import write_groups_evaluation
 
     require_evaluation(finished, EVALUATE_GROUPS)
     write_page(finished)  # a run whose page cannot be made is refused before its ledger gets an entry

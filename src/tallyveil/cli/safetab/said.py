@@ -86,7 +86,7 @@ def give_errors(
         say(json.dumps({**marked, **{name: frame.to_dicts() for name, frame in errors.items()}}))
     elif not quiet:
         from tallyveil.cli.show.parameters import show_parameters
-        from tallyveil.products.safetab.public.evaluation import PARAMETERS
+        from tallyveil.files.evaluation.store import PARAMETERS
 
         show(next(iter(errors.values())))
         say("What this accuracy costs, for each level by itself and for all together:")

@@ -1,9 +1,9 @@
 """Estimates of every geounit above the finest geolevel from everything that is measured in or below it.
 
-These estimates are the first half of `tallyveil.estimation.intervals.fit`: a sweep up the spine, without the sweep down. They
-are kept apart because released counts depend on them. Their kernels give the same bits on every machine, for every
-number of threads, and for every order in which subtrees are done (`tallyveil.kernels.tree.upward`). Memory holds some
-subtrees at a time, never a whole geolevel.
+These estimates are the first half of `tallyveil.estimation.intervals.fit`: a sweep up the spine, without the sweep
+down. They are kept apart because released counts depend on them. Their kernels give the same bits on every machine,
+for every number of threads, and for every order in which subtrees are done (`tallyveil.kernels.tree.upward`). Memory
+holds some subtrees at a time, never a whole geolevel.
 
 Worked case. A parent is measured as 5 and its children as 1 and 2, all with variance 1. The estimate of the parent is
 2/3 x 5 + 1/3 x 3 = 13/3.

@@ -1,7 +1,7 @@
 """The sweep up the spine with full precision: every geounit's estimate uses the covariances of all its cells.
 
-Covariances are small blocks (`tallyveil.estimation.intervals.algebra`). This way of sweeping is taken where the blocks are small
-enough; `tallyveil.estimation.intervals.upward_queries` is the other one.
+Covariances are small blocks (`tallyveil.estimation.intervals.algebra`). This way of sweeping is taken where the
+blocks are small enough; `tallyveil.estimation.intervals.upward_queries` is the other one.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The sweep up the spine query by query, where blocks of covariances would be too large.
 
 Every query is estimated from its own answers in and below a geounit (`tallyveil.kernels.tree.query_wise`). The
-estimates are unbiased. They are less accurate than those of `tallyveil.estimation.intervals.upward_blocks` where public zeros
-differ between geounits, or where a query is measured at some geolevels only.
+estimates are unbiased. They are less accurate than those of `tallyveil.estimation.intervals.upward_blocks` where
+public zeros differ between geounits, or where a query is measured at some geolevels only.
 """
 
 from collections.abc import Sequence

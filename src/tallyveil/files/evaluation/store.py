@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -11,6 +11,7 @@ from tallyveil.errors import StoreError
 from tallyveil.files.evaluation.artefacts import ARTEFACT_COLUMNS
 from tallyveil.files.evaluation.metrics import COLUMNS
 from tallyveil.schema.unit import Unit
+from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.read import UNREADABLE, read_parquet
 from tallyveil.storage.write import write_json, write_parquet
 
@@ -22,6 +23,9 @@ WARNING = (
     "NOT PRIVATE: computed from the true counts. No privacy guarantee covers these numbers; "
     "they must not be published with the release."
 )
+
+PARAMETERS: Final = "privacy-of-the-measurements"
+"""Name of the table of privacy parameters, which follow from the plan and not from the counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,3 +105,29 @@ def _not_an_evaluation(path: Path, reason: str) -> StoreError:
         f"{path} cannot be read as an evaluation ({reason}). Evaluate the release first.",
         code="input-unreadable",
     )
+
+
+def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mapping[str, Any]) -> Path:
+    """Write tables of errors and of true counts into `evaluation/`. Returns the JSON file with the errors.
+
+    Args:
+        out: Folder of the release.
+        tables: Tables by name. Those whose names begin with "errors", and the privacy parameters, are also written to
+            the JSON file.
+        metadata: Where the tables come from, in words.
+    Raises:
+        StoreError: the folder cannot be written to.
+    Privacy: none. Every file says so.
+    """
+    folder = out / FOLDER
+    tags = {name: str(value) for name, value in metadata.items()} | {"protected": "false", "warning": WARNING}
+    for name, frame in tables.items():
+        write_parquet(inside(folder, f"{file_name(name)}.parquet"), frame, tags)
+    errors = {
+        name: frame.to_dicts()
+        for name, frame in tables.items()
+        if name.startswith("errors") or name == PARAMETERS
+    }
+    content = {"protected": False, "warning": WARNING, "metadata": dict(metadata), **errors}
+    write_json(folder / JSON_FILE, content)
+    return folder / JSON_FILE

@@ -1,8 +1,8 @@
 """Covariance of sums over two sets of geounits, compiled: the step from one geolevel to the next coarser one.
 
 Key, for one geounit: when the geounit's counts change by x, a set's sum below it changes by A x. Given the geounit's
-counts, the sums of the two sets have covariance C. P, G, U, X, Y as in `tallyveil.estimation.intervals.covariance`. All are
-block-diagonal matrices in the basis of `tallyveil.kernels.tree.transform`.
+counts, the sums of the two sets have covariance C. P, G, U, X, Y as in `tallyveil.estimation.intervals.covariance`.
+All are block-diagonal matrices in the basis of `tallyveil.kernels.tree.transform`.
 
 Specification: `tests.oracles.regions`, with numpy's matrices, class by class.
 """

@@ -28,8 +28,7 @@ from tallyveil.plans.from_toml.spine_tables import (
     SpineTable,
     StepTable,
 )
-from tallyveil.plans.inputs import Regroup, SpineInput
-from tallyveil.products.topdown.run.spine_groups import with_protected
+from tallyveil.plans.inputs import Regroup, SpineInput, with_protected
 from tallyveil.storage.addresses import located
 
 

@@ -1,6 +1,7 @@
 """A sweep up the spine by several processes: each sweeps some subtrees, and the run's own process what is above them.
 
-The sums that a subtree passes on, and its estimates, do not depend on who computes them (`tallyveil.estimation.intervals.upward`).
+The sums that a subtree passes on, and its estimates, do not depend on who computes them
+(`tallyveil.estimation.intervals.upward`).
 """
 
 from dataclasses import dataclass

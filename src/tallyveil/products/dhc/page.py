@@ -13,9 +13,8 @@ from tallyveil.files.finished import refuse_unfinished
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.marks import mark_lines
 from tallyveil.products.dhc.public.programme_file import Part, restated_programme
-from tallyveil.products.topdown.page.release import REPORT
 from tallyveil.report.best_guess import guess_of_pair, guess_words
-from tallyveil.report.page import write_page
+from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.points import Point
 from tallyveil.report.privacy import exact
 from tallyveil.report.wording import grouped, listed, power_of_ten

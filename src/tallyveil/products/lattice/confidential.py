@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.arrays import Integers
+from tallyveil.confidential.declassify import enter_declassified
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.schema.schema import Schema
@@ -215,3 +217,27 @@ def release_table(table: ConfidentialTable, noise: Integers, system: ConstraintS
 def keeps_invariants(table: ConfidentialTable, noisy: Integers, system: ConstraintSystem) -> bool:
     """Whether a published table has the invariants of the true table: pass or fail."""
     return bool(np.array_equal(system.totals(noisy), system.totals(table.counts)))
+
+
+def declassify_table(
+    path: Path,
+    *,
+    count: str | None,
+    columns: Mapping[str, str],
+    schema: Schema,
+    ledger: Ledger,
+    reason: str,
+) -> Integers:
+    """Return the true counts of one table, after recording this in the ledger.
+
+    Args:
+        path, count, columns, schema: As in `read_confidential_table`.
+        ledger: Ledger of the release. A non-private event is written to it before anything is returned.
+        reason: The reason in words, for the ledger.
+    Returns:
+        int64 [n_cells], in the order of the schema's cells.
+    Privacy: none. Everything computed from the result must be marked as not private.
+    """
+    table = read_confidential_table(path, count=count, columns=columns, schema=schema)
+    enter_declassified(ledger, reason)
+    return table.counts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.products.safetab.public import read_plan
+from tallyveil.safetab import read_plan
 
 MAP_FILE = "race-and-ethnicity-code-to-iteration.txt"
 

@@ -10,10 +10,10 @@ import pytest
 from tallyveil.cli.main import main
 from tallyveil.errors import ConfigError
 from tallyveil.products.safetab import made_up as safetab
+from tallyveil.products.safetab.made_up import write_safetab_country
 from tallyveil.products.safetab.public.config import read_config
 from tallyveil.products.safetab.public.iterations import read_iterations
 from tallyveil.products.safetab.run.run import read_safetab_inputs
-from tallyveil.synthetic import write_safetab_country
 
 
 @pytest.fixture(scope="module")

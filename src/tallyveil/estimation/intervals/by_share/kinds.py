@@ -66,8 +66,8 @@ def kinds_of(spine: Spine) -> tuple[Kinds, ...]:
 class Touched:
     """The geounits that the entities of a family touch.
 
-    P, M and T are those of `tallyveil.estimation.intervals.by_share.least_squares`. An entry is a geounit that an entity touches,
-    together with this entity.
+    P, M and T are those of `tallyveil.estimation.intervals.by_share.least_squares`. An entry is a geounit that an
+    entity touches, together with this entity.
 
     Attributes:
         n_entities: Number of entities with at least one finest geounit.

@@ -1,9 +1,10 @@
 """Variances of estimates from the root downwards where most cells are zero, for any shares.
 
 Problem. Counts are never negative. So where a category has no records, its estimate is nearly always zero: the noise
-of its measurement is cut off, and does not reach the other cells. `tallyveil.estimation.intervals.by_share.top_down` does not know
-this, and finds variances of fine geolevels that are several times too large. Here, a geounit of a geolevel has only the
-categories in use, the *live* ones. Their numbers are stated for each geolevel and come from a public table.
+of its measurement is cut off, and does not reach the other cells. `tallyveil.estimation.intervals.by_share.top_down`
+does not know this, and finds variances of fine geolevels that are several times too large. Here, a geounit of a
+geolevel has only the categories in use, the *live* ones. Their numbers are stated for each geolevel and come from a
+public table.
 
 Variables. An attribute i has a chain of groupings: all levels together, recodes from coarse to fine, and the levels
 themselves. Its grouping t has n_it live groups, 1 for the first, n_i for the last. Groups are taken to be of equal

@@ -16,8 +16,7 @@ from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
 from tallyveil.products.lattice.page.short import table_points
-from tallyveil.products.safetab.page.persons import REPORT, frame_texts
-from tallyveil.report.page import write_page
+from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.points import evaluation_points
 from tallyveil.report.titles import Titles, schema_titles
 from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded

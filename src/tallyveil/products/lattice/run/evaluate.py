@@ -8,16 +8,16 @@ import polars as pl
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.confidential.declassify import declassify_table
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.evaluation.store import write_errors
 from tallyveil.files.evaluation.table_errors import table_errors
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.manifest_shapes import TABLE_PLAN
+from tallyveil.products.lattice.confidential import declassify_table
 from tallyveil.products.lattice.run.run import TABLE
-from tallyveil.products.safetab.public.evaluation import write_errors
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.schema.presets import schema_from_mapping
 

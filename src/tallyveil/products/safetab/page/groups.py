@@ -14,9 +14,7 @@ from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.safetab.page.persons import (
-    REPORT,
     error_plot,
-    frame_texts,
     from_least_to_most,
     level_parameters,
     made_values,
@@ -24,11 +22,12 @@ from tallyveil.products.safetab.page.persons import (
     privacy_texts,
     short_values,
 )
+from tallyveil.products.safetab.page.short import value_title
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
-from tallyveil.report.page import write_page
+from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.wording import detail_title, grouped, groups_counted, rounded
 from tallyveil.schema.unit import Unit, unit_of
 from tallyveil.storage.paths import file_name
@@ -95,8 +94,8 @@ def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Pa
         "points": plots_points(plots),
         "plots": plots,
         "shown": _shown(levels),
-        "totals": frame_texts(totals),
-        "cells": frame_texts(errors["errors-cells"]),
+        "totals": frame_texts(totals, value_title),
+        "cells": frame_texts(errors["errors-cells"], value_title),
         "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }

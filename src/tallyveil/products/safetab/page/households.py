@@ -14,18 +14,16 @@ from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.safetab.page.persons import (
-    REPORT,
     error_plot,
-    frame_texts,
     level_parameters,
     plots_points,
     run_values,
     short_values,
 )
-from tallyveil.products.safetab.page.short import geography_title
+from tallyveil.products.safetab.page.short import geography_title, value_title
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.report.accuracy import Matrix
-from tallyveil.report.page import write_page
+from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.wording import groups_counted, power_of_ten, rounded
 from tallyveil.schema.unit import Unit
 
@@ -91,7 +89,8 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
         for name in ("T3", "T4")
     ]
     tables = [
-        (name, frame_texts(frame.filter(pl.col("TABLE") == name).drop("TABLE"))) for name in ("T3", "T4")
+        (name, frame_texts(frame.filter(pl.col("TABLE") == name).drop("TABLE"), value_title))
+        for name in ("T3", "T4")
     ]
     values = {
         "run": manifest.run,

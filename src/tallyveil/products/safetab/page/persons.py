@@ -3,29 +3,34 @@
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.files import manifest_shapes as shapes
-from tallyveil.files.evaluation.store import FOLDER, WARNING
+from tallyveil.files.evaluation.store import FOLDER, PARAMETERS, WARNING
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
-from tallyveil.products.safetab.page.short import geography_title, group_points, group_tiles, groups_guess
-from tallyveil.products.safetab.public.evaluation import PARAMETERS, SIZES, size_of
+from tallyveil.products.safetab.page.short import (
+    geography_title,
+    group_points,
+    group_tiles,
+    groups_guess,
+    value_title,
+)
+from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
-from tallyveil.report.page import write_page
+from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.parameters import ParameterTable, parameter_table
 from tallyveil.report.points import Point, evaluation_points
 from tallyveil.report.privacy import MECHANISMS
 from tallyveil.report.wording import (
-    detail_title,
     duration,
     file_size,
     grouped,
@@ -35,8 +40,6 @@ from tallyveil.report.wording import (
     rounded,
 )
 from tallyveil.schema.unit import PERSON, Unit
-
-REPORT: Final = "report.html"
 
 
 def write_safetab_report(out: Path) -> Path:
@@ -94,8 +97,8 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
         "warning": WARNING,
         "points": plots_points(plots),
         "plots": plots,
-        "totals": frame_texts(t1),
-        "cells": frame_texts(t2),
+        "totals": frame_texts(t1, value_title),
+        "cells": frame_texts(t2, value_title),
         "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }
@@ -313,21 +316,3 @@ def plots_points(plots: Sequence[tuple[str, Picture]]) -> tuple[Point, ...]:
 def level_parameters(errors: Mapping[str, pl.DataFrame]) -> ParameterTable:
     """The privacy parameters beside some errors, as text."""
     return parameter_table(errors[PARAMETERS].to_dicts(), "level")
-
-
-def frame_texts(frame: pl.DataFrame) -> dict[str, Any]:
-    """A frame as headings and rows of text."""
-
-    def text(name: str, value: Any) -> str:
-        if value is None:
-            return "–"
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        if isinstance(value, str):
-            return geography_title(detail_title(value))
-        if "within" in name or name.startswith("share"):
-            return percent(value)
-        return (grouped(value) if isinstance(value, int) else rounded(value, 4)).replace("-", "−")
-
-    rows = [[text(name, row[name]) for name in frame.columns] for row in frame.iter_rows(named=True)]
-    return {"headings": [detail_title(name.lower()) for name in frame.columns], "rows": rows}

@@ -12,7 +12,7 @@ from tallyveil.products.safetab.public.evaluation import SIZES
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_tile, guess_words
 from tallyveil.report.points import Point, Tile
-from tallyveil.report.wording import grouped, percent, rounded
+from tallyveil.report.wording import detail_title, grouped, percent, rounded
 from tallyveil.schema.unit import Unit
 
 GEOGRAPHIES: Final = {
@@ -28,11 +28,6 @@ GEOGRAPHIES: Final = {
     "PR-PLACE": "place of Puerto Rico",
 }
 """How the regions of the Census layout are called."""
-
-
-def geography_title(name: str) -> str:
-    """How a geography of the Census layout is called; any other text stays as it is."""
-    return GEOGRAPHIES.get(name, name)
 
 
 _LEFT_OUT: Final = (
@@ -133,3 +128,13 @@ def _not(published: pl.DataFrame, unit: Unit) -> str:
         f"{text}{grouped(within)} of the {grouped(published.height)} published totals ({share}) are no larger than "
         f"their margins: such a group may have no {unit.many} at all.{below}"
     )
+
+
+def geography_title(name: str) -> str:
+    """How a geography of the Census layout is called; any other text stays as it is."""
+    return GEOGRAPHIES.get(name, name)
+
+
+def value_title(value: str) -> str:
+    """A text of a table, as a page shows it."""
+    return geography_title(detail_title(value))

@@ -1,20 +1,13 @@
 """Errors of SafeTab's tables compared with the true counts, by size of the group, over one run or several."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import polars as pl
 
-from tallyveil.files.evaluation.store import FOLDER, JSON_FILE, WARNING
 from tallyveil.products.safetab.public.tables import ANY, DETAIL_NAMES
-from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.write import write_json, write_parquet
 
 LEVEL: Final = "LEVEL"
-PARAMETERS: Final = "privacy-of-the-measurements"
-"""Name of the table of privacy parameters, which follow from the plan and not from the counts."""
-
 SIZES: Final = ("0", *(f"{10**n:,}-{10 ** (n + 1) - 1:,}" for n in range(9)))
 """Size classes, by the number of digits of a group's true size."""
 
@@ -104,32 +97,6 @@ def household_errors(rows: pl.DataFrame) -> pl.DataFrame:
     keys = ["TABLE", "REGION_TYPE", LEVEL, "SIZE", "ROW"]
     found = named.group_by(keys).agg(pl.len().alias("rows"), *_measures(_VALUES[:1]))
     return found.sort(["TABLE", "REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
-
-
-def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mapping[str, Any]) -> Path:
-    """Write tables of errors and of true counts into `evaluation/`. Returns the JSON file with the errors.
-
-    Args:
-        out: Folder of the release.
-        tables: Tables by name. Those whose names begin with "errors", and the privacy parameters, are also written to
-            the JSON file.
-        metadata: Where the tables come from, in words.
-    Raises:
-        StoreError: the folder cannot be written to.
-    Privacy: none. Every file says so.
-    """
-    folder = out / FOLDER
-    tags = {name: str(value) for name, value in metadata.items()} | {"protected": "false", "warning": WARNING}
-    for name, frame in tables.items():
-        write_parquet(inside(folder, f"{file_name(name)}.parquet"), frame, tags)
-    errors = {
-        name: frame.to_dicts()
-        for name, frame in tables.items()
-        if name.startswith("errors") or name == PARAMETERS
-    }
-    content = {"protected": False, "warning": WARNING, "metadata": dict(metadata), **errors}
-    write_json(folder / JSON_FILE, content)
-    return folder / JSON_FILE
 
 
 def _of_totals(rows: pl.DataFrame, details: Sequence[str], keys: list[str], count: pl.Expr) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """The Census layout written as files of population groups in records of any kind.
 
-Each run of the Census layout becomes one TOML file, in the form that `tallyveil.products.safetab.public.from_toml` reads, and public tables
-that map values of the records to groups:
+Each run of the Census layout becomes one TOML file, in the form that `tallyveil.products.safetab.public.from_toml`
+reads, and public tables that map values of the records to groups:
 
     us.toml                                 levels, total-only iterations, ladder of details, thresholds and budgets
     us-county.csv                           block, region
@@ -10,8 +10,8 @@ that map values of the records to groups:
 A level set of the Census layout, such as COUNTY 2, becomes a level of the general form. The groups of the level are the
 combinations of a region of the geography and an iteration. Three maps lead from a person to iterations: the Alone
 iteration that all race codes share, the combination iterations of each race code, and the iteration of the ethnicity
-code. The addresses of the noise are those of the Census layout (`tallyveil.products.safetab.public.addresses`). So the noisy counts of
-both forms are the same numbers under the same key.
+code. The addresses of the noise are those of the Census layout (`tallyveil.products.safetab.public.addresses`). So
+the noisy counts of both forms are the same numbers under the same key.
 
 The general form has no place for what the Census layout does beside Algorithms 1 and 2: suppression of small totals,
 negative counts raised to 0, the single measurement of regions with the same blocks, and the tables T1 and T2.

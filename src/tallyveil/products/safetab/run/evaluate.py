@@ -5,15 +5,16 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.confidential.declassify import declassify_groups
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.evaluation.store import PARAMETERS, write_errors
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed_table, read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.products.safetab.confidential.declassify import declassify_groups
 from tallyveil.products.safetab.public.coterminous import tabulate_all, tabulate_once
 from tallyveil.products.safetab.public.declassified import (
     CELL_KEYS,
@@ -24,14 +25,7 @@ from tallyveil.products.safetab.public.declassified import (
     true_totals,
     with_truth,
 )
-from tallyveil.products.safetab.public.evaluation import (
-    LEVEL,
-    PARAMETERS,
-    cell_errors,
-    size_of,
-    total_errors,
-    write_errors,
-)
+from tallyveil.products.safetab.public.evaluation import LEVEL, cell_errors, size_of, total_errors
 from tallyveil.products.safetab.public.plan import RunPlan
 from tallyveil.products.safetab.public.regions import Regions
 from tallyveil.products.safetab.run.job import run_parameters

@@ -5,23 +5,19 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.confidential.declassify import declassify_levels
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.evaluation.store import PARAMETERS, write_errors
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.products.safetab.confidential.declassify import declassify_levels
 from tallyveil.products.safetab.confidential.group_records import RecordGroups, read_group_records
 from tallyveil.products.safetab.confidential.measure import GroupMeasurer
-from tallyveil.products.safetab.public.evaluation import (
-    PARAMETERS,
-    level_cell_errors,
-    level_total_errors,
-    write_errors,
-)
+from tallyveil.products.safetab.public.evaluation import level_cell_errors, level_total_errors
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
 from tallyveil.products.safetab.public.group_tables import group_table_paths, read_group_tables
 from tallyveil.products.safetab.public.true_levels import TrueLevel

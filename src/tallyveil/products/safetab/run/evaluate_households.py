@@ -7,18 +7,19 @@ import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.confidential.declassify import declassify_households
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.evaluation.store import PARAMETERS, write_errors
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed_table, read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
+from tallyveil.products.safetab.confidential.declassify import declassify_households
 from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons
-from tallyveil.products.safetab.public.evaluation import LEVEL, PARAMETERS, household_errors, write_errors
+from tallyveil.products.safetab.public.evaluation import LEVEL, household_errors
 from tallyveil.products.safetab.public.household_tables import (
     KEYS,
     ListedGroups,

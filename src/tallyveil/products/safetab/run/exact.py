@@ -14,9 +14,9 @@ import polars as pl
 from tallyveil.accounting.events import WITHOUT_NOISE
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.confidential.declassify import exact_group_measurer, exact_household_measurer
 from tallyveil.files.finished import LEDGER, MANIFEST
 from tallyveil.files.manifest import MANIFEST_FORMAT, listed_file
+from tallyveil.products.safetab.confidential.declassify import exact_group_measurer, exact_household_measurer
 from tallyveil.products.safetab.confidential.households import read_households
 from tallyveil.products.safetab.public.coterminous import tabulate_all
 from tallyveil.products.safetab.public.household_tables import read_group_totals, write_household_tables

@@ -8,7 +8,7 @@ from tallyveil.plans.advice import fixed_shares
 from tallyveil.products.topdown.page.short import release_guess, release_points, release_tiles
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
 from tallyveil.report.lattice_counts import drawn_counts
-from tallyveil.report.page import write_page
+from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.population import attribute_names, geolevel_sizes
 from tallyveil.report.privacy import privacy_statement
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
@@ -17,8 +17,6 @@ from tallyveil.report.run_summary import file_lines, solver_table, stages, total
 from tallyveil.report.spine import spine_view
 from tallyveil.report.uncertainty import uncertainty_of
 from tallyveil.report.wording import listed, name_title
-
-REPORT = "report.html"
 
 
 def write_report(run_dir: Path) -> Path:

@@ -2,35 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
 from tallyveil.budget.caps import EXACT_DEVIATION, Reference
 from tallyveil.budget.spine.measures import TotalMeasures
-from tallyveil.budget.spine.regroup import GIVEN, Aim, Measure, Regrouped, group_by_variance
+from tallyveil.budget.spine.regroup import GIVEN, Aim, Regrouped, group_by_variance
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.errors import GeographyError
 from tallyveil.geography.areas import geounits_as_entities, replaced_areas
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.optimise import OptimisedSpine, Step, families_of, further
+from tallyveil.geography.optimise import OptimisedSpine, further
 from tallyveil.geography.respine import Reshaped
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.inputs import Regroup
-
-
-def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:
-    """The same, with the families that the steps were made for in the aim, each with weight 1.
-
-    Steps make the spine for their families, and groups chosen without these families would undo that. A family that
-    `may_worsen` names does not join. If the aim is the greatest variance, no family joins: the search would then make
-    small the greatest variance of a family that nobody asked for. These families have a limit instead, like all others.
-    """
-    if asked.measure is Measure.MAXIMUM:
-        return asked
-    given = dict(asked.aim)
-    joined = [name for name in families_of(steps) if name not in given and name not in asked.may_worsen]
-    return replace(asked, aim=(*asked.aim, *((name, Fraction(1)) for name in joined)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

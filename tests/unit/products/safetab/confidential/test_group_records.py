@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.confidential.declassify import declassify_levels
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential import measure as safetab_measure
+from tallyveil.products.safetab.confidential.declassify import declassify_levels
 from tallyveil.products.safetab.confidential.group_records import (
     ConfidentialGroups,
     RecordGroups,

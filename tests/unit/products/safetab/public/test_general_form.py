@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.confidential.declassify import declassify_levels
 from tallyveil.noise import NoiseSource, insecure_key
+from tallyveil.products.safetab.confidential.declassify import declassify_levels
 from tallyveil.products.safetab.confidential.group_records import read_group_records
 from tallyveil.products.safetab.confidential.groups import PersonCounts
 from tallyveil.products.safetab.confidential.measure import GroupMeasurer

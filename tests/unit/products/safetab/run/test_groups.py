@@ -18,13 +18,13 @@ from tallyveil.errors import SolverError, StoreError
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
+from tallyveil.products.safetab.page.groups import write_groups_evaluation, write_groups_report
 from tallyveil.products.safetab.public.from_toml import load_group_plan
 from tallyveil.products.safetab.public.group_tables import check_group_tables, write_group_tables
 from tallyveil.products.safetab.public.outputs import require_passed
 from tallyveil.products.safetab.run import groups as running
 from tallyveil.products.safetab.run.evaluate_groups import evaluate_groups
 from tallyveil.products.safetab.run.groups import run_groups
-from tallyveil.report import write_groups_evaluation, write_groups_report
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "hospital_stays"
 KEY = insecure_key("stays")

@@ -20,7 +20,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError
-from tallyveil.report import write_report
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.schema.presets import load_preset
 from tallyveil.schema.unit import unit_of
 from tallyveil.storage.write import file_digest

@@ -18,9 +18,9 @@ from tallyveil.geography import (
     optimise_spine,
 )
 from tallyveil.geography import spine_from_prefixes as prefixes
-from tallyveil.plans.inputs import Regroup
+from tallyveil.plans.inputs import Regroup, with_protected
 from tallyveil.products.topdown.run.spine_changes import area_changes, is_worse, warnings_of
-from tallyveil.products.topdown.run.spine_groups import choose_groups, with_protected
+from tallyveil.products.topdown.run.spine_groups import choose_groups
 
 STEPS = (Branch("reserve", "Town", "R"), GroupByMembership(("ward", "school"), "Group", "Block"))
 

@@ -1,0 +1,160 @@
+"""True counts of population groups, for evaluation: entered in the ledger before anything is counted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.confidential.declassify import enter_declassified
+from tallyveil.noise.laws import Law
+from tallyveil.products.safetab.confidential.group_records import RecordGroups
+from tallyveil.products.safetab.confidential.groups import PersonCounts
+from tallyveil.products.safetab.confidential.households import HouseholdMeasurer
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.confidential.records import ConfidentialPersons
+from tallyveil.products.safetab.public.ages import FINEST_CELLS
+from tallyveil.products.safetab.public.declassified import TrueGroups, joined_groups
+from tallyveil.products.safetab.public.group_plan import MappedLevel
+from tallyveil.products.safetab.public.household_tables import ListedGroups
+from tallyveil.products.safetab.public.households import HouseholdSet
+from tallyveil.products.safetab.public.plan import LevelSet
+from tallyveil.products.safetab.public.regions import Regions
+from tallyveil.products.safetab.public.true_levels import TrueLevel
+
+
+def declassify_groups(
+    persons: ConfidentialPersons,
+    regions: Regions,
+    sets: Sequence[LevelSet],
+    *,
+    ledger: Ledger,
+    reason: str,
+) -> Iterator[tuple[LevelSet, TrueGroups]]:
+    """Return the true counts of SafeTab's population groups, after recording this in the ledger.
+
+    Args:
+        persons: The people of one run.
+        regions: Its geography.
+        sets: Level sets to count.
+        ledger: Ledger of the release. A non-private event is written to it before anything is counted.
+        reason: The reason in words, for the ledger.
+    Returns:
+        Every level set with its nonempty groups, one after the other.
+    Privacy: none. Everything computed from the result must be marked as not private.
+    """
+    measurer = exact_group_measurer(persons, regions, ledger=ledger, reason=reason)
+    return ((one, _true_groups(measurer, one, len(regions.ids[one.geography]))) for one in sets)
+
+
+def declassify_levels(
+    records: RecordGroups, levels: Sequence[MappedLevel], *, ledger: Ledger, reason: str
+) -> Iterator[TrueLevel]:
+    """Return the true counts of levels of population groups, after recording this in the ledger.
+
+    Args:
+        records: The groups of every record.
+        levels: Levels to count.
+        ledger, reason: As in `declassify_groups`.
+    Returns:
+        One level after the other.
+    Privacy: none. Everything computed from the result must be marked as not private.
+    """
+    enter_declassified(ledger, reason)
+    return (_true_level(records, one) for one in levels)
+
+
+def declassify_households(
+    households: Mapping[str, ConfidentialPersons],
+    regions: Regions,
+    groups: Sequence[tuple[HouseholdSet, ListedGroups]],
+    *,
+    ledger: Ledger,
+    reason: str,
+) -> Iterator[tuple[HouseholdSet, ListedGroups, tuple[NDArray[np.int64], ...]]]:
+    """Return the true cells of SafeTab-H's groups, after recording this in the ledger.
+
+    Args:
+        households: The households of one run, by table.
+        regions: Its geography.
+        groups: Sets and their groups.
+        ledger, reason: As in `declassify_groups`.
+    Returns:
+        Every set with its groups and, for each detail, the true cells of the groups with this detail.
+    Privacy: none. Everything computed from the result must be marked as not private.
+    """
+    measurer = exact_household_measurer(households, regions, ledger=ledger, reason=reason)
+    return ((one, own, measurer.measure(one, own)) for one, own in groups)
+
+
+def exact_group_measurer(
+    persons: ConfidentialPersons, regions: Regions, *, ledger: Ledger, reason: str
+) -> GroupMeasurer[LevelSet]:
+    """A measurer of population groups that adds no noise, made after recording this in the ledger.
+
+    Args:
+        persons, regions, ledger, reason: As in `declassify_groups`.
+    Privacy: none. Everything computed from its measurements must be marked as not private.
+    """
+    enter_declassified(ledger, reason)
+    return GroupMeasurer(PersonCounts(persons, regions), _NoNoise())
+
+
+def exact_household_measurer(
+    households: Mapping[str, ConfidentialPersons], regions: Regions, *, ledger: Ledger, reason: str
+) -> HouseholdMeasurer:
+    """A measurer of groups of households that adds no noise, made after recording this in the ledger.
+
+    Args:
+        households, regions, ledger, reason: As in `declassify_households`.
+    Privacy: none. Everything computed from its measurements must be marked as not private.
+    """
+    enter_declassified(ledger, reason)
+    return HouseholdMeasurer(households, regions, _NoNoise())
+
+
+def _true_level(records: RecordGroups, one: MappedLevel) -> TrueLevel:
+    """All groups of a level. Every nonempty group that may have a table gets the finest one."""
+    counts, rows = records.of(one), np.arange(one.groups.n_rows)
+    totals = counts.totals(rows)
+    slots = np.full(totals.shape, -1, np.int32)
+    held = np.zeros(totals.shape, np.bool_)
+    held[:, : one.n_adaptive] = totals[:, : one.n_adaptive] > 0
+    slots[held] = np.arange(held.sum())
+    adaptive = np.ascontiguousarray(slots[:, : one.n_adaptive])
+    finest = counts.tables(rows, adaptive, int(held.sum()))
+    return TrueLevel(one, totals.ravel(), slots.ravel(), finest)
+
+
+class _NoNoise:
+    """A noise source that adds nothing, so that the measurements are the true counts."""
+
+    def add_dense(
+        self, law: Law, geolevel: int, query: int, geounits: Any, counts: NDArray[np.int64]
+    ) -> None:
+        """Leave the counts unchanged."""
+
+    def at(self, law: Law, geolevel: int, query: int, geounits: Any, answers: Any) -> NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros(len(answers), np.int64)
+
+
+def _true_groups(measurer: GroupMeasurer[LevelSet], one: LevelSet, n_regions: int) -> TrueGroups:
+    """All nonempty groups. Every group that may have a table and contains somebody gets the finest table."""
+    exact = replace(one, thresholds=(1, 1, 1), keep_above=None)
+    everywhere = np.arange(n_regions, dtype=np.int64)
+    parts = []
+    for part in measurer.measure(exact, everywhere):
+        finest = part.tables[2]
+        rows, iterations = np.divmod(finest.places, one.view.n_adaptive)
+        totals = finest.values.sum(axis=1)
+        parts.append(TrueGroups(part.rows[rows], iterations, totals, finest.values.astype(np.int32)))
+        rows, iterations = np.nonzero(part.total_only)
+        totals = part.total_only[rows, iterations]
+        empty = np.zeros((len(rows), FINEST_CELLS), np.int32)
+        parts.append(
+            TrueGroups(part.rows[rows], iterations.astype(np.int64) + one.view.n_adaptive, totals, empty)
+        )
+    return joined_groups(parts)
