@@ -48,7 +48,7 @@ def plan_of_tracts(folder: Path, mechanism: str, budget: float) -> SafetabPlan:
 
 
 def _toy_country() -> ModuleType:
-    path = Path(__file__).parent / "unit" / "safetab" / "conftest.py"
+    path = Path(__file__).parent / "unit" / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_of_regions", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

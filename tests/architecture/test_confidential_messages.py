@@ -70,7 +70,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[1] / "unit" / "safetab" / "conftest.py"
+    path = Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_messages", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_messages"] = module

@@ -201,7 +201,7 @@ def subspace() -> Folder:
 
 
 def _toy() -> ModuleType:
-    return module_of(Path(__file__).parents[1] / "unit" / "safetab" / "conftest.py")
+    return module_of(Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py")
 
 
 def _files_in(folder: Path, prefix: str) -> dict[str, bytes | None]:

@@ -124,7 +124,7 @@ def write_inputs(root: Path, wanted: Collection[str]) -> None:
     # Counts drawn on a lattice rule the values of the tree out.
     small.write_small_inputs(root / "tree")
     write_programme(small.write_small_inputs(root / "programme"))
-    toy = module_of(TESTS / "unit" / "safetab" / "conftest.py")
+    toy = module_of(TESTS / "unit" / "products" / "safetab" / "conftest.py")
     # With level 1 of two geographies alone a run has the same files and stages, and takes a fifth of the time.
     unused = {(level, geography) for level in (1, 2) for geography in toy.US}
     unused -= {(1, "USA"), (1, "STATE")}

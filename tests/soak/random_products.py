@@ -168,7 +168,7 @@ def _dhc(draw: random.Random) -> Job:
 
 
 def _safetab(draw: random.Random) -> Job:
-    toy = module_of(TESTS / "unit" / "safetab" / "conftest.py")
+    toy = module_of(TESTS / "unit" / "products" / "safetab" / "conftest.py")
     values = toy.config_values(run_pr=draw.random() < 0.3)
     _thin(draw, values, "privacy_budget_p_level")
     if draw.random() < 0.5:
@@ -183,7 +183,7 @@ def _safetab(draw: random.Random) -> Job:
 
 
 def _households(draw: random.Random) -> Job:
-    toy = module_of(TESTS / "unit" / "safetab" / "conftest.py")
+    toy = module_of(TESTS / "unit" / "products" / "safetab" / "conftest.py")
     homes = module_of(TESTS / "system" / "test_safetab_households.py")
     values = homes.config(toy, run_pr=False)
     _thin(draw, values, "privacy_budget_h_")

@@ -20,7 +20,7 @@ RUNS = 100
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[1] / "unit" / "safetab" / "conftest.py"
+    path = Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_errors", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_errors"] = module

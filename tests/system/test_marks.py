@@ -286,7 +286,7 @@ def require_product(
 
 
 def test_safetab(outputs, state, tmp_path):
-    toy = module_of(ROOT / "tests" / "unit" / "safetab" / "conftest.py", "toy_country_marks")
+    toy = module_of(ROOT / "tests" / "unit" / "products" / "safetab" / "conftest.py", "toy_country_marks")
     out = tmp_path / "out"
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(300))
     inputs = (params, data)

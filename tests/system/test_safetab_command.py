@@ -24,7 +24,7 @@ KEY = "safetab command"
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[1] / "unit" / "safetab" / "conftest.py"
+    path = Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_command", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_command"] = module

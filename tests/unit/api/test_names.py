@@ -7,7 +7,7 @@ import pytest
 
 import tallyveil
 from tallyveil import accounting, noise, spine, subspace
-from tallyveil.products.safetab import public as safetab
+from tallyveil import safetab
 
 PUBLIC = [
     "ClusterSettings",
