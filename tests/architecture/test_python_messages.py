@@ -22,11 +22,10 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil import accounting, noise, spine, subspace
+from tallyveil import accounting, noise, safetab, spine, subspace
 from tallyveil.cli.main import main
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.from_toml.load import release_file_schema
-from tallyveil import safetab
 
 CANARY = "99173310"
 ROWS = [{"age": CANARY, "sex": int(CANARY), "n": float(CANARY)}, {"age": CANARY, "sex": 1, "n": 0.5}]

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 import tallyveil
-from tallyveil import accounting, noise, spine, subspace
-from tallyveil import safetab
+from tallyveil import accounting, noise, safetab, spine, subspace
 
 PUBLIC = [
     "ClusterSettings",

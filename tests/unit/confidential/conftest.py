@@ -30,7 +30,7 @@ HOUSEHOLD_HEADER += "|QSPAN|HOUSEHOLD_TYPE|TEN"
 
 def toy_module(name: str) -> Any:
     """The toy country, as a module of its own."""
-    path = Path(__file__).parents[1] / "safetab" / "conftest.py"
+    path = Path(__file__).parents[1] / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

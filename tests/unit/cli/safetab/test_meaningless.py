@@ -14,7 +14,7 @@ MAP_FILE = "race-and-ethnicity-code-to-iteration.txt"
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[2] / "safetab" / "conftest.py"
+    path = Path(__file__).parents[2] / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_meaningless", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_meaningless"] = module

@@ -119,6 +119,6 @@ def test_attributes_are_not_named_after_a_column_of_the_outputs(load, name):
 
 
 def test_the_example_is_a_plan():
-    plan = load_subspace_plan(Path(__file__).parents[3] / "examples" / "subspace" / "table.toml")
+    plan = load_subspace_plan(Path(__file__).parents[4] / "examples" / "subspace" / "table.toml")
     assert plan.cost == plan.declared == 1
     assert plan.schema.size == 16

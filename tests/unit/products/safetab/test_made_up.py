@@ -18,7 +18,7 @@ from tallyveil.products.safetab.run.run import read_safetab_inputs
 
 @pytest.fixture(scope="module")
 def params(tmp_path_factory):
-    path = Path(__file__).parents[1] / "safetab" / "conftest.py"
+    path = Path(__file__).parents[2] / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_synth", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_synth"] = module

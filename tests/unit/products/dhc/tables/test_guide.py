@@ -13,7 +13,7 @@ from tallyveil.plans.from_toml.aims import load_aims
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.dhc.tables.definitions import PRESETS, load_table, preset_of, table_names
 
-GUIDE = (Path(__file__).parents[4] / "docs" / "dhc.md").read_text()
+GUIDE = (Path(__file__).parents[5] / "docs" / "dhc.md").read_text()
 
 
 def test_the_example_prints_what_the_page_says():
@@ -57,7 +57,7 @@ def test_the_page_names_every_recode_and_every_strategy():
 
 
 def test_the_files_with_other_shares_cost_what_the_page_says():
-    folder = Path(__file__).parents[4] / "examples" / "dhc"
+    folder = Path(__file__).parents[5] / "examples" / "dhc"
     production, start, found = (
         load_plan(folder / name) for name in ("dhc-units.toml", "sizes/start.toml", "sizes/dhc-units.toml")
     )

@@ -226,7 +226,7 @@ def test_declassified_levels_are_those_counted_by_hand_after_the_entry(plan, led
 
 
 def test_the_log_says_that_records_were_read_and_no_number_of_them(plan, tmp_path, caplog):
-    caplog.set_level(logging.INFO, logger="tallyveil.confidential")
+    caplog.set_level(logging.INFO, logger="tallyveil")
     read_group_records(written(tmp_path / "r.parquet", [(("N", "F", "old"), ["i1", "", ""])]), plan)
     assert "valid" in caplog.text
     assert not any(character.isdigit() for record in caplog.records for character in record.getMessage())

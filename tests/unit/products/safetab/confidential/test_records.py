@@ -20,7 +20,7 @@ from tallyveil.products.safetab.public.regions import read_regions
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[1] / "safetab" / "conftest.py"
+    path = Path(__file__).parents[3] / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_records", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_records"] = module
@@ -189,7 +189,7 @@ def test_people_that_differ_have_digests_that_differ():
 
 
 def test_the_log_says_that_records_were_read_and_no_number_of_them(toy, tmp_path, caplog):
-    caplog.set_level(logging.INFO, logger="tallyveil.confidential")
+    caplog.set_level(logging.INFO, logger="tallyveil")
     read(toy, tmp_path)
     assert "valid" in caplog.text
     assert not any(character.isdigit() for record in caplog.records for character in record.getMessage())

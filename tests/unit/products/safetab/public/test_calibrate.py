@@ -17,7 +17,7 @@ from tallyveil.products.safetab.public.plan import read_plan
 from tallyveil.products.safetab.public.privacy import privacy_of
 from tallyveil.products.safetab.public.sums import CONFIDENCE
 
-TABLE_4 = Path(__file__).parents[3] / "examples" / "safetab_table_4"
+TABLE_4 = Path(__file__).parents[5] / "examples" / "safetab_table_4"
 DELTA = Fraction(1, 10**10)
 TEXT = "USA 2 = 6, STATE 2=6, COUNTY 2 = 11,AIANNH 2 = 11, USA 1 = 50, STATE 1 = 50, COUNTY 1 = 50"
 

@@ -11,7 +11,7 @@ from tallyveil.accounting.events import ParallelEvent
 from tallyveil.errors import TallyveilError
 from tallyveil.products.safetab.public.from_toml import load_group_plan
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "hospital_stays"
+EXAMPLE = Path(__file__).parents[5] / "examples" / "hospital_stays"
 
 
 @pytest.fixture

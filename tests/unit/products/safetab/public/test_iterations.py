@@ -67,7 +67,7 @@ def _toy():
     import importlib.util
     from pathlib import Path
 
-    spec = importlib.util.spec_from_file_location("toy_country", Path(__file__).with_name("conftest.py"))
+    spec = importlib.util.spec_from_file_location("toy_country", Path(__file__).parents[1] / "conftest.py")
     module = importlib.util.module_from_spec(spec)
     import sys
 

@@ -161,5 +161,5 @@ def test_the_headlines_are_what_is_proved_of_the_ledger(tmp_path, toy):
     headlines = privacy_of(persons, DELTA)
     assert len(headlines) == 2
     assert max(one.exact for one in headlines) == published(persons.event()).upper
-    groups = load_group_plan(Path(__file__).parents[3] / "examples" / "hospital_stays" / "stays.toml")
+    groups = load_group_plan(Path(__file__).parents[5] / "examples" / "hospital_stays" / "stays.toml")
     assert privacy_of_groups(groups).exact == published(groups.event()).upper

@@ -19,7 +19,7 @@ from tallyveil.products.safetab.run.exact import tabulate_exactly
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[2] / "safetab" / "conftest.py"
+    path = Path(__file__).parents[3] / "products" / "safetab" / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_exact", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_exact"] = module

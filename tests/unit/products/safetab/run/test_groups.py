@@ -26,7 +26,7 @@ from tallyveil.products.safetab.run import groups as running
 from tallyveil.products.safetab.run.evaluate_groups import evaluate_groups
 from tallyveil.products.safetab.run.groups import run_groups
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "hospital_stays"
+EXAMPLE = Path(__file__).parents[5] / "examples" / "hospital_stays"
 KEY = insecure_key("stays")
 
 
