@@ -6,17 +6,12 @@ import random
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.products.safetab.confidential.households import read_households
 from tallyveil.products.safetab.confidential.records import read_persons
 from tallyveil.products.safetab.public.household_tables import ListedGroups
@@ -30,7 +25,7 @@ HOUSEHOLD_HEADER += "|QSPAN|HOUSEHOLD_TYPE|TEN"
 
 def toy_module(name: str) -> Any:
     """The toy country, as a module of its own."""
-    path = Path(__file__).parents[1] / "products" / "safetab" / "conftest.py"
+    path = Path(__file__).parents[1] / "conftest.py"
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -128,40 +123,3 @@ def every_group() -> Any:
         return ListedGroups(place // width, place % width, place % len(one.table.details))
 
     return listed
-
-
-@pytest.fixture
-def ledger(tmp_path) -> Any:
-    """A ledger in which nothing was spent."""
-    with Ledger(
-        tmp_path / "ledger.jsonl", Declaration("rho", Fraction(1), Neighbours.BOUNDED), "0123456789abcdef"
-    ) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def silent() -> Any:
-    """Noise that is zero everywhere."""
-
-    def add_dense(law, geolevel, query, geounits, counts) -> None:
-        pass
-
-    return SimpleNamespace(
-        add_dense=add_dense, at=lambda law, geolevel, query, geounits, answers: 0 * answers
-    )
-
-
-@pytest.fixture(scope="session")
-def watched() -> Any:
-    """Makes a source of the same noise, and a list of how many answers were asked of it at a time."""
-
-    def made(source: Any) -> tuple[Any, list[int]]:
-        sizes: list[int] = []
-
-        def at(law, geolevel, query, geounits, answers) -> Any:
-            sizes.append(len(answers))
-            return source.at(law, geolevel, query, geounits, answers)
-
-        return SimpleNamespace(add_dense=source.add_dense, at=at), sizes
-
-    return made
