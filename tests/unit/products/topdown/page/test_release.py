@@ -130,9 +130,10 @@ def test_the_same_release_gives_the_same_bytes(redistricting: Path) -> None:
     # In another process, with another hash seed and a reader's own plot style.
     style = redistricting.parent / "matplotlibrc"
     style.write_text("axes.facecolor: red\nfont.size: 30\nsvg.fonttype: path\n")
-    command = "import sys,
-    pathlib; from tallyveil.products.topdown.page.release
-    import write_report; write_report(pathlib.Path(sys.argv[1]))"
+    command = (
+        "import sys, pathlib; from tallyveil.products.topdown.page.release import write_report; "
+        "write_report(pathlib.Path(sys.argv[1]))"
+    )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "MATPLOTLIBRC": str(style)}
     subprocess.run([sys.executable, "-c", command, str(redistricting)], check=True, env=environment)
     again = (redistricting / "report.html").read_bytes()
