@@ -18,7 +18,7 @@ from tools.dhc_units import COMMENT as UNITS_COMMENT  # noqa: E402
 from tools.dhc_units import units_preset  # noqa: E402
 from tools.preset_text import preset_text  # noqa: E402
 
-FOLDER = ROOT / "src" / "tallyveil" / "universe" / "presets"
+FOLDER = ROOT / "src" / "tallyveil" / "schema" / "presets"
 
 
 def preset_texts() -> dict[str, str]:
