@@ -121,14 +121,6 @@ def test_the_files_of_made_up_households(empty_folder, command):
     assert pl.read_parquet("again/persons.parquet").height == persons.height
 
 
-def test_the_tables_of_the_page_on_tiles_are_estimated():
-    (example,) = blocks_of("tiles.md", "python")
-    names: dict[str, Any] = {}
-    exec(compile(example, "tiles.md", "exec"), names)
-    assert str(names["solution"].counts.tolist()).replace(",", "") == "[[3 2 2 0] [1 2 1 6]]"
-    assert names["solution"].status.certified
-
-
 def test_the_atoms_and_sums_of_the_page_on_intervals(capsys):
     (example,) = (text for text in blocks_of("intervals.md", "python") if "derive_atoms" in text)
     exec(compile(example, "intervals.md", "exec"), {})
