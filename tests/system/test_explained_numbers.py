@@ -1,4 +1,4 @@
-"""The numbers of docs/explain/what-a-release-promises.md are those that the accountant gives for examples/rhode_island/release.toml."""
+"""The page on what a release promises has the accountant's numbers for examples/rhode_island/release.toml."""
 
 import math
 import re
