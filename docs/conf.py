@@ -206,17 +206,20 @@ def api() -> str:
     """A section for each public module, with all its public names, and one for the objects that they return."""
     modules = [f"## {name}\n\n{described(name, first)}" for name, first in PUBLIC.items()]
     classes = [directive("autoclass", f"{name}()") for name in RETURNED]
-    head = "# Python names\n\nAll public names ([what that means](../python.md#what-is-public-and-how-it-changes)).\n"
+    head = (
+        "# Python names\n\nAll public names ([what that means](../python.md#what-is-public-and-how-it-changes)). "
+        "In each part, the names that are used first stand first.\n"
+    )
     return "\n".join([head, *modules, "## Objects that these functions return\n", *classes])
 
 
 def described(module_name: str, first: tuple[str, ...]) -> str:
-    """What a module says of itself, and all its public names, those that are used first before the others."""
+    """The first line of a module, and all its public names, those that are used first before the others."""
     module = import_module(module_name)
     public = [name for name in module.__all__ if name not in MODULES and not name.startswith("__")]
     if not set(first) <= set(public):
         raise ValueError(f"{module_name} lists none of {sorted(set(first) - set(public))} as public.")
-    parts = [f"```{{eval-rst}}\n.. automodule:: {module_name}\n   :no-index:\n```\n"]
+    parts = [f"{(module.__doc__ or '').partition(chr(10))[0]}\n"]
     for name in [*first, *sorted(set(public) - set(first), key=str.lower)]:
         value = getattr(module, name)
         kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
@@ -227,7 +230,7 @@ def described(module_name: str, first: tuple[str, ...]) -> str:
 def directive(name: str, argument: str) -> str:
     """A directive of autodoc, with all members of a class."""
     members = "   :members:\n   :inherited-members:\n" if name == "autoclass" else ""
-    return f"```{{eval-rst}}\n.. {name}:: {argument}\n{members}   :no-index:\n```\n"
+    return f"```{{eval-rst}}\n.. {name}:: {argument}\n{members}```\n"
 
 
 def commands() -> str:
