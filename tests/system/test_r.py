@@ -1,4 +1,4 @@
-"""The R package reads what Python reads, its own tests and check pass, and the examples of docs/r.md run.
+"""The R package reads what Python reads, its own tests and check pass, and the examples of docs/readers.md run.
 
 Without R, or without the packages that every reader in R needs, all of this is skipped. What the package does with
 Parquet files is tested where `arrow` is installed; what it does with CSV files, always.
@@ -197,7 +197,7 @@ def test_the_example_of_the_package_is_a_release_of_today():
 
 def test_the_guide(installed, library, edit, small_release, tmp_path, command):
     """The journey of somebody who uses a release from R: the examples of the page, one after the other."""
-    guide = (PROJECT / "docs" / "r.md").read_text(encoding="utf-8")
+    guide = (PROJECT / "docs" / "readers.md").read_text(encoding="utf-8")
     examples = re.findall(r"```r\n(.*?)```", guide, re.DOTALL)
     assert len(examples) == 9
     with_arrow = re.findall(r"```{code-block} r\n(.*?)```", guide, re.DOTALL)

@@ -33,6 +33,7 @@ def compose(
 
     Privacy: post-processing costs nothing. Any test of what is computed from the releases alone is a test of the
         releases (Dwork and Roth 2014, Proposition 2.1).
+
     Source: Zhu, Dong, Wang 2022, Theorem 10.
     """
     neighbours = Neighbours.of(neighbours)

@@ -6,7 +6,7 @@
  * 1 - (1 - delta(epsilon) - a) / exp(epsilon). The least of these over epsilon is the bound that is shown. Every delta is
  * an upper bound, so the power is one too.
  *
- * Source: Dong, Roth, Su 2022, Proposition 2.12; docs/explain/what-epsilon-means.md.
+ * Source: Dong, Roth, Su 2022, Proposition 2.12; docs/explain/what-a-release-promises.md.
  */
 
 import { deltaAt, epsilonAt } from "./epsilon.js";
