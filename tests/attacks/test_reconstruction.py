@@ -7,7 +7,7 @@ import pytest
 from tests.attacks.likeliest import likeliest_file
 from tests.attacks.reconstruction import BlockProgram, Tables, codes_of
 
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import schema_from_mapping
 
 SCHEMA = schema_from_mapping(
     {

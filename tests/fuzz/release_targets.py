@@ -30,8 +30,7 @@ from tallyveil.release.intervals import made_intervals, read_interval_table
 from tallyveil.release.programme import stated_programme
 from tallyveil.report.release_files import read_release_files
 from tallyveil.storage.json_files import digest_of, read_json_object
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 TESTS = Path(__file__).parents[1]
 

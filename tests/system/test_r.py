@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 
 import tallyveil
 from tallyveil.release.csv_tables import publish_csv
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import schema_from_mapping
 
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "r" / "tallyveilr"

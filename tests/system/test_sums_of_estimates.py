@@ -22,7 +22,7 @@ from tallyveil.release.manifest import listed_file
 from tallyveil.release.manifest_files import read_manifest, write_manifest
 from tallyveil.release.tables import LEFT_OUT, ROWS
 from tallyveil.storage.read import parquet_metadata, read_parquet
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import schema_from_mapping
 
 KEY = "sums of estimates"
 QUERIES = ("total", "age", "age*home", "detailed")

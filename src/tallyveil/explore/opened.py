@@ -19,9 +19,8 @@ from tallyveil.release.tables import TABLES, table_name
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 from tallyveil.universe.names import as_named
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,8 +22,8 @@ from tallyveil.release.intervals import known_queries
 from tallyveil.release.marks import short_mark
 from tallyveil.universe.answer_columns import answer_of
 from tallyveil.universe.names import as_named
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import schema_from_mapping
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District

@@ -41,9 +41,8 @@ from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 from tallyveil.universe.answer_columns import summed_out
 from tallyveil.universe.names import as_named
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 if TYPE_CHECKING:
     from tallyveil.execution.executors import Where

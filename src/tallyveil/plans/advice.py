@@ -12,8 +12,7 @@ from tallyveil.plans.estimating import strategy_of_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import some_names
 from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 
 def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:

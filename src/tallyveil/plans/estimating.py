@@ -12,9 +12,8 @@ from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 MeasurementFiles = Literal["full", "small", "support", "none"]
 

@@ -26,8 +26,7 @@ from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.storage.json_files import TEXT_OR_NONE, Each, JsonObject, Perhaps, damaged, misfit
 from tallyveil.universe.limits import LARGEST_COUNT, LARGEST_LEVEL
 from tallyveil.universe.names import check_name
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 _MEND: Final = "Restore the folder from a copy."
 _WORDS: Final = {

@@ -23,8 +23,8 @@ from tallyveil.release.manifest_files import require_unchanged
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.published import read_published
 from tallyveil.universe.counts import PublicCounts
-from tallyveil.universe.presets import load_preset, schema_from_mapping
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.presets import load_preset
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 _READERS: Final[Mapping[str, Callable[[Schema, PublicCounts], Any]]] = {
     "pl94-persons": redistricting_people,

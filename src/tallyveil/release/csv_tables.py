@@ -25,7 +25,7 @@ from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import published_tags
 from tallyveil.storage.read import scan_parquet
 from tallyveil.storage.write import file_digest, write_file, write_json, write_text
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import schema_from_mapping
 from tallyveil.version import VERSION
 
 COMMAND: Final = "publish csv"

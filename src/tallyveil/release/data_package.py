@@ -19,8 +19,7 @@ from tallyveil.release.tables import TABLES
 from tallyveil.storage.json_files import JsonObject, read_json_object
 from tallyveil.storage.published import published_schema, published_tags
 from tallyveil.storage.write import write_json
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 from tallyveil.universe.unit import unit_of
 
 DATA_PACKAGE: Final = "datapackage.json"

@@ -31,8 +31,8 @@ from tallyveil.release.whole_tables import table_files, whole_table
 from tallyveil.storage.outputs import new_file, refuse_output_inside
 from tallyveil.storage.write import file_digest, write_parquet
 from tallyveil.universe.names import as_named
-from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
+from tallyveil.universe.schema import schema_from_mapping
 
 MOST_ANSWERS: Final = 1_000
 """Most answers of an area. Programs for maps list all columns, of which an answer with its interval has five."""

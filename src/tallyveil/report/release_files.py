@@ -17,7 +17,7 @@ from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import RESTORE, read_manifest
 from tallyveil.report.titles import Titles, schema_titles
 from tallyveil.storage.json_files import read_json_object
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import schema_from_mapping
 from tallyveil.universe.unit import Unit
 
 

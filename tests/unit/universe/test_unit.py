@@ -3,7 +3,8 @@
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.universe.presets import load_preset, schema_from_mapping
+from tallyveil.universe.presets import load_preset
+from tallyveil.universe.schema import schema_from_mapping
 from tallyveil.universe.unit import PERSON, Unit, plural_of, unit_of
 
 

@@ -19,7 +19,7 @@ from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.release.manifest_shapes import TABLE_PLAN
 from tallyveil.runs.folder_state import PLAN
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import schema_from_mapping
 
 
 def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:

@@ -17,8 +17,7 @@ from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.universe.counts import PublicCounts
 from tallyveil.universe.limits import LARGEST_COUNT
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 _LARGEST_SUM: Final = 2 * LARGEST_COUNT
 """No release publishes more records: its noise adds less than the largest number of records."""

@@ -18,8 +18,7 @@ from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.release.pl94.layouts import HOUSEHOLD, TableLayout
 from tallyveil.storage.published import published_columns, read_published
 from tallyveil.universe.counts import PublicCounts, sum_members
-from tallyveil.universe.presets import schema_from_mapping
-from tallyveil.universe.schema import Schema
+from tallyveil.universe.schema import Schema, schema_from_mapping
 
 _BESIDE: Final = {"hhgq": {HOUSEHOLD}, "votingage": {"under_18"}}
 """Levels that an attribute has although no column of the tables counts them."""

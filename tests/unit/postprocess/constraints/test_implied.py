@@ -15,7 +15,7 @@ from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
 from tallyveil.postprocess.constraints.implied import with_implied_bounds
-from tallyveil.universe.presets import schema_from_mapping
+from tallyveil.universe.schema import schema_from_mapping
 
 MOST = 7
 """Largest total of a child."""
