@@ -8,7 +8,7 @@ type, and therefore hold for whatever is read and for whatever is made in code.
 """
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, Final, TypeVar, get_args
@@ -51,23 +51,6 @@ Many = Annotated[tuple[Item, ...], Field(strict=False)]
 """A list. In Python it is a tuple, so that what holds it cannot be changed."""
 
 
-class _Table:
-    """Reads and writes pairs of a name and a value as an object, whose order of keys counts."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        table = handler.generate_schema(dict[get_args(get_args(source)[0])])  # type: ignore[misc]
-        return core_schema.no_info_after_validator_function(
-            lambda read: tuple(read.items()),
-            table,
-            serialization=core_schema.wrap_serializer_function_ser_schema(
-                lambda pairs, write: write(dict(pairs)), schema=table
-            ),
-        )
-
-
-ByName = Annotated[tuple[tuple[str, Item], ...], _Table()]
-"""An object whose keys are names. In Python it is a tuple of pairs, because its order counts."""
-
 LONGEST_TEXT: Final = 4_096
 """Characters of a text: the longest path of most systems. A longer text would make a message that nobody can read."""
 
@@ -82,6 +65,25 @@ def _of_one_line(value: str) -> str:
 
 Name = Annotated[Text, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_of_one_line)]
 """Text that is not empty: a path, a column, or a reference to a name that is defined elsewhere."""
+
+
+class _Table:
+    """Reads and writes pairs of a name and a value as an object, whose order of keys counts."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        _, value = get_args(get_args(source)[0])
+        table = handler.generate_schema(dict[Name, value])  # type: ignore[valid-type]
+        return core_schema.no_info_after_validator_function(
+            lambda read: tuple(read.items()),
+            table,
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda pairs, write: write(dict(pairs)), schema=table
+            ),
+        )
+
+
+ByName = Annotated[tuple[tuple[str, Item], ...], _Table()]
+"""An object whose keys are names. In Python it is a tuple of pairs, because its order counts."""
 
 
 def _exact(value: object) -> Fraction:
@@ -130,9 +132,13 @@ class MisfitError(ValueError):
 
 
 @cache
-def adapter_of(kind: Hashable) -> TypeAdapter[Any]:
-    """Reader and writer of a declaration."""
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Reader and writer of a declaration, made once."""
+    return _adapter(kind)
 
 
 def mapping_of(value: object) -> dict[str, Any]:

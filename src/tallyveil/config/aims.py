@@ -9,7 +9,8 @@ from scipy.special import ndtri
 
 from tallyveil.budget.optimal.aims import FLOOR, MOST_AIMS, Aim, Aims, Goal, Target, VarianceModel, too_many
 from tallyveil.config.load import parse_file
-from tallyveil.config.tables import Exact, Name, Table
+from tallyveil.config.tables import Table
+from tallyveil.declared import Exact, Name
 from tallyveil.storage.addresses import located
 
 Model = Annotated[VarianceModel, Field(strict=False)]

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.config.load import parse_file
-from tallyveil.config.models import AttributeTable, RecodeTable, ReleaseTable
-from tallyveil.config.schema import recode_of
-from tallyveil.config.tables import Exact, Name, PlainName, Table
+from tallyveil.config.models import ReleaseTable
+from tallyveil.config.tables import Table
+from tallyveil.declared import Exact, Name
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.safetab.addresses import FIRST_TABLE
 from tallyveil.safetab.group_numbers import QUALITY_COLUMNS
@@ -30,7 +30,8 @@ from tallyveil.safetab.levels import Ladder, level_laws
 from tallyveil.storage.addresses import located
 from tallyveil.storage.read import collect, require_levels, scan_table
 from tallyveil.universe.attribute import Attribute
-from tallyveil.universe.names import check_apart
+from tallyveil.universe.names import PlainName, check_apart
+from tallyveil.universe.recode import Recode
 from tallyveil.universe.schema import Schema
 from tallyveil.universe.unit import unit_of
 
@@ -57,8 +58,8 @@ class CellsTable(Table):
         max_length=QUERIES_APART - FIRST_TABLE,
         description="Queries by which a group can be tabulated, from coarse to fine. The total is coarser than all.",
     )
-    attributes: list[AttributeTable] = Field(min_length=1)
-    recodes: list[RecodeTable] = Field(default_factory=list)
+    attributes: list[Attribute] = Field(min_length=1)
+    recodes: list[Recode] = Field(default_factory=list)
 
 
 class GroupsPrivacyTable(Table):
@@ -260,8 +261,8 @@ def load_group_plan(path: Path) -> GroupPlan:
 def _schema(name: str, table: CellsTable) -> Schema:
     return Schema(
         name=name,
-        attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
-        recodes=tuple(map(recode_of, table.recodes)),
+        attributes=tuple(table.attributes),
+        recodes=tuple(table.recodes),
         unit=unit_of(table.unit, table.units),
     )
 

@@ -9,7 +9,8 @@ from typing import Annotated, Final, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from tallyveil.config.load import load_plan, parse_file
-from tallyveil.config.tables import Name, PlainName, Table
+from tallyveil.config.tables import Table
+from tallyveil.declared import Name
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.programme import PlannedRelease, ProgrammePlan
@@ -18,6 +19,7 @@ from tallyveil.postprocess.other_releases.agreement import same_answers, their_q
 from tallyveil.postprocess.other_releases.residents import resident_levels
 from tallyveil.release.finished import PRIVATE
 from tallyveil.storage.paths import file_name, inside
+from tallyveil.universe.names import PlainName
 
 Item = TypeVar("Item", Agreement, Residents)
 MOST_RELEASES: Final = 100

@@ -10,7 +10,8 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import epsilon_to_rho
 from tallyveil.config.load import parse_file
 from tallyveil.config.models import ReleaseTable
-from tallyveil.config.tables import Exact, Name, PlainName, Table
+from tallyveil.config.tables import Table
+from tallyveil.declared import Exact, Name
 from tallyveil.errors import ConfigError
 from tallyveil.plans.table import SubspacePlan, TableInput
 from tallyveil.storage.addresses import located
@@ -21,6 +22,7 @@ from tallyveil.subspace.noise_plan import ChainSettings
 from tallyveil.subspace.outputs import Outputs
 from tallyveil.subspace.table import Margin, WeightedSum, constrain
 from tallyveil.universe.attribute import Attribute
+from tallyveil.universe.names import PlainName
 from tallyveil.universe.schema import Schema
 
 COLUMNS: Final = frozenset({"count", "noisy", "margin", "draw", "noise"})

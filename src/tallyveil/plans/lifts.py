@@ -70,7 +70,7 @@ def refuse_lifts(
 def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
     """Refuse keys of a pass that cannot be given together; raises ConfigError."""
     if one.part is None:
-        if one.limits or one.prior != "shares":
+        if one.limits or one.prior is not None:
             raise _misfit(
                 where,
                 f"has '{next(iter(one.limits), 'prior')}' and no 'part'. Name the part, or leave the key out.",

@@ -10,7 +10,8 @@ from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.stated import StatedPlan, stated_plan
+from tallyveil.plans.release import StatedPlan
+from tallyveil.plans.stated import stated_plan
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.postprocess.constraints.bounds_files import BOUNDS
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable

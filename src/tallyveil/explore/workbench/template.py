@@ -79,7 +79,7 @@ def _write_slots(document: Any, plan: ReleasePlan) -> None:
     table.add("queries", queries)
     if has_preset:
         document.pop("estimation", None)
-        document.add("estimation", tomlkit.parse(strategy_tables(strategy, plan.to_mapping()))["estimation"])
+        document.add("estimation", tomlkit.parse(strategy_tables(strategy, plan))["estimation"])
     privacy = document["privacy"]
     if unit == "rho":
         privacy.pop("epsilon", None)

@@ -16,10 +16,9 @@ from tallyveil.intervals import AnswerRows, LevelModel, StoredRows, TreeModel, Z
 from tallyveil.intervals.merged import Measured
 from tallyveil.intervals.model import levels_of_strategy, with_queries
 from tallyveil.intervals.rows import MeasuredLevels
-from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan, strategy_of_plan
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.plans.stated import stated_plan
-from tallyveil.plans.subspace_query import drawn_items
 from tallyveil.postprocess.constraints.bounds_files import read_bounds
 from tallyveil.postprocess.constraints.geolevels import public_zeros, zeros_of
 from tallyveil.postprocess.constraints.invariant_files import stated_invariant
@@ -46,7 +45,7 @@ class FinishedRelease:
         schema: The universe.
         hierarchies: The spine, and the areas off the spine.
         strategy: The measured queries and their budgets.
-        estimating: How counts were estimated, and what was written.
+        stated: The plan that the manifest states.
     """
 
     root: Path
@@ -54,7 +53,12 @@ class FinishedRelease:
     schema: Schema
     hierarchies: Hierarchies
     strategy: Strategy
-    estimating: EstimationPlan
+    stated: StatedPlan
+
+    @property
+    def estimating(self) -> EstimationPlan:
+        """How counts were estimated, and what was written."""
+        return self.stated.estimating
 
     @property
     def spine(self) -> Spine:
@@ -97,8 +101,7 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     stated = stated_plan(root / MANIFEST, plan)
     hierarchies = read_hierarchies(root)
     stated.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
-    estimating = stated.estimating
-    return FinishedRelease(root, manifest, estimating.schema, hierarchies, strategy_of_plan(plan), estimating)
+    return FinishedRelease(root, manifest, stated.schema, hierarchies, stated.strategy_in_passes, stated)
 
 
 def named_queries(
@@ -209,7 +212,7 @@ def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> M
         )
         zeros = tuple(zeros_of(table, release.spine) for table in tables)
     stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
-    drawn = drawn_queries(release.schema, release.strategy, drawn_items(plan))
+    drawn = drawn_queries(release.schema, release.strategy, release.stated.subspace)
     return _measured(release.estimating, hierarchies, release.strategy, stated, zeros, drawn)
 
 
@@ -256,7 +259,7 @@ def _measured(
 def measured_rows(release: FinishedRelease, model: MeasuredLevels) -> AnswerRows:
     """The noisy answers of a release, including those of the integer-subspace mechanism."""
     stored = StoredRows(release.root, model)
-    items = drawn_items(release.plan)
+    items = release.stated.subspace
     return DrawnRows(stored, release.root, items, release.schema, model.spine) if items else stored
 
 
