@@ -25,7 +25,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.geography.optimise import geolevels_after
 from tallyveil.plans.fitting import known_query, refuse_unfit
 from tallyveil.plans.inputs import RecordsInput
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan, keys_of_budget
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.universe.names import check_areas, check_table_name
@@ -76,14 +76,9 @@ def plan_of(file: ReleaseFile) -> ReleasePlan:
         schema=schema,
         records=_records(file.records, schema),
         geolevels=geolevels,
-        mechanism=strategy.mechanism,
-        neighbours=strategy.neighbours,
-        budget_unit=strategy.budget_unit,
+        **keys_of_budget(strategy, drawn),
         declared=_declared(file.privacy, file.strategy, strategy),
-        spent=sum((item.budget for item in drawn), strategy.total),
         delta=file.privacy.delta,
-        geolevel_shares=strategy.geolevel_shares,
-        query_shares=strategy.query_shares,
         invariants=tuple(file.invariants),
         bounds=tuple(file.bounds),
         estimation=estimation,
@@ -153,15 +148,15 @@ def _strategy(
     schema: Schema,
 ) -> Strategy:
     geolevel_shares = _geolevel_shares(table, preset, geolevels)
-    shares = preset.strategy.query_shares if preset else _query_shares(table, geolevels)
+    shares = _shares_of_queries(table, preset, geolevels)
     _check_queries(shares, schema)
     shape = Strategy(
-        mechanism=Mechanism(privacy.mechanism),
-        neighbours=Neighbours(privacy.neighbours),
-        total=Fraction(1),
-        geolevel_shares=geolevel_shares,
-        query_shares=shares,
-        sensitivities=sensitivities_of(schema, (query for _, own in shares for query, _ in own)),
+        Mechanism(privacy.mechanism),
+        Neighbours(privacy.neighbours),
+        Fraction(1),
+        geolevel_shares,
+        shares,
+        sensitivities_of(schema, (query for _, pairs in shares for query, _ in pairs)),
     )
     return replace(shape, total=_spent(table, privacy, preset, shape))
 
@@ -223,9 +218,11 @@ def _geolevel_shares(
     return preset.strategy.geolevel_shares
 
 
-def _query_shares(
-    table: StrategyTable, geolevels: Sequence[str]
+def _shares_of_queries(
+    table: StrategyTable, preset: StrategyPreset | None, geolevels: Sequence[str]
 ) -> tuple[tuple[str, tuple[tuple[str, Fraction], ...]], ...]:
+    if preset is not None:
+        return tuple((name, preset.strategy.shares_of(name)) for name in preset.strategy.geolevels)
     shares = by_geolevel("[strategy.queries]", table.queries, geolevels, None)
     return tuple((name, tuple(shares[name].items())) for name in geolevels)
 
@@ -243,11 +240,9 @@ def _same_names(where: str, got: Mapping[str, object], wanted: Sequence[str]) ->
         )
 
 
-def _check_queries(
-    query_shares: Sequence[tuple[str, Sequence[tuple[str, Fraction]]]], schema: Schema
-) -> None:
+def _check_queries(divided: Sequence[tuple[str, Sequence[tuple[str, Fraction]]]], schema: Schema) -> None:
     """Check that every measured query exists, and that no geolevel measures one query under two names."""
-    for geolevel, shares in query_shares:
+    for geolevel, shares in divided:
         names: dict[object, str] = {}
         for name, _ in shares:
             factors = known_query(schema, name, f"strategy.queries.{geolevel}").factors

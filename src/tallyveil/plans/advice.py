@@ -72,8 +72,7 @@ def spine_advice(plan: ReleasePlan) -> str | None:
         return None
     for name in strategy_preset_names():
         preset = load_strategy_preset(name)
-        shares = preset.strategy.geolevel_shares, preset.strategy.query_shares
-        same = shares == (plan.strategy.geolevel_shares, plan.strategy.query_shares)
+        same = _divided(preset.strategy) == _divided(plan.strategy)
         if same and preset.spine is not None:
             spine = load_spine_preset(preset.spine)
             if _stated_geolevels(plan) & _changed_geolevels(spine.steps, plan.geolevels):
@@ -86,6 +85,11 @@ def spine_advice(plan: ReleasePlan) -> str | None:
                 "`tallyveil plan --families` shows the standard deviations of both."
             )
     return None
+
+
+def _divided(strategy: Strategy) -> list[tuple[object, ...]]:
+    """How a strategy divides its budget, whatever the budget is."""
+    return [(level, share, strategy.shares_of(level)) for level, share in strategy.geolevel_shares]
 
 
 def _stated_geolevels(plan: ReleasePlan) -> set[str]:
@@ -170,7 +174,8 @@ def _shares(strategy: Strategy) -> dict[str, Any]:
     return {
         "geolevels": {level: str(share) for level, share in strategy.geolevel_shares},
         "queries": {
-            level: {query: str(share) for query, share in own} for level, own in strategy.query_shares
+            level: {query: str(share) for query, share in strategy.shares_of(level)}
+            for level in strategy.geolevels
         },
     }
 

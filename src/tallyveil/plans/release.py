@@ -157,15 +157,7 @@ class StatedPlan(Declared):
 
     def with_strategy(self, strategy: Strategy) -> Self:
         """The same plan with another division of its budget, or another budget."""
-        return replace(
-            self,
-            mechanism=strategy.mechanism,
-            neighbours=strategy.neighbours,
-            budget_unit=strategy.budget_unit,
-            spent=sum((item.budget for item in self.subspace), strategy.total),
-            geolevel_shares=strategy.geolevel_shares,
-            query_shares=strategy.query_shares,
-        )
+        return replace(self, **keys_of_budget(strategy, self.subspace))
 
     @property
     def terms(self) -> PrivacyTerms:
@@ -223,6 +215,18 @@ class StatedPlan(Declared):
     def measuring_digest(self) -> bytes:
         """SHA-256 of the plan without the keys that describe outputs. The noise key depends on it."""
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
+
+
+def keys_of_budget(strategy: Strategy, drawn: Sequence[SubspaceQuery]) -> dict[str, Any]:
+    """What a plan states of a strategy, and of counts that are drawn on a lattice beside it."""
+    return {
+        "mechanism": strategy.mechanism,
+        "neighbours": strategy.neighbours,
+        "budget_unit": strategy.budget_unit,
+        "spent": sum((item.budget for item in drawn), strategy.total),
+        "geolevel_shares": strategy.geolevel_shares,
+        "query_shares": strategy.query_shares,
+    }
 
 
 OUTPUTS: Final = tuple(

@@ -60,7 +60,7 @@ def given_values(plan: ReleasePlan) -> dict[str, Fraction]:
     values = {"total": strategy.total, "declared": plan.declared}
     for i, (geolevel, share) in enumerate(strategy.geolevel_shares):
         values[f"g{i}"] = share
-        for k, (_, own) in enumerate(dict(strategy.query_shares)[geolevel]):
+        for k, (_, own) in enumerate(strategy.shares_of(geolevel)):
             values[f"q{i}.{k}"] = own
     return values
 
