@@ -141,7 +141,9 @@ def load_aims(path: Path) -> Aims:
             for query in item.queries
         ),
         targets=tuple(Target(item.area, item.query, item.deviation()) for item in file.target),
-        keep=tuple((level, query, share) for level, own in file.keep.items() for query, share in own.items()),
+        keep=tuple(
+            (level, query, share) for level, shares in file.keep.items() for query, share in shares.items()
+        ),
         floor=file.floor,
         entities=None if file.entities is None else located(path.parent, file.entities),
         live=None if file.live is None else located(path.parent, file.live),

@@ -205,8 +205,8 @@ class GroupsFile(Table):
 
     @model_validator(mode="after")
     def _addresses_apart(self) -> Self:
-        taken = [_address(number, level) for number, level in enumerate(self.levels)]
-        if len(set(taken)) < len(taken):
+        addresses = [_address(number, level) for number, level in enumerate(self.levels)]
+        if len(set(addresses)) < len(addresses):
             raise ValueError(
                 "two levels have the same geolevel and query of noise: they would share their noise"
             )
@@ -279,9 +279,9 @@ def _bad_names(file: GroupsFile, schema: Schema) -> Iterator[TallyveilError]:
             yield ConfigError(
                 f"[[{what}]] names {', '.join(twice)} twice. Give each a name of its own.", code="groups-file"
             )
-    if taken := [g.name for g in file.groupings if g.name.casefold() in TAKEN]:
+    if reserved := [g.name for g in file.groupings if g.name.casefold() in TAKEN]:
         yield ConfigError(
-            f"[[groupings]] names {', '.join(taken)}, which is a column of the published tables. Rename it.",
+            f"[[groupings]] names {', '.join(reserved)}, which is a column of the published tables. Rename it.",
             code="bad-name",
         )
     if unknown := sorted(set(file.cells.columns) - set(schema.attribute_names)):

@@ -24,7 +24,7 @@ def by_geolevel(
             f"are: {', '.join(geolevels)}.",
             code="unknown-geolevel",
         )
-    found = {}
+    entries = {}
     for name in geolevels:
         item = table.get(name, table.get(EVERY_GEOLEVEL, default))
         if item is None:
@@ -33,5 +33,5 @@ def by_geolevel(
                 "Add one of the two.",
                 code="missing-geolevel",
             )
-        found[name] = item
-    return found
+        entries[name] = item
+    return entries

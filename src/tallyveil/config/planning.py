@@ -172,17 +172,17 @@ def _spent(
                 "epsilon. Give epsilon.",
                 code="wrong-unit",
             )
-        given = table.epsilon
+        budget = table.epsilon
     elif table.epsilon is not None:
         return rho_for_target(shape, table.epsilon, table.delta or privacy.delta)
     else:
-        given = table.rho or (preset.strategy.total if preset else None)
-    if given is None:
+        budget = table.rho or (preset.strategy.total if preset else None)
+    if budget is None:
         raise ConfigError(
             f"[strategy] {shape.budget_unit} is required. Give the privacy-loss budget that the strategy spends.",
             code="no-budget",
         )
-    return given
+    return budget
 
 
 def _declared(privacy: PrivacyTable, table: StrategyTable, strategy: Strategy) -> Fraction:

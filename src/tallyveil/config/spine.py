@@ -182,10 +182,12 @@ def _refuse_unknown(names: Sequence[str], families: Sequence[str], where: str) -
 
 
 def _refuse_repeated(families: Sequence[str], geolevels: Sequence[str]) -> None:
-    taken = [name for number, name in enumerate(families) if name in families[:number] or name in geolevels]
-    if taken:
+    repeated = [
+        name for number, name in enumerate(families) if name in families[:number] or name in geolevels
+    ]
+    if repeated:
         raise ConfigError(
-            f"[spine] families names {', '.join(taken)}, which is given twice or is also the name of a geolevel. "
+            f"[spine] families names {', '.join(repeated)}, which is given twice or is also the name of a geolevel. "
             "Tables are found by these names, so each name must mean one thing. Rename the column.",
             code="name-twice",
         )

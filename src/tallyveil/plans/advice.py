@@ -116,7 +116,7 @@ def _on_whole_geounits(plan: StatedPlan) -> list[tuple[str, list[str]]]:
     geolevel only. Which geounits are cut is known when the geography is read; here every one of them may be.
     """
     may_be_cut = _cut_geolevels(plan)
-    found: list[tuple[str, list[str]]] = []
+    stated: list[tuple[str, list[str]]] = []
     for item in plan.invariants:
         names = list(item.geolevels)
         if may_be_cut.intersection(names):
@@ -124,8 +124,8 @@ def _on_whole_geounits(plan: StatedPlan) -> list[tuple[str, list[str]]]:
             first = min(plan.geolevels.index(name) for name in may_be_cut if name in plan.geolevels)
             above = [name for name in whole if plan.geolevels.index(name) < first]
             names = [name for name in names if name not in may_be_cut] + above[-1:]
-        found += [(item.query, names)] if names else []
-    return found
+        stated += [(item.query, names)] if names else []
+    return stated
 
 
 def _cut_geolevels(plan: StatedPlan) -> set[str]:
@@ -137,8 +137,8 @@ def _cut_geolevels(plan: StatedPlan) -> set[str]:
         if step["geolevel"] in names:
             place = names.index(step["geolevel"])
         if step["kind"] in ("branch", "cut_by_entities"):
-            kept = step.get("parts") is not None or step.get("keep") is True
-            cut.update(names[place + kept : -1])
+            stays_whole = step.get("parts") is not None or step.get("keep") is True
+            cut.update(names[place + stays_whole : -1])
         elif step["geolevel"] in names:
             cut.add(step["geolevel"])
     return cut
@@ -196,8 +196,8 @@ def strategy_tables(strategy: Strategy, plan: StatedPlan) -> str:
             + toml_table("strategy", budget),
             toml_table("strategy.geolevels", shares["geolevels"]),
             *(
-                toml_table(f"strategy.queries.{toml_key(level)}", own)
-                for level, own in shares["queries"].items()
+                toml_table(f"strategy.queries.{toml_key(level)}", shares_here)
+                for level, shares_here in shares["queries"].items()
             ),
             *(_outer_tables(plan) if plan.outer else _estimation_tables(strategy, plan)),
         ]
