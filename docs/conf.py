@@ -4,11 +4,13 @@ Four pages are generated when the site is built: the keys of a release file and 
 Schemas; the commands, from their help texts; and the Python names, from their docstrings.
 """
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,31 @@ from tallyveil.products.dhc.public.from_toml import ProgrammeFile
 
 HERE = Path(__file__).parent
 GENERATED = HERE / "generated"
-PUBLIC = (
-    "tallyveil",
-    "tallyveil.accounting",
-    "tallyveil.noise",
-    "tallyveil.spine",
-    "tallyveil.subspace",
-    "tallyveil.products.safetab.public",
-)
+PUBLIC = {
+    "tallyveil": (
+        "plan",
+        "Plan",
+        "run",
+        "open",
+        "Release",
+        "measure",
+        "Measurements",
+        "estimate",
+        "plan_programme",
+        "run_programme",
+        "reliability",
+        "Opened",
+        "ClusterSettings",
+        "TallyveilError",
+    ),
+    "tallyveil.accounting": ("compose", "Guarantee", "Bounds", "calibrate", "Calibration", "Neighbours"),
+    "tallyveil.noise": ("discrete_gaussian", "discrete_laplace"),
+    "tallyveil.spine": ("spine_from_prefixes", "spine_from_columns", "Spine"),
+    "tallyveil.subspace": ("ConstraintSystem", "lattice_of", "choose_sampler"),
+    "tallyveil.products.safetab.public": ("read_config", "make_plan", "privacy_of"),
+}
+"""Public modules, with the names that the page shows first, in the order of their use. The others follow by name."""
+
 BACKSLASH = "\\"
 TYPES = {
     "array": "list ({})",
@@ -51,6 +70,8 @@ RETURNED = (
     "tallyveil.postprocess.derived.quantities.Quantities",
 )
 """Classes that no public module lists, whose objects public functions return."""
+
+MODULES = tuple(name.removeprefix("tallyveil.") for name in PUBLIC)
 
 project = "Tallyveil"
 release = version = tallyveil.__version__
@@ -183,12 +204,30 @@ def type_of(content: dict[str, Any]) -> str:
 
 def api() -> str:
     """A section for each public module, with all its public names, and one for the objects that they return."""
-    options = ":members:\n   :inherited-members:\n   :no-index:\n"
-    listed = ".. automodule:: {}\n   :imported-members:\n   " + options
-    modules = [f"## {name}\n\n```{{eval-rst}}\n{listed.format(name)}```\n" for name in PUBLIC]
-    classes = [f"```{{eval-rst}}\n.. autoclass:: {name}()\n   {options}```\n" for name in RETURNED]
+    modules = [f"## {name}\n\n{described(name, first)}" for name, first in PUBLIC.items()]
+    classes = [directive("autoclass", f"{name}()") for name in RETURNED]
     head = "# Python names\n\nAll public names ([what that means](../python.md#what-is-public-and-how-it-changes)).\n"
     return "\n".join([head, *modules, "## Objects that these functions return\n", *classes])
+
+
+def described(module_name: str, first: tuple[str, ...]) -> str:
+    """What a module says of itself, and all its public names, those that are used first before the others."""
+    module = import_module(module_name)
+    public = [name for name in module.__all__ if name not in MODULES and not name.startswith("__")]
+    if not set(first) <= set(public):
+        raise ValueError(f"{module_name} lists none of {sorted(set(first) - set(public))} as public.")
+    parts = [f"```{{eval-rst}}\n.. automodule:: {module_name}\n   :no-index:\n```\n"]
+    for name in [*first, *sorted(set(public) - set(first), key=str.lower)]:
+        value = getattr(module, name)
+        kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
+        parts.append(directive(f"auto{kind}", f"{module_name}.{name}"))
+    return "\n".join(parts)
+
+
+def directive(name: str, argument: str) -> str:
+    """A directive of autodoc, with all members of a class."""
+    members = "   :members:\n   :inherited-members:\n" if name == "autoclass" else ""
+    return f"```{{eval-rst}}\n.. {name}:: {argument}\n{members}   :no-index:\n```\n"
 
 
 def commands() -> str:

@@ -10,7 +10,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
 def test_guide(small_release, monkeypatch):
     monkeypatch.chdir(small_release.parent)
     examples = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(examples) == 6
+    assert len(examples) == 7
     names: dict[str, Any] = {}
     for example in examples:
         exec(compile(example, "python.md", "exec"), names)
