@@ -10,7 +10,7 @@ from tests.attacks.linkage import alone, link, uncommon
 from tests.attacks.neighbours_unknown import membership_scores
 from tests.attacks.worlds import World
 
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 
 SCHEMA = schema_from_mapping(people_schema())
 WHITE, BLACK = (("not_hispanic", race) for race in ("white", "black"))

@@ -7,7 +7,7 @@ import pytest
 from tests.attacks.likeliest import likeliest_file
 from tests.attacks.reconstruction import BlockProgram, Tables, codes_of
 
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 
 SCHEMA = schema_from_mapping(
     {

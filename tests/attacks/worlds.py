@@ -11,9 +11,8 @@ from tests.attacks.budgets import groups_of, people_schema
 
 import tallyveil
 from tallyveil.cli.synth import write_country
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 
 HELD_OUT = 0.25
 """Share of the people whose records no release is made of. What is found out about them is inference, and no breach."""

@@ -29,8 +29,7 @@ from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.products.dhc.public.programme_file import stated_programme
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report.release_files import read_release_files
-from tallyveil.schema.presets import schema_from_mapping
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.json_files import digest_of, read_json_object
 
 TESTS = Path(__file__).parents[1]

@@ -39,12 +39,16 @@ def plan(tmp_path: Path) -> ReleasePlan:
     pl.read_parquet(whole.geography.path, columns=["geocode"]).unique().write_parquet(whole.geography.path)
     facilities = pl.read_parquet(bounds.path).group_by("geocode", "hhgq")
     facilities.agg(pl.col("lower").sum(), pl.col("upper").first()).write_parquet(bounds.path)
+    strategy = without_finest(whole.strategy)
     return replace(
         whole,
+        geolevels=strategy.geolevels,
+        spent=strategy.total,
+        geolevel_shares=strategy.geolevel_shares,
+        query_shares=strategy.query_shares,
         geography=replace(
             whole.geography, geolevels=whole.geography.geolevels[:-1], prefix_lengths=(2, 5, 11, 12)
         ),
-        strategy=without_finest(whole.strategy),
         bounds=(replace(bounds, geolevel="Block_Group"),),
         # towards the estimates themselves: rounding to nearest adds noise of its own
         estimation=tuple((name, replace(item, target="fraction")) for name, item in whole.estimation[:-1]),

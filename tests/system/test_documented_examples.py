@@ -8,8 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.plans.from_toml.models import BoundsTable, RecodeTable
+from tallyveil.declared import adapter_of
+from tallyveil.plans.constraints import BoundsInput
 from tallyveil.plans.from_toml.spine_tables import SpineTable
+from tallyveil.schema.recode import Recode
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
@@ -86,10 +88,10 @@ def test_the_example_and_the_commands_of_the_accountant(empty_folder, command):
 def test_the_parts_of_a_release_file(empty_folder):
     steps, preset, overlapping, single, bounds = map(tomllib.loads, blocks_of("release-file.md", "toml"))
     for table in (steps, preset):
-        SpineTable.model_validate(table["spine"])
-    assert RecodeTable.model_validate(overlapping["schema"]["recodes"][0]).overlapping
-    assert len(RecodeTable.model_validate(single["schema"]["recodes"][0]).groups) == 1
-    BoundsTable.model_validate(bounds["bounds"][0])
+        SpineTable.model_validate(table["spine"], context=Path())
+    assert adapter_of(Recode).validate_python(overlapping["schema"]["recodes"][0]).overlapping
+    assert len(adapter_of(Recode).validate_python(single["schema"]["recodes"][0]).groups) == 1
+    adapter_of(BoundsInput).validate_python(bounds["bounds"][0], context=Path())
     housing = pl.DataFrame(
         {"geocode": ["a", "b", "c"], "housing_units": [2, 0, 1], "group_quarters": [0, 0, 1]}
     )

@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 
 import tallyveil
 from tallyveil.files.csv_tables import publish_csv
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "r" / "tallyveilr"

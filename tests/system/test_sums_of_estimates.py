@@ -21,7 +21,7 @@ from tallyveil.files.manifest import listed_file
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.tables import LEFT_OUT, ROWS
 from tallyveil.postprocess.intervals.job import make_intervals
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.storage.read import parquet_metadata, read_parquet
 
 KEY = "sums of estimates"

@@ -138,7 +138,11 @@ def plan_mapping(
         "format": 1,
         "name": name,
         "schema": schema.to_mapping(),
-        "records": {"geocode": "geocode", "count": None, "columns": {}},
+        "records": {
+            "geocode": "geocode",
+            "count": None,
+            "columns": {attribute: attribute for attribute in schema.attribute_names},
+        },
         "geolevels": list(strategy.geolevels),
         "mechanism": strategy.mechanism.value,
         "neighbours": strategy.neighbours.value,

@@ -22,8 +22,8 @@ from tallyveil.files.intervals import known_queries
 from tallyveil.files.marks import short_mark
 from tallyveil.schema.answer_columns import answer_of
 from tallyveil.schema.names import as_named
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import schema_from_mapping
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District

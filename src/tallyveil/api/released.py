@@ -38,9 +38,8 @@ from tallyveil.files.whole_tables import listed_rows, whole_table
 from tallyveil.plans.machine import machine_memory
 from tallyveil.schema.answer_columns import summed_out
 from tallyveil.schema.names import as_named
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet

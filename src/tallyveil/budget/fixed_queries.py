@@ -14,7 +14,7 @@ answers below a published count of zero, and the answers that public bounds dete
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -109,7 +109,7 @@ def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tupl
             for query, level in finest
             if level in levels[number:]
         ]
-        for query, share in dict(strategy.query_shares)[geolevel]:
+        for query, share in strategy.shares_of(geolevel):
             asked = query, tuple(words for words, _ in in_force)
             if asked not in seen:
                 seen[asked] = _known_from(schema.query(query), in_force, schema)
@@ -235,11 +235,11 @@ def _without(
     strategy: Strategy, dropped: set[tuple[str, str]], stuck: Sequence[str], gain: Fraction
 ) -> Strategy:
     """The strategy without the dropped queries. Every other query's share is multiplied by `gain`."""
-    levels, shares = [], []
+    divided = []
     for geolevel, share in strategy.geolevel_shares:
-        own = dict(strategy.query_shares)[geolevel]
-        left = own if geolevel in stuck else tuple(pair for pair in own if (geolevel, pair[0]) not in dropped)
+        pairs = strategy.shares_of(geolevel)
+        left = [pair for pair in pairs if geolevel in stuck or (geolevel, pair[0]) not in dropped]
         rest = sum((part for _, part in left), Fraction(0))
-        levels.append((geolevel, share if geolevel in stuck else share * rest * gain))
-        shares.append((geolevel, tuple((query, part / rest) for query, part in left)))
-    return replace(strategy, geolevel_shares=tuple(levels), query_shares=tuple(shares))
+        whole = share if geolevel in stuck else share * rest * gain
+        divided.append((geolevel, whole, [(query, part / rest) for query, part in left]))
+    return strategy.with_shares(divided)

@@ -12,6 +12,7 @@ from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.budget.rho_tables import load_rho_table, strategy_of_rho
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.declared import adapter_of
 from tallyveil.errors import BudgetError
 
 _FOLDER = resources.files("tallyveil.budget") / "presets"
@@ -98,7 +99,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         )
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     strategy = _strategy(name, table)
-    outer = tuple(OuterPass.from_mapping(one) for one in table.get("outer", ()))
+    outer = tuple(adapter_of(OuterPass).validate_python(item) for item in table.get("outer", ()))
     table = {**_in_outer_passes(outer, strategy.geolevels), **table}
     return StrategyPreset(
         name=name,
@@ -120,7 +121,7 @@ def _in_outer_passes(outer: tuple[OuterPass, ...], geolevels: Sequence[str]) -> 
     """The settings of single geolevels that outer passes leave without effect; nothing if there are no outer passes."""
     if not outer:
         return {}
-    chains = [[*one.rounding, one.cells] for one in outer]
+    chains = [[*item.rounding, item.cells] for item in outer]
     return {
         "passes": {key: [[_ALL_OTHERS]] for key in geolevels},
         "slack": "0",

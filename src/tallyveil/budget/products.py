@@ -95,7 +95,9 @@ class Product:
     @property
     def n_budgets(self) -> int:
         """Number of query groups with a budget, over all geolevels."""
-        return sum(len(shares) for strategy in self.strategies for _, shares in strategy.query_shares)
+        return sum(
+            len(strategy.queries(level)) for strategy in self.strategies for level in strategy.geolevels
+        )
 
 
 def product_names() -> tuple[str, ...]:

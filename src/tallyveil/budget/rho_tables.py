@@ -58,11 +58,11 @@ def strategy_of_rho(
         total += sum(added.values())
     sums = {geolevel: sum(queries.values(), Fraction(0)) for geolevel, queries in rho.items()}
     return Strategy(
-        mechanism=Mechanism.DISCRETE_GAUSSIAN,
-        neighbours=Neighbours.BOUNDED,
-        total=total,
-        geolevel_shares=tuple((geolevel, own / total) for geolevel, own in sums.items()),
-        query_shares=tuple(
+        Mechanism.DISCRETE_GAUSSIAN,
+        Neighbours.BOUNDED,
+        total,
+        tuple((geolevel, cost / total) for geolevel, cost in sums.items()),
+        tuple(
             (geolevel, tuple((query, cost / sums[geolevel]) for query, cost in queries.items()))
             for geolevel, queries in rho.items()
         ),

@@ -1,6 +1,7 @@
 """A strategy: what is measured at each geolevel, and the exact share of the budget for each query."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
@@ -100,7 +101,26 @@ class Strategy:
         Raises:
             BudgetError: the geolevel is not measured.
         """
-        return tuple(query for query, _ in self._shares_of(geolevel))
+        return tuple(query for query, _ in self.shares_of(geolevel))
+
+    @property
+    def every_query(self) -> tuple[str, ...]:
+        """Every query group that is measured at some geolevel, each once."""
+        return tuple(dict.fromkeys(query for _, shares in self.query_shares for query, _ in shares))
+
+    def with_shares(
+        self, shares: Sequence[tuple[str, Fraction, Iterable[tuple[str, Fraction]]]]
+    ) -> "Strategy":
+        """The same budget, divided otherwise.
+
+        Args:
+            shares: Of each geolevel: its name, its share, and the share of each of its query groups.
+        """
+        return replace(
+            self,
+            geolevel_shares=tuple((geolevel, share) for geolevel, share, _ in shares),
+            query_shares=tuple((geolevel, tuple(queries)) for geolevel, _, queries in shares),
+        )
 
     def answers_moved(self, query: str) -> int:
         """Largest number of answers of a query group that move between neighbours, each by one.
@@ -120,7 +140,7 @@ class Strategy:
         Raises:
             BudgetError: the query is not measured at that geolevel.
         """
-        shares = dict(self._shares_of(geolevel))
+        shares = dict(self.shares_of(geolevel))
         if query not in shares:
             raise BudgetError(
                 f"query '{query}' is not measured at geolevel {geolevel}; measured are {', '.join(shares)}. "
@@ -178,7 +198,12 @@ class Strategy:
             return DiscreteGaussianEvent(law.variance, multiplicity=self.answers_moved(query))
         return DiscreteLaplaceEvent(law.scale, multiplicity=self.answers_moved(query))
 
-    def _shares_of(self, geolevel: str) -> tuple[tuple[str, Fraction], ...]:
+    def shares_of(self, geolevel: str) -> tuple[tuple[str, Fraction], ...]:
+        """Query groups measured at a geolevel, in order, each with its share of the geolevel's budget.
+
+        Raises:
+            BudgetError: the geolevel is not measured.
+        """
         for name, shares in self.query_shares:
             if name == geolevel:
                 return shares

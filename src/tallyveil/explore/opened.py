@@ -17,9 +17,8 @@ from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.files.tables import TABLES, table_name
 from tallyveil.schema.names import as_named
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 

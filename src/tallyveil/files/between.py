@@ -21,8 +21,8 @@ from tallyveil.files.household_totals import household_people, households, redis
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.schema.counts import PublicCounts
-from tallyveil.schema.presets import load_preset, schema_from_mapping
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.published import read_published
 

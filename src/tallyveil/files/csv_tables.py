@@ -19,7 +19,7 @@ from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.files.tables import INCLUDED, LEFT_OUT, ROWS, TABLES
 from tallyveil.files.whole_tables import listed_rows, whole_table
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.paths import file_name, inside

@@ -16,8 +16,7 @@ from tallyveil.files.histograms import HISTOGRAM, MICRODATA
 from tallyveil.files.manifest import ListedFile, listed_file
 from tallyveil.files.marks import mark_lines
 from tallyveil.files.tables import TABLES
-from tallyveil.schema.presets import schema_from_mapping
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.schema.unit import unit_of
 from tallyveil.storage.json_files import JsonObject, read_json_object
 from tallyveil.storage.published import published_schema, published_tags

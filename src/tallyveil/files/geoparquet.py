@@ -29,8 +29,8 @@ from tallyveil.geography.geometry import Geometry, require_maps
 from tallyveil.geography.geometry.geoparquet import COLUMN, POLYGONS, geo_metadata
 from tallyveil.geography.geometry.merge import merged
 from tallyveil.schema.names import as_named
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.storage.outputs import new_file, refuse_output_inside
 from tallyveil.storage.write import file_digest, write_parquet
 

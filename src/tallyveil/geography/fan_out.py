@@ -6,11 +6,12 @@ from math import isqrt
 import numpy as np
 
 from tallyveil.arrays import Integers
+from tallyveil.declared import Declared, Whole
 from tallyveil.errors import GeographyError
 
 
-@dataclass(frozen=True, slots=True)
-class FanOutLimit:
+@dataclass(frozen=True)
+class FanOutLimit(Declared):
     """A group has at most int(sqrt(n) + cutoff) children, where n siblings are to be grouped.
 
     If n siblings are grouped, the larger of the number of groups and the group size is at least sqrt(n). The cutoff
@@ -25,8 +26,8 @@ class FanOutLimit:
     Source: Cumings-Menon et al. 2023, section 4.
     """
 
-    cutoff: int = 12
-    at_most: int | None = None
+    cutoff: Whole = 12
+    at_most: Whole | None = None
 
     def __post_init__(self) -> None:
         if self.cutoff < 0:

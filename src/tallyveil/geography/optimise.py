@@ -1,12 +1,15 @@
 """Optimises a spine by a list of steps. Each step makes a new spine from the previous one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from tallyveil.arrays import Integers
+from tallyveil.declared import Declared, Flag, Many, Name
 from tallyveil.errors import GeographyError
 from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.block_groups import group_by_membership
@@ -19,47 +22,57 @@ from tallyveil.geography.respine import Reshaped
 from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tract_groups import group_by_distance
+from tallyveil.schema.names import PlainName
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """Cut every geounit, from a geolevel down, by a set of entities (`branch_spine`).
+@dataclass(frozen=True)
+class Branch(Declared):
+    """Cut every geounit, from a geolevel down, by a set of entities into inside and outside (`branch_spine`).
 
-    Attributes:
-        family: Family of the entities.
-        geolevel: First geolevel to be cut.
-        name: Name of the branch. It becomes part of the geocodes.
-        entities: The entities; None for all entities of the family.
-        parts: Name of a new geolevel for the parts, below the geolevel, which then remains whole. With None, the parts
-            replace the geolevel.
+    With `parts`, the cut geolevel stays whole above them; otherwise the parts replace it.
     """
 
-    family: str
-    geolevel: str
-    name: str
-    entities: tuple[str, ...] | None = None
-    parts: str | None = None
+    kind: Annotated[Literal["branch"], Field(description="Kind of the step.")] = field(
+        default="branch", kw_only=True
+    )
+    family: Annotated[
+        Name,
+        Field(description="Family of the entities that together form the area, such as all tribal areas."),
+    ]
+    geolevel: Annotated[Name, Field(description="First geolevel to be cut.")]
+    name: Annotated[PlainName, Field(description="Name of the branch, written into geocodes.")]
+    entities: Annotated[
+        Many[Name] | None, Field(description="Entities of the family. Default: all of them.")
+    ] = None
+    parts: Annotated[
+        PlainName | None,
+        Field(
+            description="Name of a new geolevel for the parts. The cut geolevel then stays whole above them. This is "
+            "needed if an invariant or bounds are stated for the cut geolevel."
+        ),
+    ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class CutByEntities:
-    """Cut every geounit, from a geolevel down, by many entities at once (`cut_by_entities`).
+@dataclass(frozen=True)
+class CutByEntities(Declared):
+    """Cut every geounit, from a geolevel down, by many entities at once, as for tract subsets (`cut_by_entities`)."""
 
-    Attributes:
-        families: Families whose entities cut.
-        geolevel: First geolevel to be cut.
-        name: Name of the geolevel of parts.
-        keep: If true, the geolevel remains above its parts. Otherwise they replace it.
-    """
+    kind: Annotated[Literal["cut_by_entities"], Field(description="Kind of the step.")] = field(
+        default="cut_by_entities", kw_only=True
+    )
+    families: Annotated[
+        Many[Name], Field(min_length=1, description="Families whose entities cut the geounits.")
+    ]
+    geolevel: Annotated[Name, Field(description="First geolevel to be cut.")]
+    name: Annotated[PlainName, Field(description="Name of the geolevel of the parts.")]
+    keep: Annotated[
+        Flag,
+        Field(description="Keep the geolevel whole above its parts. If false, the parts replace it."),
+    ] = True
 
-    families: tuple[str, ...]
-    geolevel: str
-    name: str
-    keep: bool = True
 
-
-@dataclass(frozen=True, slots=True)
-class GroupByMembership:
+@dataclass(frozen=True)
+class GroupByMembership(Declared):
     """Make optimised block groups (`group_by_membership`).
 
     Attributes:
@@ -69,14 +82,15 @@ class GroupByMembership:
         limit: Largest number of children in a group.
     """
 
-    families: tuple[str, ...]
-    geolevel: str
-    children: str
+    kind: Literal["group_by_membership"] = field(default="group_by_membership", kw_only=True)
+    families: Many[Name]
+    geolevel: Name
+    children: Name
     limit: FanOutLimit = PRODUCTION_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
-class GroupByDistance:
+@dataclass(frozen=True)
+class GroupByDistance(Declared):
     """Make tract groups (`group_by_distance`).
 
     Attributes:
@@ -89,12 +103,13 @@ class GroupByDistance:
             do this.
     """
 
-    families: tuple[str, ...]
-    geolevel: str
-    children: str
+    kind: Literal["group_by_distance"] = field(default="group_by_distance", kw_only=True)
+    families: Many[Name]
+    geolevel: Name
+    children: Name
     limit: FanOutLimit = PRODUCTION_LIMIT
-    remainders: bool = True
-    gains_first: bool = False
+    remainders: Flag = True
+    gains_first: Flag = False
 
 
 Step = Branch | CutByEntities | GroupByMembership | GroupByDistance

@@ -1,33 +1,32 @@
 """Advice on how a plan could be improved at the same cost; `tallyveil plan` and the report show it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tallyveil.budget.fixed_queries import Saving, find_saving
 from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
 from tallyveil.budget.spine.presets import load_spine_preset
 from tallyveil.budget.strategy import Strategy
+from tallyveil.declared import mapping_of
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
-from tallyveil.plans.estimating import strategy_of_plan
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.printable import some_names
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
 
 
-def fixed_shares(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+def fixed_shares(plan: StatedPlan) -> dict[str, Any] | None:
     """Shares of a plan that are spent on answers which its invariants publish, and a better use of them.
 
     Args:
-        plan: The result of `ReleasePlan.to_mapping`, or the content of the file `plan.json` of a release.
+        plan: The plan of a release, before it is made or as its folder states it.
     Returns:
         Plain data; None if no share is spent in this way. `sentences` is the advice in words. `toml` holds the two
         tables of a release file that give these shares to other queries; it is None if no share can be moved.
     """
-    strategy = strategy_of_plan(plan)
+    strategy = plan.strategy_in_passes
     invariants = _on_whole_geounits(plan)
-    saving = find_saving(strategy, schema_from_mapping(plan["schema"]), invariants)
+    saving = find_saving(strategy, plan.schema, invariants)
     if saving is None:
         return None
     better = saving.strategy
@@ -73,8 +72,7 @@ def spine_advice(plan: ReleasePlan) -> str | None:
         return None
     for name in strategy_preset_names():
         preset = load_strategy_preset(name)
-        shares = preset.strategy.geolevel_shares, preset.strategy.query_shares
-        same = shares == (plan.strategy.geolevel_shares, plan.strategy.query_shares)
+        same = _divided(preset.strategy) == _divided(plan.strategy)
         if same and preset.spine is not None:
             spine = load_spine_preset(preset.spine)
             if _stated_geolevels(plan) & _changed_geolevels(spine.steps, plan.geolevels):
@@ -87,6 +85,11 @@ def spine_advice(plan: ReleasePlan) -> str | None:
                 "`tallyveil plan --families` shows the standard deviations of both."
             )
     return None
+
+
+def _divided(strategy: Strategy) -> list[tuple[object, ...]]:
+    """How a strategy divides its budget, whatever the budget is."""
+    return [(level, share, strategy.shares_of(level)) for level, share in strategy.geolevel_shares]
 
 
 def _stated_geolevels(plan: ReleasePlan) -> set[str]:
@@ -106,36 +109,36 @@ def _changed_geolevels(steps: Sequence[Step], geolevels: Sequence[str]) -> set[s
     return changed
 
 
-def _on_whole_geounits(plan: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def _on_whole_geounits(plan: StatedPlan) -> list[tuple[str, list[str]]]:
     """The invariants of a plan, at geolevels whose geounits stay whole.
 
     An invariant of a geolevel that the steps of the spine may cut tells the answers of whole geounits above that
     geolevel only. Which geounits are cut is known when the geography is read; here every one of them may be.
     """
     may_be_cut = _cut_geolevels(plan)
-    found: list[tuple[str, list[str]]] = []
-    for item in plan["invariants"]:
-        names = list(item["geolevels"])
+    stated: list[tuple[str, list[str]]] = []
+    for item in plan.invariants:
+        names = list(item.geolevels)
         if may_be_cut.intersection(names):
-            whole = [name for name in plan["geolevels"] if name not in may_be_cut]
-            first = min(plan["geolevels"].index(name) for name in may_be_cut if name in plan["geolevels"])
-            above = [name for name in whole if plan["geolevels"].index(name) < first]
+            whole = [name for name in plan.geolevels if name not in may_be_cut]
+            first = min(plan.geolevels.index(name) for name in may_be_cut if name in plan.geolevels)
+            above = [name for name in whole if plan.geolevels.index(name) < first]
             names = [name for name in names if name not in may_be_cut] + above[-1:]
-        found += [(item["query"], names)] if names else []
-    return found
+        stated += [(item.query, names)] if names else []
+    return stated
 
 
-def _cut_geolevels(plan: Mapping[str, Any]) -> set[str]:
+def _cut_geolevels(plan: StatedPlan) -> set[str]:
     """Geolevels of the geography that the steps of a plan's spine may cut or replace; the finest is never cut."""
-    spine = plan.get("spine") or {"from": [], "steps": []}
+    spine = {"from": [], "steps": []} if plan.spine is None else mapping_of(plan.spine)
     cut: set[str] = set()
     for step in spine["steps"]:
         names, place = spine["from"], 1
         if step["geolevel"] in names:
             place = names.index(step["geolevel"])
         if step["kind"] in ("branch", "cut_by_entities"):
-            kept = step.get("parts") is not None or step.get("keep") is True
-            cut.update(names[place + kept : -1])
+            stays_whole = step.get("parts") is not None or step.get("keep") is True
+            cut.update(names[place + stays_whole : -1])
         elif step["geolevel"] in names:
             cut.add(step["geolevel"])
     return cut
@@ -171,17 +174,18 @@ def _shares(strategy: Strategy) -> dict[str, Any]:
     return {
         "geolevels": {level: str(share) for level, share in strategy.geolevel_shares},
         "queries": {
-            level: {query: str(share) for query, share in own} for level, own in strategy.query_shares
+            level: {query: str(share) for query, share in strategy.shares_of(level)}
+            for level in strategy.geolevels
         },
     }
 
 
-def strategy_tables(strategy: Strategy, plan: Mapping[str, Any]) -> str:
+def strategy_tables(strategy: Strategy, plan: StatedPlan) -> str:
     """The complete tables [strategy] and [estimation] of a release file, so that they can replace a preset.
 
     Args:
         strategy: The strategy.
-        plan: The plan that it belongs to, as in `plan.json`.
+        plan: The plan that it belongs to.
     """
     shares = _shares(strategy)
     budget: dict[str, str] = {strategy.budget_unit: str(strategy.total)}
@@ -192,34 +196,31 @@ def strategy_tables(strategy: Strategy, plan: Mapping[str, Any]) -> str:
             + toml_table("strategy", budget),
             toml_table("strategy.geolevels", shares["geolevels"]),
             *(
-                toml_table(f"strategy.queries.{toml_key(level)}", own)
-                for level, own in shares["queries"].items()
+                toml_table(f"strategy.queries.{toml_key(level)}", shares_here)
+                for level, shares_here in shares["queries"].items()
             ),
-            *(_outer_tables(plan) if "outer" in plan else _estimation_tables(strategy, plan["estimation"])),
+            *(_outer_tables(plan) if plan.outer else _estimation_tables(strategy, plan)),
         ]
     )
 
 
-def _outer_tables(plan: Mapping[str, Any]) -> list[str]:
+def _outer_tables(plan: StatedPlan) -> list[str]:
     """A table for each outer pass, which is all that [estimation] has."""
-    return ["\n".join(["[[estimation.outer]]", *toml_lines(item)]) for item in plan["outer"]]
+    return ["\n".join(["[[estimation.outer]]", *toml_lines(mapping_of(item))]) for item in plan.outer]
 
 
-def _estimation_tables(strategy: Strategy, estimation: Mapping[str, Any]) -> list[str]:
-    first = estimation[strategy.geolevels[0]]
+def _estimation_tables(strategy: Strategy, plan: StatedPlan) -> list[str]:
+    estimation = {geolevel: mapping_of(steps) for geolevel, steps in plan.estimation}
     passes = {
         level: [left for names in estimation[level]["passes"] if (left := _measured(strategy, level, names))]
         for level in strategy.geolevels
     }
+    # All but passes and rounding stages is the same at every geolevel of a release file.
+    common = {"values": "own", **estimation[strategy.geolevels[0]]}
+    settings = {key: value for key, value in common.items() if key not in ("passes", "rounding")}
+    values = settings.pop("values")
     return [
-        toml_table(
-            "estimation",
-            {
-                "slack": first["slack"],
-                "rounding_target": first["rounding_target"],
-                "values": first.get("values", "own"),
-            },
-        ),
+        toml_table("estimation", {**settings, "values": values}),
         toml_table("estimation.passes", passes),
         toml_table(
             "estimation.rounding", {level: estimation[level]["rounding"] for level in strategy.geolevels}

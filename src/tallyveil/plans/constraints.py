@@ -1,23 +1,33 @@
-"""Invariants, public bounds and agreements of a release, as data."""
+"""Invariants, public bounds, agreements and residents of a release: what a plan states of them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Literal
 
-Levels = tuple[tuple[str, tuple[str, ...]], ...]
-"""Some levels of some attributes. Attributes that are not named may have any level."""
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from tallyveil.declared import ByName, Declared, Many, Name, left_out
+from tallyveil.schema.names import PlainName
+from tallyveil.storage.addresses import InputPath
+
+Levels = ByName[Annotated[Many[Name], Field(min_length=1)]]
+"""Some levels of some attributes. Attributes that are not named may have any level. No record has none of the levels of
+an attribute, so an empty list could only be a mistake."""
+
+MissingRow = Literal["zero", "unbounded"]
+"""Upper bound of an answer that has no row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invariant:
+@dataclass(frozen=True)
+class Invariant(Declared):
     """A query published exactly: its true answers at some geolevels become constraints.
 
     Privacy: the guarantee then holds only between populations that agree on these answers.
     """
 
-    query: str
-    geolevels: tuple[str, ...]
+    query: Annotated[Name, Field(description="The query.")]
+    geolevels: Annotated[
+        Many[Name], Field(min_length=1, description="Geolevels of the geography at which it is exact.")
+    ]
 
     @property
     def statement(self) -> str:
@@ -25,112 +35,138 @@ class Invariant:
         return f"{self.query} at {', '.join(self.geolevels)} is published exactly"
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Public lower and upper bounds on the answers of a query, by geounit, read from a table.
+@dataclass(frozen=True)
+class Bounds(Declared):
+    """Public lower and upper bounds on the answers of a query, by geounit.
 
-    Attributes:
-        name: Name in errors and in the report.
-        query: The bounded query, such as `hhgq`.
-        geolevel: Geolevel of the table's geocodes. The sums of the bounds hold at every coarser geolevel.
-        path: Table with the columns `geocode`, one column for each factor of the query, `lower` and `upper` (null:
-            unbounded).
-        missing_upper: Upper bound of an answer that has no row: 0, or None for unbounded.
+    The sums of the bounds hold at every geolevel that is coarser than theirs.
     """
 
-    name: str
-    query: str
-    geolevel: str
-    path: Path
-    missing_upper: int | None
+    name: Annotated[PlainName, Field(description="Name in messages and manifests.")]
+    query: Annotated[Name, Field(description="The query whose answers are bounded.")]
+    geolevel: Annotated[Name, Field(description="Geolevel of the geocodes in the table.")]
+    missing: Annotated[
+        MissingRow,
+        BeforeValidator(lambda upper: {"0": "zero", "None": "unbounded"}.get(repr(upper), upper)),
+        PlainSerializer(lambda missing: 0 if missing == "zero" else None),
+        Field(alias="missing_upper"),
+    ]
+
+    @property
+    def missing_upper(self) -> int | None:
+        """Upper bound of an answer that has no row: 0, or None for unbounded."""
+        return 0 if self.missing == "zero" else None
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+@dataclass(frozen=True)
+class BoundsInput(Bounds):
+    """The bounds of a release file, with the table that they are read from."""
+
+    missing: Annotated[
+        MissingRow,
+        PlainSerializer(lambda missing: 0 if missing == "zero" else None),
+        Field(serialization_alias="missing_upper", description="Upper bound of an answer that has no row."),
+    ]
+    _: KW_ONLY
+    path: Annotated[
+        InputPath,
+        Field(
+            exclude=True,
+            description="Table with the columns geocode, one for each factor of the query, lower, and upper (null: "
+            "none).",
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Agreement(Declared):
     """Counts of a finished release that the counts of this one keep exactly, at every geolevel.
 
     The counts are published already, so keeping them costs no budget.
-
-    Attributes:
-        name: Name in errors and in the report. No two agreements of a release have the same.
-        path: Folder of the finished release; None where a programme says it.
-        query: Query of this schema whose answers are kept.
-        theirs: Query of the other release's schema with the same labels, factor by factor in the order of the names.
-        release: Name of the other release in a programme of releases, where it is not the name of the agreement.
     """
 
-    name: str
-    path: Path | None
-    query: str
-    theirs: str
-    release: str | None = None
+    name: Annotated[
+        PlainName,
+        Field(description="Name in messages and manifests. No other agreement of the file has it."),
+    ]
+    query: Annotated[Name, Field(description="The query whose answers are kept, at every geolevel.")]
+    theirs: Annotated[
+        Name,
+        Field(description="The query of the other release with the same labels, factor by factor."),
+    ]
+    release: Annotated[
+        PlainName | None,
+        left_out(None),
+        Field(
+            description="Name of the other release in a programme. If left out, it is the name of the agreement."
+        ),
+    ] = None
+    path: Annotated[
+        InputPath | None,
+        Field(
+            exclude=True,
+            description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
+        ),
+    ] = None
 
     @property
     def release_name(self) -> str:
         """Name of the other release in a programme of releases."""
         return self.name if self.release is None else self.release
 
-    @classmethod
-    def from_mapping(cls, item: Mapping[str, str]) -> "Agreement":
-        """The inverse of `to_mapping`, without a path."""
-        return cls(item["name"], None, item["query"], item["theirs"], item.get("release"))
 
-    def to_mapping(self) -> dict[str, str]:
-        """Plain data for `plan.json`, without the path."""
-        return {
-            "name": self.name,
-            "query": self.query,
-            "theirs": self.theirs,
-            **({} if self.release is None else {"release": self.release}),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Residents:
+@dataclass(frozen=True)
+class Residents(Declared):
     """The people of a finished release who live in the units that this release counts.
 
     Their counts are published already, so that it costs no budget to publish units in which they fit.
-
-    Attributes:
-        name: Name in errors and in the report, and the name of the release in a programme of releases.
-        path: Folder of the finished release; None where a programme says it.
-        people: Levels of the other release's attributes that the people who live in units have.
-        adults: Further levels, which the adults among these people have; none if nobody asks for adults.
-        households: Query of this schema that counts households of one person, two and so on; the last of its answers
-            also counts all larger ones. None if sizes need not add up.
-        geolevel: Geolevel of the geounits in which the sizes of households add up to the people.
     """
 
-    name: str
-    path: Path | None
-    people: Levels
-    adults: Levels = ()
-    households: str | None = None
-    geolevel: str | None = None
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`, without the path."""
-        adults = {"adults": _lists(self.adults)} if self.adults else {}
-        sizes = {"households": self.households, "geolevel": self.geolevel}
-        given = {key: value for key, value in sizes.items() if value is not None}
-        return {"name": self.name, "people": _lists(self.people), **adults, **given}
+    name: Annotated[
+        PlainName,
+        Field(description="Name in messages and manifests, and of the release in a programme."),
+    ]
+    people: Annotated[
+        Levels,
+        Field(
+            min_length=1,
+            description="Which people of that release live in units: for each attribute named, the levels that they "
+            "have.",
+        ),
+    ]
+    adults: Annotated[
+        Levels,
+        left_out(()),
+        Field(
+            description="Which of these people are adults: for each attribute named, the levels that they have. "
+            "Occupied units need it."
+        ),
+    ] = ()
+    households: Annotated[
+        Name | None,
+        left_out(None),
+        Field(
+            description="The query that counts households of one person, two and so on; its last answer also counts "
+            "all larger ones. Sizes need it."
+        ),
+    ] = None
+    geolevel: Annotated[
+        Name | None,
+        left_out(None),
+        Field(
+            description="The geolevel of the geounits in which the sizes of households add up to these people. Sizes "
+            "need it."
+        ),
+    ] = None
+    path: Annotated[
+        InputPath | None,
+        Field(
+            exclude=True,
+            description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
+        ),
+    ] = None
 
     @property
     def release_name(self) -> str:
         """Name of the other release in a programme of releases."""
         return self.name
-
-    @classmethod
-    def from_mapping(cls, item: Mapping[str, Any]) -> "Residents":
-        """The residents that `plan.json` states."""
-        people, adults = levels_of(item["people"]), levels_of(item.get("adults", {}))
-        return cls(item["name"], None, people, adults, item.get("households"), item.get("geolevel"))
-
-
-def levels_of(table: Mapping[str, Sequence[str]]) -> Levels:
-    """Levels by attribute, as a plan has them."""
-    return tuple((name, tuple(levels)) for name, levels in table.items())
-
-
-def _lists(levels: Levels) -> dict[str, list[str]]:
-    return {name: list(own) for name, own in levels}

@@ -1,18 +1,17 @@
 """The part of a plan that is needed after the measurements. It names no input file, so it can be read from a folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.fractions import parse_fraction
+from pydantic import Field
+
 from tallyveil.budget.outer_pass import OuterPass
-from tallyveil.budget.sensitivity import sensitivities_of
-from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.budget.strategy import Strategy
+from tallyveil.declared import Declared, Exact, Many, Name, left_out
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
@@ -35,8 +34,12 @@ TREE_VALUES: Final = "values of the tree"
 """Stage of a release with values = "tree"."""
 
 
-@dataclass(frozen=True, slots=True)
-class GeolevelEstimation:
+Stages = Many[Many[Name]]
+"""Queries of passes or of rounding stages, first to last."""
+
+
+@dataclass(frozen=True)
+class GeolevelEstimation(Declared):
     """Ordered passes of one geolevel.
 
     Attributes:
@@ -47,22 +50,11 @@ class GeolevelEstimation:
         values: What the families are fitted to. Always "own" at the finest geolevel, below which nothing is measured.
     """
 
-    passes: tuple[tuple[str, ...], ...]
-    slack: Fraction
-    rounding: tuple[tuple[str, ...], ...]
-    target: RoundingTarget = "fraction"
-    values: Values = "own"
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`."""
-        return {
-            "passes": [list(names) for names in self.passes],
-            "slack": str(self.slack),
-            "rounding": [list(names) for names in self.rounding],
-            "rounding_target": self.target,
-            # Left out where nothing changes, so that plans without it keep their digest.
-            **({} if self.values == "own" else {"values": self.values}),
-        }
+    passes: Stages
+    slack: Exact
+    rounding: Annotated[Stages, Field(min_length=1)]
+    target: Annotated[RoundingTarget, Field(alias="rounding_target")] = "fraction"
+    values: Annotated[Values, left_out("own")] = "own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,36 +155,3 @@ def refuse_drawn_counts(estimation: Sequence[tuple[str, GeolevelEstimation]], *,
             'values = "own", or measure these queries with [strategy] instead.',
             code="tree-values",
         )
-
-
-def strategy_of_plan(
-    plan: Mapping[str, Any], queries: Mapping[str, tuple[str, ...]] | None = None
-) -> Strategy:
-    """The strategy that `plan.json` describes.
-
-    Args:
-        plan: Content of the file.
-        queries: Queries of each geolevel in order; None for the order in which the passes name them.
-    Raises:
-        BudgetError, ConfigError, SchemaError: the file does not describe a strategy.
-    """
-    shares: dict[str, dict[str, str]] = plan["query_shares"]
-    ordered = queries or {
-        level: tuple(query for names in plan["estimation"][level]["passes"] for query in names)
-        for level in plan["geolevels"]
-    }
-    drawn = [parse_fraction(item["budget"], "budget") for item in plan.get("subspace", [])]
-    of_levels = plan["geolevel_shares"]
-    return Strategy(
-        mechanism=Mechanism(plan["mechanism"]),
-        neighbours=Neighbours(plan["neighbours"]),
-        total=parse_fraction(plan["spent"], "spent") - sum(drawn),
-        geolevel_shares=tuple((level, parse_fraction(of_levels[level], level)) for level in ordered),
-        query_shares=tuple(
-            (level, tuple((query, parse_fraction(shares[level][query], query)) for query in queries))
-            for level, queries in ordered.items()
-        ),
-        sensitivities=sensitivities_of(
-            schema_from_mapping(plan["schema"]), (query for own in ordered.values() for query in own)
-        ),
-    )

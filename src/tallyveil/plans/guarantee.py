@@ -14,6 +14,7 @@ from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.accounting.zcdp_curve import ZcdpConversion
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.declared import mapping_of
 from tallyveil.errors import BudgetError
 from tallyveil.geography.shares import path_total
 from tallyveil.plans.terms import PrivacyTerms
@@ -69,7 +70,7 @@ def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> d
         **_textbook(strategy, terms.spent, terms.delta),
         "exact": exact,
         "post_processing": POST_PROCESSING,
-        **({"subspace": [item.to_mapping() for item in terms.subspace]} if terms.subspace else {}),
+        **({"subspace": [mapping_of(item) for item in terms.subspace]} if terms.subspace else {}),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in terms.invariants],
         "statement": _statement(terms, exact["epsilon"]["upper"], classical)
         + (_FOLLOWS if allocation is None and terms.may_bypass else ""),

@@ -89,11 +89,14 @@ def refuse_sizes(schema: Schema, outer: Sequence[OuterPass], residents: Sequence
         ConfigError: a pass is missing, has another part or other residents.
         SchemaError: the schema has no such query.
     """
-    asked = [number for number, one in enumerate(outer) if one.sizes is not None]
+    asked = [number for number, outer_pass in enumerate(outer) if outer_pass.sizes is not None]
     if not asked:
         return
-    item = next(one for one in residents if one.name == outer[asked[0]].sizes)
-    sizes, cells = schema.query(str(item.households)), [schema.query(one.cells) for one in outer]
+    item = next(entry for entry in residents if entry.name == outer[asked[0]].sizes)
+    sizes, cells = (
+        schema.query(str(item.households)),
+        [schema.query(outer_pass.cells) for outer_pass in outer],
+    )
     sources, size = sources_of_groups(cells), sizes.size
     for number in asked:
         groups = common_groups(cells[number], cells[sources[number]])
@@ -122,13 +125,13 @@ def refuse_sizes(schema: Schema, outer: Sequence[OuterPass], residents: Sequence
         )
 
 
-def _finds(schema: Schema, one: OuterPass, sizes: QueryGroup, size: int, groups: QueryGroup) -> bool:
+def _finds(schema: Schema, outer_pass: OuterPass, sizes: QueryGroup, size: int, groups: QueryGroup) -> bool:
     """Whether a pass finds the households of a size in every group that has some."""
-    cells = schema.query(one.cells)
+    cells = schema.query(outer_pass.cells)
     possible = possible_cells(schema, cells)
     own = SizesOfGroups.of(schema, sizes, cells, [cells]).size[cells.answers_of(possible)]
-    part = schema.query(str(one.part))
-    PartCells.of(one, part, possible, groups.answers_of(possible), groups.size)
+    part = schema.query(str(outer_pass.part))
+    PartCells.of(outer_pass, part, possible, groups.answers_of(possible), groups.size)
     return np.array_equal(part.answers_of(possible) >= 0, own == size)
 
 

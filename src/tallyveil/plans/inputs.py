@@ -1,121 +1,167 @@
 """Inputs of a release, as data: its records, its geography, and the steps that make its spine."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, PlainSerializer
 
 from tallyveil.budget.caps import MOST_LOSS, Reference
 from tallyveil.budget.fractions import LARGEST_WANTED, can_be_wanted
 from tallyveil.budget.spine.regroup import Measure
+from tallyveil.declared import (
+    UNSTATED,
+    ByName,
+    Declared,
+    Exact,
+    Many,
+    Name,
+    Text,
+    Whole,
+    left_out,
+)
 from tallyveil.errors import BudgetError
 from tallyveil.exact import in_short
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.fan_out import FanOutLimit
-from tallyveil.geography.optimise import (
-    Branch,
-    CutByEntities,
-    GroupByDistance,
-    GroupByMembership,
-    Step,
-    families_of,
-)
+from tallyveil.geography.optimise import Step, families_of
+from tallyveil.schema.names import PlainName
+from tallyveil.storage.addresses import InputPath
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsInput:
-    """The file of confidential records, and how to read it.
+@dataclass(frozen=True)
+class Records(Declared):
+    """How the table of confidential records is read."""
 
-    Attributes:
-        path: Parquet or CSV file with one row for each person, or one row for each count if `count` names a column.
-        geocode: Column holding the geocode of the finest geolevel.
-        count: Column of non-negative counts, or None for one row for each person.
-        columns: Column of each attribute, by attribute name.
-        numbers: Attributes whose columns hold whole numbers. Their levels are ranges (`tallyveil.schema.ranges`).
+    geocode: Annotated[Name, Field(description="Column of the finest geocode (text).")] = "geocode"
+    count: Text | None = None
+    columns: Annotated[
+        ByName[Name], Field(description="Column of each attribute whose column has another name.")
+    ] = ()
+    numbers: Annotated[
+        Many[Name],
+        left_out(()),
+        Field(
+            description="Attributes whose columns hold whole numbers. Their levels are ranges, such as "
+            '"18-24" or "85+".'
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True)
+class RecordsInput(Records):
+    """The confidential table."""
+
+    # A plan on published measurements, which has no table, states an empty text.
+    count: Annotated[
+        Name | None, Field(description="Column of counts. Without it, each row is one record.")
+    ] = None
+    _: KW_ONLY
+    path: Annotated[
+        InputPath,
+        UNSTATED,
+        Field(description="Parquet or CSV file, relative to the release file."),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeographyInput(Declared):
+    """The public table of all finest geounits, and how the geolevels follow from it."""
+
+    path: Annotated[
+        InputPath,
+        Field(description="Parquet or CSV file with one row for each finest geounit, empty or not."),
+    ]
+    geocode: Annotated[Name, Field(description="Column of the finest geocode (text).")] = "geocode"
+    geolevels: Annotated[
+        Many[PlainName], Field(min_length=1, description="Names of the geolevels, root first.")
+    ]
+    prefix_lengths: Annotated[
+        Many[Annotated[Whole, Field(ge=0, le=1000)]] | None,
+        Field(description="Length of the geocode's prefix at each geolevel, in characters."),
+    ] = None
+    parent_columns: Annotated[
+        Many[Name] | None,
+        Field(description="Column of the geocode at each geolevel except the finest."),
+    ] = None
+    names: Annotated[
+        InputPath | None,
+        Field(
+            description="Parquet or CSV file with the text columns geolevel (or family of entities), geocode and name. "
+            "The release publishes the names."
+        ),
+    ] = None
+    geometry: Annotated[
+        InputPath | None,
+        Field(
+            description="GeoParquet, GeoJSON, shapefile (.shp) or GeoPackage with polygons or points of finest "
+            "geounits. The release publishes them. Needs the extra `maps`."
+        ),
+    ] = None
+    geometry_geocode: Annotated[
+        Name | None,
+        Field(
+            description='Column of the geometry file that holds the finest geocode (text). Default: "geocode".'
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.geometry is None and self.geometry_geocode is not None:
+            raise ValueError("geometry_geocode names a column of the file of geometry: give geometry as well")
+        if (self.prefix_lengths is None) == (self.parent_columns is None):
+            raise ValueError("give either prefix_lengths or parent_columns, and not both")
+        if self.prefix_lengths is not None and any(
+            below <= above for above, below in pairwise(self.prefix_lengths)
+        ):
+            raise ValueError(
+                "prefix_lengths do not rise: the geocode of a geounit begins with that of the geounit above it, and is "
+                "longer"
+            )
+        entries = self.prefix_lengths if self.prefix_lengths is not None else self.parent_columns
+        wanted = len(self.geolevels) - (self.prefix_lengths is None)
+        if entries is not None and len(entries) != wanted:
+            key = "prefix_lengths" if self.prefix_lengths is not None else "parent_columns"
+            raise ValueError(
+                f"{key} has {len(entries)} entries, wanted {wanted} for {len(self.geolevels)} geolevels"
+            )
+
+
+def _step(value: Any) -> Any:
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        raise ValueError("a step has no kind")
+    return value
+
+
+def _table(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("is no table")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedSpine(Declared):
+    """The spine of a finished release, as its plan states it.
+
+    Nothing is computed from its steps again: the geography beside the plan has the spine that they made. So the steps
+    and the groups are held as they are written.
     """
 
-    path: Path
-    geocode: str
-    count: str | None
-    columns: tuple[tuple[str, str], ...]
-    numbers: tuple[str, ...] = ()
+    original: Annotated[Many[Text], Field(alias="from")]
+    geocode: Text
+    families: Many[Text]
+    steps: Many[Annotated[Any, AfterValidator(_step)]]
+    preset: Annotated[Text | None, left_out(None)] = None
+    overlapping: Annotated[Many[Any], left_out(())] = ()
+    regroup: Annotated[Any, left_out(None), AfterValidator(_table)] = None
+    bypassing: Annotated[Text | None, left_out(None)] = None
+    most_children: Annotated[Whole | None, left_out(None)] = None
 
 
-@dataclass(frozen=True, slots=True)
-class GeographyInput:
-    """The public table of the finest geounits, and how the geolevels follow from it.
-
-    Attributes:
-        path: Parquet or CSV file with one row for every finest geounit, including empty ones.
-        geocode: Column holding the finest geocode.
-        geolevels: Names of the geolevels, root first.
-        prefix_lengths: Length of the geocode's prefix at each geolevel, or None.
-        parent_columns: Column holding the geocode at each geolevel except the finest, or None.
-        names: Parquet or CSV file with names of geounits and entities, or None.
-        geometry: File with polygons or points of the finest geounits, or None.
-        geometry_geocode: Column of that file holding the finest geocode.
-    """
-
-    path: Path
-    geocode: str
-    geolevels: tuple[str, ...]
-    prefix_lengths: tuple[int, ...] | None
-    parent_columns: tuple[str, ...] | None
-    names: Path | None = None
-    geometry: Path | None = None
-    geometry_geocode: str = "geocode"
-
-
-@dataclass(frozen=True, slots=True)
-class SpineInput:
-    """Off-spine entities, and the steps that make the spine of the release from its geography.
-
-    Attributes:
-        entities: Parquet or CSV file with one row for each finest geounit.
-        geocode: Column holding the finest geocode, in all tables of entities.
-        families: Columns that name the entity of each finest geounit. Each column is a family.
-        steps: Changes to the spine of the geography, in order. Without steps it stays as it is.
-        preset: Name of the production spine that has these steps; None for other steps.
-        overlapping: Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest
-            geounit of each entity.
-        regroup: Groups of geounits that are then chosen by variance; None to keep all groups.
-        bypassing: Rule by which geounits are bypassed, after all other changes; None to bypass nothing.
-        most_children: Never bypass a geounit with more children; None for no limit.
-    """
-
-    entities: Path | None
-    geocode: str
-    families: tuple[str, ...]
-    steps: tuple[Step, ...]
-    preset: str | None = None
-    overlapping: tuple[tuple[str, Path], ...] = ()
-    regroup: "Regroup | None" = None
-    bypassing: BypassRule | None = None
-    most_children: int | None = None
-
-    @property
-    def changes(self) -> bool:
-        """Whether the spine of the release differs from the spine of its geography, or has shares of its own."""
-        return bool(self.steps) or self.regroup is not None or self.bypassing is not None
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data, without the path."""
-        # Keys that are not used are left out, so that plans without them keep their digest.
-        return {
-            "geocode": self.geocode,
-            "families": list(self.families),
-            "steps": [{"kind": STEP_KINDS[type(step)], **asdict(step)} for step in self.steps],
-            **({"preset": self.preset} if self.preset is not None else {}),
-            **({"overlapping": [name for name, _ in self.overlapping]} if self.overlapping else {}),
-            **({"regroup": self.regroup.to_mapping()} if self.regroup is not None else {}),
-            **({"bypassing": self.bypassing.value} if self.bypassing is not None else {}),
-            **({"most_children": self.most_children} if self.most_children is not None else {}),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Regroup:
+@dataclass(frozen=True)
+class Regroup(Declared):
     """Groups of a geolevel chosen by the resulting variances (`group_by_variance`), with limits for all other areas.
 
     Attributes:
@@ -124,18 +170,18 @@ class Regroup:
         aim: Weight of each family and geolevel whose variances are minimised. The name of `geolevel` means the geounits
             that it has in the geography.
         measure: What is minimised: the weighted sum of mean variances, or the greatest variance.
-        most_loss: Fraction by which the mean standard deviation of any other family or geolevel may grow.
+        most_loss: Exact by which the mean standard deviation of any other family or geolevel may grow.
         reference: The spine from which that growth is measured.
         may_worsen: Families and geolevels that have no such limit, and that are not added to the aim automatically.
     """
 
-    geolevel: str
+    geolevel: Name
     limit: FanOutLimit
-    aim: tuple[tuple[str, Fraction], ...]
+    aim: ByName[Exact]
     measure: Measure
-    most_loss: Fraction = MOST_LOSS
+    most_loss: Exact = MOST_LOSS
     reference: Reference = Reference.STEPS
-    may_worsen: tuple[str, ...] = ()
+    may_worsen: Many[Name] = ()
 
     def __post_init__(self) -> None:
         """Refuse numbers that the search, which uses floats, cannot take; raises BudgetError."""
@@ -151,26 +197,39 @@ class Regroup:
                 'a fraction from 0 to 1e9, such as "1/20".'
             )
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "geolevel": self.geolevel,
-            "limit": asdict(self.limit),
-            "aim": {name: str(weight) for name, weight in self.aim},
-            "measure": self.measure.value,
-            "most_loss": str(self.most_loss),
-            "reference": self.reference.value,
-            "may_worsen": list(self.may_worsen),
-        }
 
+@dataclass(frozen=True, kw_only=True)
+class SpineInput(StatedSpine):
+    """Off-spine entities, and the steps that make the spine of the release from its geography.
 
-STEP_KINDS: dict[type[Step], str] = {
-    Branch: "branch",
-    CutByEntities: "cut_by_entities",
-    GroupByMembership: "group_by_membership",
-    GroupByDistance: "group_by_distance",
-}
-"""Name of each kind of step in a release file and in a plan."""
+    Attributes:
+        original: Geolevels of the geography.
+        entities: Parquet or CSV file with one row for each finest geounit.
+        geocode: Column holding the finest geocode, in all tables of entities.
+        families: Columns that name the entity of each finest geounit. Each column is a family.
+        steps: Changes to the spine of the geography, in order. Without steps it stays as it is.
+        preset: Name of the production spine that has these steps; None for other steps.
+        overlapping: Families whose entities may overlap, each with its Parquet or CSV file: a row for each finest
+            geounit of each entity. The plan states the families alone.
+        regroup: Groups of geounits that are then chosen by variance; None to keep all groups.
+        bypassing: Rule by which geounits are bypassed, after all other changes; None to bypass nothing.
+        most_children: Never bypass a geounit with more children; None for no limit.
+    """
+
+    steps: Many[Step]
+    overlapping: Annotated[
+        tuple[tuple[str, Path], ...],
+        left_out(()),
+        PlainSerializer(lambda pairs: [family for family, _ in pairs]),
+    ] = ()
+    regroup: Annotated[Regroup | None, left_out(None)] = None
+    bypassing: Annotated[BypassRule | None, left_out(None)] = None
+    entities: Annotated[Path | None, UNSTATED] = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the spine of the release differs from the spine of its geography, or has shares of its own."""
+        return bool(self.steps) or self.regroup is not None or self.bypassing is not None
 
 
 def with_protected(asked: Regroup, steps: Sequence[Step]) -> Regroup:

@@ -36,28 +36,28 @@ def refuse_lifts(
         ConfigError: a lift pass lacks something, has too much, or its queries do not fit.
         SchemaError: the schema has no such query.
     """
-    sources = sources_of_groups([schema.query(one.cells) for one in outer])
-    for number, one in enumerate(outer, start=1):
+    sources = sources_of_groups([schema.query(outer_pass.cells) for outer_pass in outer])
+    for number, outer_pass in enumerate(outer, start=1):
         where = f"[[estimation.outer]] pass {number}"
-        _refuse_keys(one, number, where)
-        if one.part is None:
+        _refuse_keys(outer_pass, number, where)
+        if outer_pass.part is None:
             continue
-        cells = schema.query(one.cells)
-        _refuse_part(one.part, schema.query(one.part), cells, where)
-        if one.total is not None:
-            _refuse_total(one, agreement, where)
-        if one.residents is not None:
-            _refuse_residents(one, residents, where)
-        if one.sizes is not None:
-            _refuse_households(one, residents, where)
-        beside = one.company or one.at_most
+        cells = schema.query(outer_pass.cells)
+        _refuse_part(outer_pass.part, schema.query(outer_pass.part), cells, where)
+        if outer_pass.total is not None:
+            _refuse_total(outer_pass, agreement, where)
+        if outer_pass.residents is not None:
+            _refuse_residents(outer_pass, residents, where)
+        if outer_pass.sizes is not None:
+            _refuse_households(outer_pass, residents, where)
+        beside = outer_pass.company or outer_pass.at_most
         if beside is not None:
             before = schema.query(outer[sources[number - 1]].cells)
             _refuse_part(beside, schema.query(beside), before, where)
-            if one.company is not None:
-                _refuse_company(schema, one, schema.query(one.company), before, where)
+            if outer_pass.company is not None:
+                _refuse_company(schema, outer_pass, schema.query(outer_pass.company), before, where)
     named = {item.residents for item in outer} | {item.sizes for item in outer}
-    unused = [one.name for one in residents if one.name not in named]
+    unused = [item.name for item in residents if item.name not in named]
     if unused:
         raise _misfit(
             f"[[residents]] '{unused[0]}'",
@@ -67,24 +67,24 @@ def refuse_lifts(
     refuse_sizes(schema, outer, residents)
 
 
-def _refuse_keys(one: OuterPass, number: int, where: str) -> None:
+def _refuse_keys(outer_pass: OuterPass, number: int, where: str) -> None:
     """Refuse keys of a pass that cannot be given together; raises ConfigError."""
-    if one.part is None:
-        if one.limits or one.prior != "shares":
+    if outer_pass.part is None:
+        if outer_pass.limits or outer_pass.prior is not None:
             raise _misfit(
                 where,
-                f"has '{next(iter(one.limits), 'prior')}' and no 'part'. Name the part, or leave the key out.",
+                f"has '{next(iter(outer_pass.limits), 'prior')}' and no 'part'. Name the part, or leave the key out.",
             )
         return
-    if one.prior == "company" and one.company is None:
+    if outer_pass.prior == "company" and outer_pass.company is None:
         raise _misfit(where, "has the prior 'company', which only a pass with the key 'company' can have.")
-    if len(one.limits) != 1 or one.rounding:
+    if len(outer_pass.limits) != 1 or outer_pass.rounding:
         raise _misfit(
             where,
             "has a part. Such a pass has one of 'total' and 'residents', if it is the first, or one of 'company', "
             "'at_most' and 'sizes', if it is a later one. It has no 'rounding'.",
         )
-    if (one.total is None and one.residents is None) == (number == 1):
+    if (outer_pass.total is None and outer_pass.residents is None) == (number == 1):
         raise _misfit(
             where,
             "has a part. The part of the first pass has a 'total' or 'residents'. Only this pass can have them, "
@@ -103,18 +103,18 @@ def _refuse_part(name: str, group: QueryGroup, cells: QueryGroup, where: str) ->
         )
 
 
-def _refuse_total(one: OuterPass, agreement: Sequence[Agreement], where: str) -> None:
-    named = next((item for item in agreement if item.name == one.total), None)
-    if named is None or named.query != one.part:
+def _refuse_total(outer_pass: OuterPass, agreement: Sequence[Agreement], where: str) -> None:
+    named = next((item for item in agreement if item.name == outer_pass.total), None)
+    if named is None or named.query != outer_pass.part:
         raise _misfit(
             where,
-            f"takes the total of '{one.part}' from the agreement '{one.total}'. There must be an [[agreement]] of this "
-            f"name whose query is '{one.part}'.",
+            f"takes the total of '{outer_pass.part}' from the agreement '{outer_pass.total}'. There must be an "
+            f"[[agreement]] of this name whose query is '{outer_pass.part}'.",
         )
 
 
-def _refuse_residents(one: OuterPass, residents: Sequence[Residents], where: str) -> None:
-    item = _named(str(one.residents), residents, where)
+def _refuse_residents(outer_pass: OuterPass, residents: Sequence[Residents], where: str) -> None:
+    item = _named(str(outer_pass.residents), residents, where)
     if not item.adults or item.households is not None or item.geolevel is not None:
         raise _misfit(
             where,
@@ -123,8 +123,8 @@ def _refuse_residents(one: OuterPass, residents: Sequence[Residents], where: str
         )
 
 
-def _refuse_households(one: OuterPass, residents: Sequence[Residents], where: str) -> None:
-    item = _named(str(one.sizes), residents, where)
+def _refuse_households(outer_pass: OuterPass, residents: Sequence[Residents], where: str) -> None:
+    item = _named(str(outer_pass.sizes), residents, where)
     if item.adults or item.households is None or item.geolevel is None:
         raise _misfit(
             where,
@@ -135,31 +135,30 @@ def _refuse_households(one: OuterPass, residents: Sequence[Residents], where: st
 
 
 def _named(name: str, residents: Sequence[Residents], where: str) -> Residents:
-    found = next((item for item in residents if item.name == name), None)
-    if found is None:
+    match = next((item for item in residents if item.name == name), None)
+    if match is None:
         known = ", ".join(f"'{item.name}'" for item in residents) or "none"
         raise _misfit(
             where,
             f"names the residents '{name}'. There must be a [[residents]] of this name; there are: {known}.",
         )
-    return found
+    return match
 
 
 def _refuse_company(
-    schema: Schema, one: OuterPass, company: QueryGroup, before: QueryGroup, where: str
+    schema: Schema, outer_pass: OuterPass, company: QueryGroup, before: QueryGroup, where: str
 ) -> None:
     """Refuse cells that `PartCells` does not allow, and company that may belong to the part."""
-    cells = schema.query(one.cells)
+    cells = schema.query(outer_pass.cells)
     possible = possible_cells(schema, cells)
     groups = common_groups(cells, before)
     of_cells = groups.answers_of(possible)
-    divided = PartCells.of(one, schema.query(str(one.part)), possible, of_cells, groups.size)
+    divided = PartCells.of(outer_pass, schema.query(str(outer_pass.part)), possible, of_cells, groups.size)
     if bool((company.answers_of(possible)[divided.part[of_cells] >= 0] >= 0).any()):
         raise _misfit(
             where,
-            f"has the company '{one.company}', and some of these records may belong to the part '{one.part}'. The "
-            "company "
-            "must be other records.",
+            f"has the company '{outer_pass.company}', and some of these records may belong to the part "
+            f"'{outer_pass.part}'. The company must be other records.",
         )
 
 

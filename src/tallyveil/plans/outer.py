@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,6 @@ from tallyveil.schema.nested_queries import (
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.schema.single_cells import only_cell
-
-
-def outer_items(plan: Mapping[str, Any]) -> tuple[OuterPass, ...]:
-    """The outer passes that `plan.json` states."""
-    return tuple(OuterPass.from_mapping(item) for item in plan.get("outer", ()))
 
 
 def measured_by_pass(

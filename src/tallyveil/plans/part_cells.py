@@ -29,7 +29,7 @@ class PartCells:
 
     @classmethod
     def of(
-        cls, one: OuterPass, part: QueryGroup, cells: Integers, groups: Integers, n_groups: int
+        cls, outer_pass: OuterPass, part: QueryGroup, cells: Integers, groups: Integers, n_groups: int
     ) -> "PartCells":
         """The cells of each group.
 
@@ -49,9 +49,9 @@ class PartCells:
             cell[groups[chosen]] = cells[chosen]
             found.append(cell)
             if len(np.unique(groups[chosen])) < np.count_nonzero(chosen):
-                raise _wrong_cells(one)
+                raise _wrong_cells(outer_pass)
         if bool(((found[0] >= 0) & (found[1] < 0)).any()):
-            raise _wrong_cells(one)
+            raise _wrong_cells(outer_pass)
         return cls(*found)
 
 
@@ -60,10 +60,10 @@ def possible_cells(schema: Schema, cells: QueryGroup) -> Integers:
     return np.sort(representative_cells(cells, schema.possible_answers(cells)))
 
 
-def _wrong_cells(one: OuterPass) -> ConfigError:
+def _wrong_cells(outer_pass: OuterPass) -> ConfigError:
     return ConfigError(
-        f"[[estimation.outer]]: the pass that counts '{one.cells}' has a part, '{one.part}'. In each group whose count "
-        "is fixed before the pass, the pass must have one cell of the rest and at most one of the part. Give the pass "
-        "coarser or finer cells.",
+        f"[[estimation.outer]]: the pass that counts '{outer_pass.cells}' has a part, '{outer_pass.part}'. In each "
+        "group whose count is fixed before the pass, the pass must have one cell of the rest and at most one of the "
+        "part. Give the pass coarser or finer cells.",
         code="outer-pass",
     )

@@ -84,4 +84,4 @@ def _needed(loaded: ReleasePlan, resources: Resources) -> dict[str, Any]:
 
 def advice_record(loaded: ReleasePlan) -> dict[str, Any]:
     """The advice as plain data, under the keys that it has in `--json`."""
-    return {"fixed_by_invariants": fixed_shares(loaded.to_mapping()), "spine_advice": spine_advice(loaded)}
+    return {"fixed_by_invariants": fixed_shares(loaded), "spine_advice": spine_advice(loaded)}

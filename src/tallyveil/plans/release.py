@@ -1,54 +1,73 @@
-"""The plan of a release, as data: everything that is decided before any file is opened."""
+"""The plan of a release: one declaration of everything that is decided before any file is opened.
 
-from dataclasses import dataclass
+`StatedPlan` is what `plan.json` says. It names no path, so that a plan does not depend on where its files are, and a
+finished release can be read by it. `ReleasePlan` is the same plan together with the inputs of a run. A key that says
+nothing is left out (`left_out`), so that plans without it keep their digest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
 
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.outer_pass import OuterPass
-from tallyveil.budget.sensitivity import require_sensitivities
-from tallyveil.budget.strategy import Strategy
+from tallyveil.budget.sensitivity import require_sensitivities, sensitivities_of
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.declared import (
+    UNSTATED,
+    ByName,
+    Declared,
+    Exact,
+    Flag,
+    Many,
+    Name,
+    left_out,
+    mapping_of,
+)
 from tallyveil.errors import BudgetError
-from tallyveil.geography.optimise import geolevels_after
-from tallyveil.plans.constraints import Agreement, Bounds, Invariant, Residents
+from tallyveil.plans.constraints import Agreement, Bounds, BoundsInput, Invariant, Residents
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
-from tallyveil.plans.inputs import GeographyInput, RecordsInput, SpineInput
+from tallyveil.plans.inputs import (
+    GeographyInput,
+    Records,
+    RecordsInput,
+    SpineInput,
+    StatedSpine,
+)
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.schema.names import PlainName
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import Schema
-from tallyveil.storage.json_files import digest_of
+from tallyveil.schema.schema import StatedSchema
+from tallyveil.storage.json_files import damaged, digest_of
 
-PLAN_FORMAT = 1
-
-OUTPUTS = (
-    "tables",
-    "entities",
-    "measurements",
-    "microdata",
-    "intervals",
-    "licence",
-    "citation",
-    "names",
-    "geometry",
-)
-"""Keys of a plan's mapping that describe what is written, not what is measured."""
+OUTPUT: Final = object()
+"""The mark of a key that describes what is written, not what is measured. The noise key does not depend on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasePlan:
-    """The plan of one release: its inputs, its budget, its estimation and its outputs.
+@dataclass(frozen=True, kw_only=True)
+class StatedPlan(Declared):
+    """What the plan of a release states, in the order of `plan.json`.
 
     Attributes:
         name: Name of the release in messages and in the report.
         schema: The universe.
-        records: The confidential table.
-        geography: The public table of geounits.
-        strategy: The measured queries and their budgets.
+        records: How the confidential table is read.
+        geolevels: Of the spine that is measured, root first: those of the geography after the steps.
+        mechanism: Law of the noise.
+        neighbours: Relation under which the budget is stated.
+        budget_unit: Unit of what is declared and spent.
         declared: Largest budget that may be spent.
+        spent: What the release costs: the strategy, and the counts that are drawn on a lattice.
         delta: Delta at which epsilon is reported.
+        geolevel_shares: Share of each geolevel in the budget of the strategy.
+        query_shares: Share of each measured query in the budget of its geolevel.
         invariants: Queries published exactly.
         bounds: Public bounds.
         estimation: Passes and rounding of each geolevel.
@@ -57,64 +76,94 @@ class ReleasePlan:
             only those on the support of each parent's published counts ("support"), or none ("none"). The values are
             the same in each case.
         microdata: Whether one row for each person is written.
-        spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
-        entities: Families of entities that tables are published for.
         subspace: Queries whose counts at a geolevel get noise on the lattice of the invariants and are then fixed.
-        intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
-        licence: Name or address of the licence that the release is published under; None if it is not stated.
-        citation: How the release is to be cited; None if it is not stated.
         outer: Outer passes over the whole spine, first to last; none where each geolevel is finished before the next.
         agreement: Counts of finished releases that the counts of this one keep.
         residents: People of finished releases who live in the units that this release counts.
-        cluster: Which cluster does the work; None for threads of this machine. No count depends on it, and it is no
-            part of what a release says of its plan.
+        intervals: Coverage of the intervals that are written beside every published count; None for no intervals.
+        licence: Name or address of the licence that the release is published under; None if it is not stated.
+        citation: How the release is to be cited; None if it is not stated.
+        names: Whether names of geounits and entities are published.
+        geometry: Whether polygons or points of the finest geounits are published.
+        spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
+        entities: Families of entities that tables are published for; None without a spine.
     """
 
-    name: str
-    schema: Schema
-    records: RecordsInput
-    geography: GeographyInput
-    strategy: Strategy
-    declared: Fraction
-    delta: Fraction
-    invariants: tuple[Invariant, ...]
-    bounds: tuple[Bounds, ...]
-    estimation: tuple[tuple[str, GeolevelEstimation], ...]
-    tables: tuple[str, ...]
-    measurements: MeasurementFiles = "full"
-    microdata: bool = True
-    spine: SpineInput | None = None
-    entities: tuple[str, ...] = ()
-    subspace: tuple[SubspaceQuery, ...] = ()
-    intervals: Fraction | None = None
-    licence: str | None = None
-    citation: str | None = None
-    outer: tuple[OuterPass, ...] = ()
-    agreement: tuple[Agreement, ...] = ()
-    residents: tuple[Residents, ...] = ()
-    cluster: ClusterSettings | None = None
+    format: Literal[1] = 1
+    name: PlainName
+    schema: StatedSchema
+    records: Records
+    geolevels: Many[PlainName]
+    mechanism: Mechanism
+    neighbours: Neighbours
+    budget_unit: Literal["rho", "epsilon"]
+    declared: Exact
+    spent: Exact
+    delta: Exact
+    geolevel_shares: ByName[Exact]
+    query_shares: ByName[ByName[Exact]]
+    invariants: Many[Invariant]
+    bounds: Many[Bounds]
+    estimation: ByName[GeolevelEstimation]
+    tables: Annotated[Many[Name], OUTPUT]
+    measurements: Annotated[MeasurementFiles, OUTPUT]
+    microdata: Annotated[Flag, OUTPUT]
+    subspace: Annotated[Many[SubspaceQuery], left_out(())] = ()
+    outer: Annotated[Many[OuterPass], left_out(())] = ()
+    agreement: Annotated[Many[Agreement], left_out(())] = ()
+    residents: Annotated[Many[Residents], left_out(())] = ()
+    intervals: Annotated[Exact | None, left_out(None), OUTPUT] = None
+    licence: Annotated[Name | None, left_out(None), OUTPUT] = None
+    citation: Annotated[Name | None, left_out(None), OUTPUT] = None
+    names: Annotated[Flag, left_out(False), OUTPUT] = False
+    geometry: Annotated[Flag, left_out(False), OUTPUT] = False
+    spine: Annotated[StatedSpine | None, left_out(None)] = None
+    entities: Annotated[Many[Name] | None, left_out(None), OUTPUT] = None
 
     def __post_init__(self) -> None:
         require_sensitivities(self.strategy, self.schema)
         if self.spent > self.declared:
-            unit = self.strategy.budget_unit
+            unit = self.budget_unit
             raise BudgetError(
                 f"the strategy costs {unit} = {exact_text(self.spent)}, "
                 f"more than the declared budget {unit} = {exact_text(self.declared)}. "
                 f"Lower [strategy] {unit}, or raise [privacy] {unit} if policy allows it; nothing was read."
             )
 
-    @property
-    def geolevels(self) -> tuple[str, ...]:
-        """Geolevels of the spine that is measured, root first: those of the geography after the steps."""
-        if self.spine is None:
-            return self.geography.geolevels
-        return geolevels_after(self.geography.geolevels, self.spine.steps)
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The measured queries and their budgets."""
+        return self._strategy(self.query_shares)
 
-    @property
-    def spent(self) -> Fraction:
-        """Cost of the release, in the unit of the strategy."""
-        return self.terms.spent
+    @cached_property
+    def strategy_in_passes(self) -> Strategy:
+        """The same, with the queries of each geolevel in the order in which its passes name them."""
+        shares = {geolevel: dict(shares) for geolevel, shares in self.query_shares}
+        return self._strategy(
+            tuple(
+                (
+                    geolevel,
+                    tuple((query, shares[geolevel][query]) for names in steps.passes for query in names),
+                )
+                for geolevel, steps in self.estimation
+            )
+        )
+
+    def _strategy(self, query_shares: tuple[tuple[str, tuple[tuple[str, Fraction], ...]], ...]) -> Strategy:
+        return Strategy(
+            mechanism=self.mechanism,
+            neighbours=self.neighbours,
+            total=self.spent - sum(item.budget for item in self.subspace),
+            geolevel_shares=self.geolevel_shares,
+            query_shares=query_shares,
+            sensitivities=sensitivities_of(
+                self.schema, (query for _, shares in query_shares for query, _ in shares)
+            ),
+        )
+
+    def with_strategy(self, strategy: Strategy) -> Self:
+        """The same plan with another division of its budget, or another budget."""
+        return replace(self, **keys_of_budget(strategy, self.subspace))
 
     @property
     def terms(self) -> PrivacyTerms:
@@ -137,7 +186,7 @@ class ReleasePlan:
             strategy=self.strategy,
             estimation=self.estimation,
             tables=self.tables,
-            entities=self.entities,
+            entities=self.entities or (),
             measurements=self.measurements,
             microdata=self.microdata,
             intervals=self.intervals,
@@ -152,54 +201,18 @@ class ReleasePlan:
         """Everything the release does to privacy (`PrivacyTerms.event`)."""
         return self.terms.event(measuring)
 
+    def require_geolevels(self, path: Path, geolevels: Sequence[str]) -> None:
+        """Refuse a plan whose geolevels are not those of the geography beside it; raises StoreError."""
+        if self.geolevels != tuple(geolevels):
+            raise damaged(
+                path,
+                "plan.geolevels",
+                f"The geography has {', '.join(geolevels)}. Restore the folder from a copy.",
+            )
+
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`. It contains no path, so the plan does not depend on where its files are."""
-        mapping = {
-            "format": PLAN_FORMAT,
-            "name": self.name,
-            "schema": self.schema.to_mapping(),
-            "records": {
-                "geocode": self.records.geocode,
-                "count": self.records.count,
-                "columns": dict(self.records.columns),
-                **({"numbers": list(self.records.numbers)} if self.records.numbers else {}),
-            },
-            "geolevels": list(self.geolevels),
-            "mechanism": self.strategy.mechanism.value,
-            "neighbours": self.strategy.neighbours.value,
-            "budget_unit": self.strategy.budget_unit,
-            "declared": str(self.declared),
-            "spent": str(self.spent),
-            "delta": str(self.delta),
-            "geolevel_shares": {name: str(share) for name, share in self.strategy.geolevel_shares},
-            "query_shares": {
-                level: {query: str(share) for query, share in shares}
-                for level, shares in self.strategy.query_shares
-            },
-            "invariants": [{"query": i.query, "geolevels": list(i.geolevels)} for i in self.invariants],
-            "bounds": [
-                {"name": b.name, "query": b.query, "geolevel": b.geolevel, "missing_upper": b.missing_upper}
-                for b in self.bounds
-            ],
-            "estimation": {level: item.to_mapping() for level, item in self.estimation},
-            "tables": list(self.tables),
-            "measurements": self.measurements,
-            "microdata": self.microdata,
-            # Left out where there is none, so that plans without it keep their digest.
-            **({"subspace": [item.to_mapping() for item in self.subspace]} if self.subspace else {}),
-            **({"outer": [one.to_mapping() for one in self.outer]} if self.outer else {}),
-            **({"agreement": [item.to_mapping() for item in self.agreement]} if self.agreement else {}),
-            **({"residents": [item.to_mapping() for item in self.residents]} if self.residents else {}),
-            **({} if self.intervals is None else {"intervals": str(self.intervals)}),
-            **({} if self.licence is None else {"licence": self.licence}),
-            **({} if self.citation is None else {"citation": self.citation}),
-            **({} if self.geography.names is None else {"names": True}),
-            **({} if self.geography.geometry is None else {"geometry": True}),
-        }
-        if self.spine is not None:
-            mapping["spine"] = {"from": list(self.geography.geolevels), **self.spine.to_mapping()}
-            mapping["entities"] = list(self.entities)
-        return mapping
+        """Plain data for `plan.json`."""
+        return mapping_of(self)
 
     def digest(self) -> bytes:
         """SHA-256 of the plan's canonical JSON."""
@@ -208,3 +221,37 @@ class ReleasePlan:
     def measuring_digest(self) -> bytes:
         """SHA-256 of the plan without the keys that describe outputs. The noise key depends on it."""
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
+
+
+def keys_of_budget(strategy: Strategy, drawn: Sequence[SubspaceQuery]) -> dict[str, Any]:
+    """What a plan states of a strategy, and of counts that are drawn on a lattice beside it."""
+    return {
+        "mechanism": strategy.mechanism,
+        "neighbours": strategy.neighbours,
+        "budget_unit": strategy.budget_unit,
+        "spent": sum((item.budget for item in drawn), strategy.total),
+        "geolevel_shares": strategy.geolevel_shares,
+        "query_shares": strategy.query_shares,
+    }
+
+
+OUTPUTS: Final = tuple(
+    item.name for item in fields(StatedPlan) if OUTPUT in getattr(item.type, "__metadata__", ())
+)
+"""Keys of a plan that describe what is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasePlan(StatedPlan):
+    """The plan of one release with the inputs of a run, of which `plan.json` says nothing.
+
+    Attributes:
+        geography: The public table of geounits.
+        cluster: Which cluster does the work; None for threads of this machine. No count depends on it.
+    """
+
+    records: RecordsInput
+    bounds: Many[BoundsInput]
+    spine: Annotated[SpineInput | None, left_out(None)] = None
+    geography: Annotated[GeographyInput, UNSTATED]
+    cluster: Annotated[ClusterSettings | None, UNSTATED] = None

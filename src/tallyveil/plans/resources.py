@@ -189,7 +189,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         entries=entries,
         undetermined=_undetermined(plan, sizes),
         values=_values_written(plan, sizes, entries),
-        tree=sum(n * own for n, (own, _) in zip(sizes.geounits, swept, strict=True)),
+        tree=sum(n * size for n, (size, _) in zip(sizes.geounits, swept, strict=True)),
         swept=sum(n * most for n, (_, most) in zip(sizes.geounits[:-1], swept[:-1], strict=True)),
         sweep_row=max(most for _, most in swept),
         bounds=bounds,
@@ -202,7 +202,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         apart_above=sum(sizes.geounits[:-1]) if apart else 0,
         readings=len(plan.tables) if apart else 1,
         levels=levels,
-        passes=tuple(one.part is not None for one in plan.outer),
+        passes=tuple(outer_pass.part is not None for outer_pass in plan.outer),
     )
 
 
@@ -248,22 +248,22 @@ def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:
     answers = [
         sum(plan.query(name).size for name in plan.strategy.queries(level)) for level in plan.geolevels
     ]
-    return [(own, max(own, plan.schema.size)) for own in answers]
+    return [(size, max(size, plan.schema.size)) for size in answers]
 
 
 def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
-    kept = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
-    kept += (
+    held = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
+    held += (
         rates.bound_bytes * work.bounds + rates.tree_bytes * work.swept + rates.sweep_bytes * work.sweep_row
     )
     # The file of the finest counts is read at the start and at the end, never while noise is drawn.
     passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
-    released = rates.base_bytes + rates.piece_bytes + kept + passing
+    released = rates.base_bytes + rates.piece_bytes + held + passing
     if work.passes:
-        kept += (PASS_RATES.entry_bytes - rates.entry_bytes) * sum(work.entries)
+        held += (PASS_RATES.entry_bytes - rates.entry_bytes) * sum(work.entries)
         reading = PASS_RATES.person_bytes * work.rows_read
         largest = max(largest_family_bytes(sizes), largest_lift_bytes(work.passes, sizes))
-        released = PASS_RATES.base_bytes + kept + max(reading, largest)
+        released = PASS_RATES.base_bytes + held + max(reading, largest)
     if not work.intervals:
         return int(released)
     # Intervals are made when the release is finished, and its memory has been freed.
@@ -290,8 +290,8 @@ def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float]
     cell = PASS_RATES.checks if work.passes else 2 * rates.checks
     stages.append(("checks", cell * sum(work.entries) + rates.zeros * rows))
     if work.intervals:
-        made = rates.covariance * finest + rates.interval * work.intervals
-        stages.append(("intervals", made + rates.read * work.readings * sum(work.values)))
+        interval_seconds = rates.covariance * finest + rates.interval * work.intervals
+        stages.append(("intervals", interval_seconds + rates.read * work.readings * sum(work.values)))
     return tuple(stages)
 
 

@@ -1,33 +1,31 @@
 """Counts of a release that get integer-subspace noise, as data; a part of the plan."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
-from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.declared import Declared, Exact, Name
 from tallyveil.plans.constraints import Invariant
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 
 INTEGER_SUBSPACE = "integer-subspace"
 
 
-@dataclass(frozen=True, slots=True)
-class SubspaceQuery:
-    """A query whose answers at one geolevel get noise that keeps the invariants; the noisy counts are then fixed.
+@dataclass(frozen=True)
+class SubspaceQuery(Declared):
+    """A query whose answers at one geolevel get noise that keeps the invariants; the noisy counts are then fixed."""
 
-    Attributes:
-        query: A partition query: a record counts in at most one answer of one geounit.
-        geolevel: Geolevel of the noisy counts. They are published, and all later counts agree with them exactly.
-        budget: Exact cost, in the unit of the strategy of the release.
-    """
-
-    query: str
-    geolevel: str
-    budget: Fraction
+    mechanism: Annotated[
+        Literal["integer-subspace"], Field(description="The mechanism; there is only one.")
+    ] = field(default="integer-subspace", kw_only=True)
+    query: Annotated[Name, Field(description="The query. Each record counts in at most one of its answers.")]
+    geolevel: Annotated[Name, Field(description="Geolevel at which the counts are drawn.")]
+    budget: Annotated[Exact, Field(description="Exact cost, in the unit of the strategy of the release.")]
 
     def law(self, mechanism: Mechanism, neighbours: Neighbours) -> LatticeLaw:
         """Law of the noise: Gaussian if the budget is rho, l1 Laplace if it is epsilon.
@@ -54,20 +52,3 @@ class SubspaceQuery:
     def name(self) -> str:
         """Name in constraints, checks and messages."""
         return f"{INTEGER_SUBSPACE} {self.query}"
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`."""
-        return {
-            "mechanism": INTEGER_SUBSPACE,
-            "query": self.query,
-            "geolevel": self.geolevel,
-            "budget": str(self.budget),
-        }
-
-
-def drawn_items(plan: Mapping[str, Any]) -> tuple[SubspaceQuery, ...]:
-    """The queries that `plan.json` says were drawn on a lattice."""
-    return tuple(
-        SubspaceQuery(item["query"], item["geolevel"], parse_fraction(item["budget"], "budget"))
-        for item in plan.get("subspace", [])
-    )

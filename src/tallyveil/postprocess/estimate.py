@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tallyveil.declared import mapping_of
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.kinds import ReleaseKind
@@ -95,7 +96,7 @@ class Estimate:
     @property
     def stated(self) -> JsonObject:
         """The plan that is written: that of the measurements, with the estimation that is now asked for."""
-        estimation = {level: item.to_mapping() for level, item in self.plan.estimation}
+        estimation = {level: mapping_of(item) for level, item in self.plan.estimation}
         return {**self.measured.manifest.body["plan"], "estimation": estimation}
 
     @property

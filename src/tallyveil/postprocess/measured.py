@@ -16,7 +16,8 @@ from tallyveil.files.manifest_files import read_manifest
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.stated import StatedPlan, stated_plan
+from tallyveil.plans.release import StatedPlan
+from tallyveil.plans.stated import stated_plan
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.postprocess.constraints.bounds_files import BOUNDS
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable

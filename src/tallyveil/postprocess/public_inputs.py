@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tallyveil.declared import read_written
 from tallyveil.errors import SolverError
 from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
 from tallyveil.files.geometry import GEOMETRY
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.plans.subspace_query import drawn_items
+from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.postprocess.constraints.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.constraints.invariant_files import (
@@ -89,7 +90,7 @@ def read_constraints(
         *(() if "outer" in plan else (one.table() for one in read_kept(root, plan, schema, spine).agreed)),
         *(
             drawn_constraint(item, schema, spine, read_drawn(root, item, schema, spine))
-            for item in drawn_items(plan)
+            for item in (read_written(SubspaceQuery, stated) for stated in plan.get("subspace", ()))
         ),
     )
 

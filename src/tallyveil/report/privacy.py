@@ -134,7 +134,7 @@ class PrivacyStatement:
 def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     """State the guarantee that follows from the plan, the manifest and the ledger of a release."""
     gaussian = files.declaration.budget_unit == "rho"
-    delta = Fraction(files.plan["delta"])
+    delta = files.plan.delta
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     return PrivacyStatement(
@@ -151,7 +151,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
             claim_text(at_once["epsilon"]["upper"]),
             power_of_ten(Fraction(at_once["delta"])),
         ),
-        how_exact=_how_exact(at_once, drawn="subspace" in files.plan),
+        how_exact=_how_exact(at_once, drawn=bool(files.plan.subspace)),
         geolevels=tuple(
             (
                 name_title(level["geolevel"]),
@@ -165,12 +165,11 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         if gaussian
         else (),
         invariants=tuple(
-            (files.titles.query(item["query"]), _geolevels(item["geolevels"]))
-            for item in files.plan["invariants"]
+            (files.titles.query(item.query), _geolevels(item.geolevels)) for item in files.plan.invariants
         ),
         bounds=tuple(
-            (item["name"], files.titles.query(item["query"]), name_title(item["geolevel"]))
-            for item in files.plan["bounds"]
+            (item.name, files.titles.query(item.query), name_title(item.geolevel))
+            for item in files.plan.bounds
         ),
         lines=tuple(
             LedgerLine(

@@ -4,19 +4,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
-from tallyveil.errors import SchemaError, StoreError
+from tallyveil.errors import StoreError
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import RESTORE, read_manifest
-from tallyveil.plans.estimating import strategy_of_plan
-from tallyveil.plans.stated import require_shape
+from tallyveil.plans.release import StatedPlan
+from tallyveil.plans.stated import stated_plan
 from tallyveil.report.titles import Titles, schema_titles
-from tallyveil.schema.presets import schema_from_mapping
 from tallyveil.schema.unit import Unit
 from tallyveil.storage.json_files import read_json_object
 
@@ -28,8 +26,7 @@ class ReleaseFiles:
     Attributes:
         root: Release folder.
         manifest: Content of `manifest.json`.
-        plan: Content of `plan.json`.
-        strategy: The strategy of the plan.
+        plan: What `plan.json` states.
         declaration: The budget that the ledger declares.
         entries: All later entries of the ledger.
         titles: How its queries are called.
@@ -37,8 +34,7 @@ class ReleaseFiles:
 
     root: Path
     manifest: Manifest
-    plan: dict[str, Any]
-    strategy: Strategy
+    plan: StatedPlan
     declaration: Declaration
     entries: tuple[LedgerEntry, ...]
     titles: Titles
@@ -46,7 +42,12 @@ class ReleaseFiles:
     @property
     def geolevels(self) -> tuple[str, ...]:
         """Names of the geolevels, root first."""
-        return tuple(self.plan["geolevels"])
+        return self.plan.geolevels
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy of the plan."""
+        return self.plan.strategy_in_passes
 
     @property
     def unit(self) -> Unit:
@@ -85,13 +86,6 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
             "Restore the folder as the run left it.",
             code="release-damaged",
         )
-    require_shape(run_dir / "plan.json", plan)
+    stated = stated_plan(run_dir / "plan.json", plan)
     declaration, entries = read_ledger(run_dir / "ledger.jsonl")
-    try:
-        titles = schema_titles(schema_from_mapping(plan["schema"]))
-    except SchemaError as error:
-        raise StoreError(
-            f"{run_dir / 'plan.json'} is damaged: its schema is none that a run writes. {error} {RESTORE}",
-            code="release-damaged",
-        ) from None
-    return ReleaseFiles(run_dir, manifest, plan, strategy_of_plan(plan), declaration, entries, titles)
+    return ReleaseFiles(run_dir, manifest, stated, declaration, entries, schema_titles(stated.schema))

@@ -40,7 +40,7 @@ def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> P
         _geolevel_bars(figure.add_axes((1.15 / WIDTH, base, 2.2 / WIDTH, tall)), strategy)
         right = figure.add_axes((3.85 / WIDTH, base, 5.75 / WIDTH, tall))
         for row, level in enumerate(levels):
-            _stack(right, row, dict(dict(strategy.query_shares)[level]), colours)
+            _stack(right, row, dict(strategy.shares_of(level)), colours)
         right.set_xlim(0, 1)
         right.set_ylim(len(levels) - 0.5, -0.5)
         right.set_yticks([])
@@ -68,7 +68,7 @@ def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> P
 def _budget_words(strategy: Strategy, titles: Titles) -> str:
     """Which geolevel has the largest share, and to which of its queries most of it goes."""
     level, share = max(strategy.geolevel_shares, key=lambda item: item[1])
-    query, part = max(dict(strategy.query_shares)[level], key=lambda item: item[1])
+    query, part = max(strategy.shares_of(level), key=lambda item: item[1])
     return (
         f"The largest part of the budget, {percent(float(share))}, goes to {name_title(level)}, and the "
         f"largest part of that, {percent(float(part))}, to “{titles.query(query)}”."
@@ -139,8 +139,8 @@ def _shown_queries(strategy: Strategy, queries: Sequence[str]) -> tuple[list[str
         return list(queries), []
     # A query counts with its largest share at any geolevel, so that no wide bar is grey.
     weight = {query: Fraction(0) for query in queries}
-    for _, shares in strategy.query_shares:
-        for query, share in shares:
+    for level in strategy.geolevels:
+        for query, share in strategy.shares_of(level):
             weight[query] = max(weight[query], share)
     largest = sorted(queries, key=lambda query: weight[query], reverse=True)[: SHOWN_QUERIES - 1]
     return [q for q in queries if q in largest], [q for q in queries if q not in largest]

@@ -1,25 +1,29 @@
 """An attribute of a record: a name and its named levels."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
+
+from tallyveil.declared import Declared, Many, Name
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
-from tallyveil.schema.names import check_factor_name, check_labels, closest_hint
+from tallyveil.schema.names import PlainName, check_factor_name, check_labels, closest_hint
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
-    """One property of every record, with finitely many named levels.
+class Attribute(Declared):
+    """One property of every record, with finitely many named levels. A level's code is its position among them.
 
-    Attributes:
-        name: Name of the attribute, and of its column in a table of records.
-        levels: Names of the levels. A level's code is its position in this tuple.
     Raises:
         SchemaError: the name is not allowed, or levels are empty or repeated.
     """
 
-    name: str
-    levels: tuple[str, ...]
+    name: Annotated[
+        PlainName,
+        Field(description="Name of the attribute, and of its column in the published tables."),
+    ]
+    levels: Annotated[Many[Name], Field(min_length=1, description="Names of the levels, in order.")]
 
     def __post_init__(self) -> None:
         check_factor_name(self.name, "attribute")

@@ -9,9 +9,12 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
 
-from tallyveil.errors import SchemaError
+from pydantic import AfterValidator
+
+from tallyveil.declared import Name
+from tallyveil.errors import SchemaError, TallyveilError
 from tallyveil.exact import as_given
 from tallyveil.printable import short_name
 from tallyveil.storage.paths import hive_value
@@ -76,6 +79,17 @@ def check_name(name: str, what: str) -> str:
 
 
 _INVISIBLE: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _plain(value: str) -> str:
+    try:
+        return check_name(value, "the")
+    except TallyveilError as error:
+        raise ValueError(str(error)) from None
+
+
+PlainName = Annotated[Name, AfterValidator(_plain)]
+"""A name that a file defines, which `check_name` checks: it appears in file names, on terminals and on pages."""
 
 
 def check_table_name(name: str, what: str) -> None:

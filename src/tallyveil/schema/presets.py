@@ -7,12 +7,8 @@ from typing import Any
 
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
-from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.names import closest_hint
-from tallyveil.schema.recode import Recode
-from tallyveil.schema.schema import Schema
-from tallyveil.schema.structural_zero import StructuralZero
-from tallyveil.schema.unit import unit_of
+from tallyveil.schema.schema import Schema, schema_from_mapping
 
 _FOLDER = resources.files("tallyveil.schema") / "presets"
 
@@ -38,7 +34,7 @@ def load_preset(name: str) -> Schema:
     known = preset_names()
     if name not in known:
         raise SchemaError(f"there is no schema preset {short_name(name)!r}. {closest_hint(name, known)}")
-    return schema_from_mapping(_table(name))
+    return _schema(_table(name))
 
 
 def titles_of(schema: Schema) -> dict[str, str]:
@@ -51,7 +47,7 @@ def titles_of(schema: Schema) -> dict[str, str]:
     if schema.name not in preset_names():
         return {}
     table = _table(schema.name)
-    preset = schema_from_mapping(table)
+    preset = _schema(table)
     names = [one.name for one in preset.attributes if one in schema.attributes]
     names += [one.name for one in preset.recodes if one in schema.recodes]
     return {name: table["titles"][name] for name in names}
@@ -70,31 +66,5 @@ def _table(name: str) -> dict[str, Any]:
     return {**whole, **table, **own}
 
 
-def schema_from_mapping(table: Mapping[str, Any]) -> Schema:
-    """The schema that `Schema.to_mapping` describes. Preset files have the same keys.
-
-    The keys are not checked here, because the mapping comes from the package itself or from a release folder. The
-    schema checks names and levels.
-    """
-    return Schema(
-        name=table["name"],
-        attributes=tuple(Attribute(entry["name"], tuple(entry["levels"])) for entry in table["attributes"]),
-        recodes=tuple(
-            Recode(
-                entry["name"],
-                entry["attribute"],
-                _level_sets(entry["groups"]),
-                overlapping=entry.get("overlapping", False),
-            )
-            for entry in table.get("recodes", ())
-        ),
-        structural_zeros=tuple(
-            StructuralZero(entry["name"], _level_sets(entry["cells"]))
-            for entry in table.get("structural_zeros", ())
-        ),
-        unit=unit_of(table.get("unit"), table.get("units")),
-    )
-
-
-def _level_sets(table: dict[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((name, tuple(levels)) for name, levels in table.items())
+def _schema(table: Mapping[str, Any]) -> Schema:
+    return schema_from_mapping({key: value for key, value in table.items() if key != "titles"})

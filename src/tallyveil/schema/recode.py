@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from itertools import chain
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from tallyveil.declared import ByName, Declared, Flag, Many, Name, left_out
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.names import (
+    PlainName,
     check_distinct,
     check_factor_name,
     check_labels,
@@ -18,26 +22,31 @@ from tallyveil.schema.names import (
 
 
 @dataclass(frozen=True, slots=True)
-class Recode:
+class Recode(Declared):
     """A grouping of the levels of one attribute.
 
     If groups overlap (such as "white alone or in combination" and "black alone or in combination"), one record can
     count in several answers. At the same budget, the measurement of such groups needs more noise. So an overlap must be
     declared.
 
-    Attributes:
-        name: Name to use in query specifications.
-        attribute: Name of the attribute whose levels are grouped.
-        groups: Pairs of a label and the levels in its group. A query leaves out a level that is in no group.
-        overlapping: Whether a level may be in several groups.
     Raises:
         SchemaError: a label or level is empty or repeated, or groups overlap although `overlapping` is false.
     """
 
-    name: str
-    attribute: str
-    groups: tuple[tuple[str, tuple[str, ...]], ...]
-    overlapping: bool = False
+    name: Annotated[PlainName, Field(description="Name of the recode, used in queries.")]
+    attribute: Annotated[Name, Field(description="The attribute whose levels are grouped.")]
+    groups: Annotated[
+        ByName[Many[Name]],
+        Field(description="Levels of each group, by its label. Levels may be left out."),
+    ]
+    overlapping: Annotated[
+        Flag,
+        left_out(False),
+        Field(
+            description="Whether a level may be in several groups. A record then counts in several answers, and a "
+            "measurement needs more noise."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         check_factor_name(self.name, "recode")

@@ -3,22 +3,24 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import BeforeValidator, Field, PlainSerializer
 
+from tallyveil.declared import Declared, Many, Name, adapter_of, left_out, mapping_of
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
 from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.names import check_apart, check_distinct, closest_hint
+from tallyveil.schema.names import PlainName, check_apart, check_distinct, closest_hint
 from tallyveil.schema.possible_answers import possible_answers
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.recode import Recode
 from tallyveil.schema.structural_zero import StructuralZero
-from tallyveil.schema.unit import PERSON, Unit
+from tallyveil.schema.unit import PERSON, Unit, unit_of
 
 LARGEST_SIZE = 2**62
 """Largest number of cells in a schema, so that cell numbers and sums of two of them fit into 64 bits."""
@@ -243,26 +245,18 @@ class Schema:
         ]
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data with the keys of a preset file. `schema_from_mapping` reads it."""
-        return {
-            "name": self.name,
-            "attributes": [{"name": item.name, "levels": list(item.levels)} for item in self.attributes],
-            "recodes": [
-                {
-                    "name": item.name,
-                    "attribute": item.attribute,
-                    "groups": _lists(item.groups),
-                    # Omitted where it is false, so that schemas without overlaps keep their digest.
-                    **({"overlapping": True} if item.overlapping else {}),
-                }
-                for item in self.recodes
-            ],
-            "structural_zeros": [
-                {"name": item.name, "cells": _lists(item.levels)} for item in self.structural_zeros
-            ],
-            # The usual unit is omitted, so that schemas with it keep their digest.
-            **({} if self.unit == PERSON else {"unit": self.unit.one, "units": self.unit.many}),
-        }
+        """Plain data with the keys of `SchemaTable`."""
+        named = self.unit != PERSON
+        return mapping_of(
+            SchemaTable(
+                name=self.name,
+                attributes=self.attributes,
+                recodes=self.recodes,
+                structural_zeros=self.structural_zeros,
+                unit=self.unit.one if named else None,
+                units=self.unit.many if named else None,
+            )
+        )
 
     def digest(self) -> bytes:
         """SHA-256 of the schema as JSON. Equal schemas, and only they, have equal digests.
@@ -335,5 +329,71 @@ def _sum_out(attribute: Attribute) -> Factor:
     return Factor(attribute.name, None, (codes,), ("",))
 
 
-def _lists(groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
-    return {label: list(levels) for label, levels in groups}
+@dataclass(frozen=True, kw_only=True)
+class SchemaTable(Declared):
+    """A schema as a release file, a preset file and a plan state it: a preset, or attributes of one's own."""
+
+    preset: Annotated[
+        Name | None,
+        left_out(None),
+        Field(
+            description='"pl94-persons", "pl94-units", "dhc-persons", "dhc-units", "dhc-units-sizes" or "race-age".'
+        ),
+    ] = None
+    name: Annotated[PlainName | None, Field(description="Name of a schema of your own.")] = None
+    attributes: Annotated[Many[Attribute], Field(description="The attributes of a record, in order.")] = ()
+    recodes: Annotated[Many[Recode], Field(description="Groupings of levels, for queries.")] = ()
+    structural_zeros: Annotated[
+        Many[StructuralZero], Field(description="Cells in which no record can be.")
+    ] = ()
+    # The usual unit is left out, so that schemas with it keep their digest.
+    unit: Annotated[
+        Name | None,
+        left_out(None),
+        Field(description='What one record is, in the singular. Default: "person".'),
+    ] = None
+    units: Annotated[
+        Name | None,
+        left_out(None),
+        Field(description="Plural of unit. Default: by the rules of English."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        is_written_out = self.name is not None and bool(self.attributes)
+        anything = self.name or self.unit or self.attributes or self.recodes or self.structural_zeros
+        if self.preset is None and not is_written_out:
+            raise ValueError("give a preset, or a name and attributes of your own")
+        if self.preset is not None and anything:
+            raise ValueError(
+                "a preset takes no other keys; to change one, write out name, attributes and recodes"
+            )
+        if self.units is not None and self.unit is None:
+            raise ValueError("units is the plural of unit: give unit as well")
+
+    def schema(self) -> Schema:
+        """The schema that is written out here; raises SchemaError if its parts do not fit each other."""
+        return Schema(
+            self.name or "",
+            self.attributes,
+            self.recodes,
+            self.structural_zeros,
+            unit_of(self.unit, self.units),
+        )
+
+
+def schema_from_mapping(table: Mapping[str, Any]) -> Schema:
+    """The schema that `Schema.to_mapping` describes.
+
+    Raises:
+        SchemaError: its parts do not fit each other.
+    """
+    read: SchemaTable = adapter_of(SchemaTable).validate_python(table)
+    return read.schema()
+
+
+StatedSchema = Annotated[
+    Schema,
+    BeforeValidator(lambda table: table if isinstance(table, Schema) else schema_from_mapping(table)),
+    PlainSerializer(Schema.to_mapping),
+]
+"""A schema that a plan writes out."""

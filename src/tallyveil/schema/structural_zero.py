@@ -1,23 +1,30 @@
 """A structural zero: cells in which no record can lie, whatever the data are."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from tallyveil.schema.names import check_distinct, check_name
+from pydantic import Field
+
+from tallyveil.declared import ByName, Declared, Many, Name
+from tallyveil.schema.names import PlainName, check_distinct, check_name
 
 
 @dataclass(frozen=True, slots=True)
-class StructuralZero:
+class StructuralZero(Declared):
     """A product of level sets. Every cell in the product has the count zero by definition.
 
-    Attributes:
-        name: Name to show in messages and reports.
-        levels: Pairs of an attribute's name and some of its levels. Attributes that are not named may have any level.
     Raises:
         SchemaError: no attribute is named, or a name is empty or repeated.
     """
 
-    name: str
-    levels: tuple[tuple[str, tuple[str, ...]], ...]
+    name: Annotated[PlainName, Field(description="Name in messages and manifests.")]
+    levels: Annotated[
+        ByName[Many[Name]],
+        Field(
+            alias="cells",
+            description="Levels of some attributes. No record can have one of these levels in each of them.",
+        ),
+    ]
 
     def __post_init__(self) -> None:
         check_name(self.name, "structural zero")

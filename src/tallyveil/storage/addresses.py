@@ -9,10 +9,14 @@ An address with a user name or a password is refused, and not shown. Credentials
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from pydantic import GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
+
+from tallyveil.declared import Name
 from tallyveil.errors import ConfigError
 from tallyveil.printable import shown
 
@@ -38,6 +42,22 @@ def located(folder: Path, text: str) -> Path:
         ConfigError: it is an address that cannot be used.
     """
     return addressed(text) if _WITH_SCHEME.match(text) else folder / text
+
+
+class _FromFolder:
+    """Reads the text of a path as `located` does, from the folder in which the file that names it lies."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def path_of(text: str, info: ValidationInfo) -> Path:
+            if info.context is None:
+                raise ValueError("what was written of a declaration names no path")
+            return located(info.context, text)
+
+        return core_schema.with_info_after_validator_function(path_of, handler.generate_schema(Name))
+
+
+InputPath = Annotated[Path, _FromFolder()]
+"""An input that a file names. The folder of that file is the context in which it is read."""
 
 
 def addressed(text: str) -> Path:

@@ -130,8 +130,8 @@ class _Case:
 
 def _cases() -> tuple[_Case, ...]:
     laplace = replace(_GAUSSIAN, mechanism=Mechanism.DISCRETE_LAPLACE, total=_EPSILON)
-    state = dict(_GAUSSIAN.query_shares)["State"]
-    equal = replace(laplace, query_shares=tuple((name, state) for name in laplace.geolevels))
+    state = _GAUSSIAN.shares_of("State")
+    equal = laplace.with_shares([(name, share, state) for name, share in laplace.geolevel_shares])
     return (
         _Case("Gaussian, production's queries", _GAUSSIAN, BypassRule.SINGLE_CHILD, ("US",)),
         _Case("Laplace, production's queries", laplace, BypassRule.PURE_DP),

@@ -3,6 +3,7 @@
 import pytest
 
 from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.declared import mapping_of, read_written
 
 PLAIN = OuterPass("hhgq", ("total", "gq"))
 LIFT = OuterPass("relgq", (), part="householder", residents="people", prior="company")
@@ -29,5 +30,5 @@ LIFT = OuterPass("relgq", (), part="householder", residents="people", prior="com
     ],
 )
 def test_the_plain_data_of_a_pass_say_all_of_it(made, stated):
-    assert made.to_mapping() == stated
-    assert OuterPass.from_mapping(stated) == made
+    assert mapping_of(made) == stated
+    assert read_written(OuterPass, stated) == made

@@ -15,7 +15,7 @@ from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.plans.subspace_query import SubspaceQuery, drawn_items
+from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.postprocess.constraints import bounds_files, invariant_files
 from tallyveil.postprocess.constraints.bounds_files import (
     bounds_path,
@@ -110,12 +110,6 @@ def test_drawn_counts_are_read_as_they_were_written(tmp_path_factory, counts):
         [noisy[:3].sum(0).tolist(), noisy[3].tolist()],
         noisy.tolist(),
     ]
-
-
-def test_items_of_a_plan_are_read_exactly():
-    stated = {"query": "voting_age", "geolevel": "Block", "budget": "1/3"}
-    assert drawn_items({"subspace": [stated]}) == (SubspaceQuery("voting_age", "Block", Fraction(1, 3)),)
-    assert drawn_items({}) == ()
 
 
 EXACT = np.array([[3, 0], [0, 2], [1, 1], [4, 0]])

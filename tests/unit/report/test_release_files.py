@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
-from tallyveil.errors import BudgetError
+from tallyveil.errors import StoreError
 from tallyveil.report.release_files import read_release_files
 from tallyveil.storage.json_files import digest_of
 
 
-def test_the_strategy_survives_the_sorted_keys_of_plan_json(redistricting: Path) -> None:
+def test_the_strategy_is_that_of_the_plan(redistricting: Path) -> None:
     files = read_release_files(redistricting)
     assert "redistricting-us" in strategy_preset_names()
     assert files.strategy == load_strategy_preset("redistricting-us").strategy
@@ -37,5 +37,5 @@ def test_shares_that_do_not_sum_to_one_are_refused(
         manifest["plan_digest"] = digest_of(manifest["body"]["plan"]).hex()
 
     rewrite(root / "manifest.json", in_manifest)
-    with pytest.raises(BudgetError, match="query shares of geolevel block sum to"):
+    with pytest.raises(StoreError, match="query shares of geolevel block sum to"):
         read_release_files(root)

@@ -3,7 +3,8 @@
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema.presets import load_preset, schema_from_mapping
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.schema.unit import PERSON, Unit, plural_of, unit_of
 
 

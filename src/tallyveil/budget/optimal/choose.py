@@ -170,9 +170,9 @@ def present_shares(strategy: Strategy) -> Floats:
     """The part of the budget of every geolevel and query, in the strategy's order."""
     return np.array(
         [
-            float(share * own)
-            for (_, share), (_, queries) in zip(strategy.geolevel_shares, strategy.query_shares, strict=True)
-            for _, own in queries
+            float(share * part)
+            for geolevel, share in strategy.geolevel_shares
+            for _, part in strategy.shares_of(geolevel)
         ]
     )
 

@@ -1,6 +1,5 @@
 """Exact fractions for shares that were found as floats."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -32,11 +31,11 @@ def rounded_shares(shares: Floats) -> tuple[Fraction, ...]:
 def with_shares(strategy: Strategy, shares: tuple[Fraction, ...]) -> Strategy:
     """A strategy that measures the same with other shares, geolevel by geolevel in its own order."""
     left = list(shares)
-    geolevels, queries = [], []
-    for geolevel, own in strategy.query_shares:
-        taken, left = left[: len(own)], left[len(own) :]
-        together = sum(taken, Fraction(0))
-        geolevels.append((geolevel, together))
-        pairs = zip(own, taken, strict=True)
-        queries.append((geolevel, tuple((query, share / together) for (query, _), share in pairs)))
-    return replace(strategy, geolevel_shares=tuple(geolevels), query_shares=tuple(queries))
+    divided = []
+    for geolevel in strategy.geolevels:
+        queries = strategy.queries(geolevel)
+        parts, left = left[: len(queries)], left[len(queries) :]
+        together = sum(parts, Fraction(0))
+        pairs = zip(queries, parts, strict=True)
+        divided.append((geolevel, together, [(query, part / together) for query, part in pairs]))
+    return strategy.with_shares(divided)

@@ -102,7 +102,7 @@ class StrategyMatrix:
     def scales(self, level: int, query: str) -> NDArray[np.float64]:
         """Factor on each geounit's rows of a query group: 1 / sigma (Gaussian) or 1 / scale (Laplace)."""
         strategy = self.strategy
-        share = dict(dict(strategy.query_shares)[self.spine.geolevels[level]])[query]
+        share = dict(strategy.shares_of(self.spine.geolevels[level]))[query]
         moved = strategy.answers_moved(query)
         budgets = [float(strategy.total * value * share) for value in self.shares.values]
         gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
@@ -111,11 +111,12 @@ class StrategyMatrix:
 
     def measured(self) -> tuple[tuple[int, str], ...]:
         """Geolevel and query group of every block of rows, in order."""
-        known = dict(self.strategy.query_shares)
+        strategy = self.strategy
         return tuple(
             (level, query)
             for level, name in enumerate(self.spine.geolevels)
-            for query, _ in known.get(name, ())
+            if name in strategy.geolevels
+            for query in strategy.queries(name)
         )
 
     def apply(self, histogram: NDArray[np.float64]) -> NDArray[np.float64]:

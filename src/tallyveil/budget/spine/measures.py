@@ -113,11 +113,8 @@ class TotalMeasures:
         """
         kept = [(name, share) for name, share in self.strategy.geolevel_shares if name in original.geolevels]
         whole = sum((share for _, share in kept), Fraction(0))
-        names = dict(kept)
-        scaled = replace(
-            self.strategy,
-            geolevel_shares=tuple((name, share / whole) for name, share in kept),
-            query_shares=tuple(item for item in self.strategy.query_shares if item[0] in names),
+        scaled = self.strategy.with_shares(
+            [(name, share / whole, self.strategy.shares_of(name)) for name, share in kept]
         )
         known = self.exact if self.exact_on_geography is None else self.exact_on_geography
         exact = tuple(name for name in known if name in original.geolevels)

@@ -75,7 +75,7 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
     Source: Cumings-Menon et al. 2023, Lemma 4 and equation 19.
     """
     found = Fraction(0)
-    for query, query_share in dict(strategy.query_shares).get(geolevel, ()):
+    for query, query_share in strategy.shares_of(geolevel) if geolevel in strategy.geolevels else ():
         if query not in summed:
             raise BudgetError(
                 f"nothing is said of query group '{query}' of geolevel {geolevel}. Give the number of its answers."

@@ -48,7 +48,7 @@ def optimise(
         found = optimal_shares(loaded, aims)
         trial = None if keys is None else _tried(loaded, found, keys, people)
         if out is not None:
-            write_text(out, strategy_tables(found.strategy, loaded.to_mapping()) + "\n")
+            write_text(out, strategy_tables(found.strategy, loaded) + "\n")
     if as_json:
         say(json.dumps(optimal_record(found, trial), indent=2))
     if as_json or quiet:

@@ -281,7 +281,6 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.plans.estimating import values_in_words
     from tallyveil.plans.guarantee import guarantee_of
-    from tallyveil.plans.inputs import STEP_KINDS
     from tallyveil.plans.record import CONFIDENCE
 
     console = Screen()
@@ -318,7 +317,7 @@ def _show(loaded: "ReleasePlan", allocation: "Allocation | None", *, opened: boo
     console.print(f"values      {values}", soft_wrap=True)
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
     if loaded.spine is not None and loaded.spine.changes:
-        kinds = [STEP_KINDS[type(step)] for step in loaded.spine.steps]
+        kinds: list[str] = [step.kind for step in loaded.spine.steps]
         kinds += ["groups by variance"] if loaded.spine.regroup is not None else []
         kinds += ["bypassing"] if loaded.spine.bypassing is not None else []
         console.print(f"spine       {', '.join(loaded.geolevels)} (by {', '.join(kinds)})", soft_wrap=True)

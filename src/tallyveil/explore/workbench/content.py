@@ -48,7 +48,7 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
                         "answers": plan.query(query).size,
                         "sensitivity": sensitivities.get(query, 1),
                     }
-                    for query, own in dict(strategy.query_shares)[level]
+                    for query, own in strategy.shares_of(level)
                 ],
             }
             for level, share in strategy.geolevel_shares

@@ -60,7 +60,7 @@ def given_values(plan: ReleasePlan) -> dict[str, Fraction]:
     values = {"total": strategy.total, "declared": plan.declared}
     for i, (geolevel, share) in enumerate(strategy.geolevel_shares):
         values[f"g{i}"] = share
-        for k, (_, own) in enumerate(dict(strategy.query_shares)[geolevel]):
+        for k, (_, own) in enumerate(strategy.shares_of(geolevel)):
             values[f"q{i}.{k}"] = own
     return values
 
@@ -79,7 +79,7 @@ def _write_slots(document: Any, plan: ReleasePlan) -> None:
     table.add("queries", queries)
     if has_preset:
         document.pop("estimation", None)
-        document.add("estimation", tomlkit.parse(strategy_tables(strategy, plan.to_mapping()))["estimation"])
+        document.add("estimation", tomlkit.parse(strategy_tables(strategy, plan))["estimation"])
     privacy = document["privacy"]
     if unit == "rho":
         privacy.pop("epsilon", None)

@@ -17,8 +17,9 @@ from tallyveil.budget.optimal.aims import (
     VarianceModel,
     too_many,
 )
+from tallyveil.declared import Exact, Name
 from tallyveil.plans.from_toml.load import parse_file
-from tallyveil.plans.from_toml.tables import Exact, Name, Table
+from tallyveil.plans.from_toml.tables import Table
 from tallyveil.storage.addresses import located
 
 Model = Annotated[VarianceModel, Field(strict=False)]
@@ -149,7 +150,9 @@ def load_aims(path: Path) -> Aims:
             for query in item.queries
         ),
         targets=tuple(Target(item.area, item.query, item.deviation()) for item in file.target),
-        keep=tuple((level, query, share) for level, own in file.keep.items() for query, share in own.items()),
+        keep=tuple(
+            (level, query, share) for level, shares in file.keep.items() for query, share in shares.items()
+        ),
         floor=file.floor,
         entities=None if file.entities is None else located(path.parent, file.entities),
         live=None if file.live is None else located(path.parent, file.live),

@@ -1,25 +1,32 @@
-"""The table [estimation] of a release file: the passes and the rounding stages of every geolevel."""
+"""The tables [estimation] and [[estimation.outer]] of a release file: passes, rounding stages and outer passes."""
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Final
 
+from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.budget.presets import StrategyPreset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError
-from tallyveil.plans.estimating import GeolevelEstimation, Values
-from tallyveil.plans.from_toml.lookups import by_geolevel, partition_query
+from tallyveil.plans.constraints import Agreement, Residents
+from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles, Values
+from tallyveil.plans.fitting import known_query, partition_query
+from tallyveil.plans.from_toml.lookups import by_geolevel
 from tallyveil.plans.from_toml.models import EstimationTable
+from tallyveil.plans.lifts import refuse_lifts
+from tallyveil.plans.outer import measured_by_pass, refuse_outer
 from tallyveil.schema.schema import Schema
 
 DEFAULT_PASSES = [["*"]]
 DEFAULT_ROUNDING = [["total"], ["detailed"]]
 REST = "*"
+MOST_ANSWERS_IN_FULL: Final = 1 << 17
+"""Largest number of measured answers of a geounit that a release with outer passes writes in full."""
 
 
 def estimation_of(
     table: EstimationTable,
     strategy: Strategy,
-    schema: Schema,
     preset: StrategyPreset | None,
     *,
     drawn: bool,
@@ -29,13 +36,11 @@ def estimation_of(
     Args:
         table: What the file says.
         strategy: What is measured.
-        schema: The universe.
         preset: Where what the file leaves out is taken from; None for the defaults.
         drawn: Whether counts are drawn on a lattice, which the values of the tree cannot use.
 
     Raises:
-        ConfigError: a geolevel or a query is unknown, groups of a rounded query or of a query before the last pass
-            overlap, or the passes do not use every measured query once.
+        ConfigError: a geolevel or a query is unknown, or the passes do not use every measured query once.
     """
     geolevels = [name for name, _ in strategy.geolevel_shares]
     passes = table.passes or (_lists(preset.passes) if preset else {})
@@ -49,14 +54,9 @@ def estimation_of(
         (
             name,
             GeolevelEstimation(
-                passes=_without_early_overlaps(
-                    _filled_passes(passes_of[name], strategy.queries(name), name), schema, name
-                ),
+                passes=_filled_passes(passes_of[name], strategy.queries(name), name),
                 slack=slack,
-                rounding=tuple(
-                    tuple(partition_query(schema, query, f"estimation.rounding.{name}") for query in stage)
-                    for stage in rounding_of[name]
-                ),
+                rounding=tuple(map(tuple, rounding_of[name])),
                 target=target,
                 values="own" if name == geolevels[-1] else values,
             ),
@@ -101,25 +101,121 @@ def _filled_passes(
     return tuple(names for names in filled if names)
 
 
-def _without_early_overlaps(
-    passes: tuple[tuple[str, ...], ...], schema: Schema, geolevel: str
-) -> tuple[tuple[str, ...], ...]:
-    """The passes unchanged, after a check that groups overlap only in the last one.
+def outer_of(
+    table: EstimationTable,
+    schema: Schema,
+    preset: StrategyPreset | None,
+    agreement: Sequence[Agreement] = (),
+    residents: Sequence[Residents] = (),
+    *,
+    drawn: bool,
+) -> tuple[OuterPass, ...]:
+    """The outer passes that a file states, else those of the preset; checked.
 
-    A later pass keeps the answers of earlier ones. The kept answers of overlapping groups are many equations on few
-    cells. Least squares then needs its slow methods for more families (for 11 of 100 families of made-up blocks with
-    `hispanic*racecomb`, for 1 of 100 with `hispanic*cenrace`). A family that no method certifies would stop a run after
-    its spend.
+    Args:
+        table: What the file says.
+        schema: The universe.
+        preset: The strategy's preset, if it has one.
+        agreement: The agreements that the file states.
+        residents: The residents that it states.
+        drawn: Whether counts are drawn on a lattice.
+    Raises:
+        ConfigError: the passes do not fit the schema or each other, the file also states passes of geolevels, or counts
+            are drawn on a lattice.
+        SchemaError: a query is unknown.
+    """
+    outer = tuple(table.outer) or (preset.outer if preset else ())
+    if not outer:
+        if residents:
+            raise ConfigError(
+                f"[[residents]] '{residents[0].name}' has no effect without [[estimation.outer]]. Add a pass with a "
+                "part and these residents, or leave the table out.",
+                code="outer-pass",
+            )
+        return ()
+    _refuse_other_settings(table, None if table.outer else preset)
+    if drawn:
+        raise ConfigError(
+            "[[subspace]]: outer passes keep invariants, agreements and bounds, and no counts that are drawn on a "
+            "lattice after the spend. Leave [[subspace]] out, or estimate without outer passes.",
+            code="outer-pass",
+        )
+    for number, outer_pass in enumerate(outer, start=1):
+        for name in outer_pass.queries:
+            known_query(schema, name, f"estimation.outer[{number}]")
+    for item in residents:
+        if item.households is not None:
+            partition_query(schema, item.households, f"residents '{item.name}'")
+    refuse_outer(schema, outer)
+    refuse_lifts(schema, outer, agreement, residents)
+    return outer
+
+
+def estimation_in_passes(
+    outer: Sequence[OuterPass], strategy: Strategy, schema: Schema
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """How each geolevel is estimated by outer passes: the queries of each pass that has some, and all chains.
 
     Raises:
-        ConfigError: a query of an earlier pass has groups that overlap.
+        ConfigError: no pass determines one of the measured queries.
     """
-    for names in passes[:-1]:
-        for name in names:
-            if schema.query(name).overlaps:
-                raise ConfigError(
-                    f"[estimation.passes] at {geolevel}: groups of the query '{name}' overlap, and it is not in the "
-                    "last pass. Move it to the last pass.",
-                    code="overlapping-query",
-                )
-    return passes
+    rounding = tuple((*item.rounding, item.cells) for item in outer)
+    return tuple(
+        (
+            name,
+            GeolevelEstimation(
+                passes=tuple(filter(None, measured_by_pass(schema, outer, strategy.queries(name)))),
+                slack=Fraction(0),
+                rounding=rounding,
+            ),
+        )
+        for name in strategy.geolevels
+    )
+
+
+def refuse_full_measurements(strategy: Strategy, schema: Schema, measurements: MeasurementFiles) -> None:
+    """Refuse to write all noisy answers of a release with outer passes whose queries have very many.
+
+    Raises:
+        ConfigError: a geounit has more measured answers than `MOST_ANSWERS_IN_FULL`.
+    """
+    if measurements != "full":
+        return
+    for geolevel in strategy.geolevels:
+        answers = sum(schema.query(name).size for name in strategy.queries(geolevel))
+        if answers > MOST_ANSWERS_IN_FULL:
+            raise ConfigError(
+                f'[outputs] measurements is "full", and each {geolevel} has {answers:,} measured answers. All of them '
+                "would be drawn and written for every geounit, although nearly all are noise around zero. At most "
+                f'{MOST_ANSWERS_IN_FULL:,} answers are written in full. Write measurements = "small" for all answers '
+                'of the small queries, "support" for the answers in which the parent\'s published counts lie, or '
+                '"none".',
+                code="many-answers",
+            )
+
+
+def _refuse_other_settings(table: EstimationTable, preset: StrategyPreset | None) -> None:
+    """Refuse settings of single geolevels beside outer passes, which would have no effect."""
+    settings = [
+        name
+        for name, is_set in (
+            ("passes", bool(table.passes)),
+            ("rounding", bool(table.rounding)),
+            ("slack", bool(table.slack)),
+            ("rounding_target", table.rounding_target == "nearest"),
+            ("values", table.values == "tree"),
+        )
+        if is_set
+    ]
+    if settings:
+        source = (
+            "[[estimation.outer]]"
+            if preset is None
+            else f"the outer passes of strategy preset '{preset.name}'"
+        )
+        raise ConfigError(
+            f"[estimation] {', '.join(settings)}: with {source}, the passes go over the whole spine, are fitted to "
+            "each geounit's own noisy answers and round towards the estimates, so that this would have no effect. "
+            "Leave it out.",
+            code="outer-pass",
+        )

@@ -61,9 +61,11 @@ def first_attributes(asked: AttributesAsked) -> tuple[FirstAttribute, ...]:
             code="bad-flag",
         )
     coded = () if asked.codebook is None else read_codebook(asked.codebook, asked.numbers)
-    known = {one.name: one for one in (*coded, *numbered(asked.ranges))}
+    known = {attribute.name: attribute for attribute in (*coded, *numbered(asked.ranges))}
     names = _names(asked, known)
-    known |= {one.name: one for one in _read(asked, [name for name in names if name not in known])}
+    known |= {
+        attribute.name: attribute for attribute in _read(asked, [name for name in names if name not in known])
+    }
     _require_levels(names, known)
     return tuple(known[name] for name in names)
 

@@ -57,7 +57,7 @@ class FirstFile:
         With several attributes: a fifth for the total, two fifths for the attributes together, each alone, and two
         fifths for all cells. With one attribute: a third for the total, and two thirds for its levels.
         """
-        names = [one.name for one in self.attributes]
+        names = [attribute.name for attribute in self.attributes]
         if len(names) == 1:
             return {"total": Fraction(1, 3), "detailed": Fraction(2, 3)}
         single = {name: Fraction(2, 5 * len(names)) for name in names}
@@ -102,9 +102,9 @@ def _tables(first: FirstFile) -> Iterator[str]:
     )
     words = {"name": first.name, "unit": first.unit, "units": first.units}
     yield toml_table("schema", {key: word for key, word in words.items() if word is not None})
-    for one in first.attributes:
+    for attribute in first.attributes:
         yield "\n".join(
-            ["[[schema.attributes]]", *toml_lines({"name": one.name, "levels": list(one.levels)})]
+            ["[[schema.attributes]]", *toml_lines({"name": attribute.name, "levels": list(attribute.levels)})]
         )
     yield from _budget(first)
     outputs: dict[str, object] = {"tables": list(first.tables)}
@@ -126,14 +126,14 @@ def _budget(first: FirstFile) -> Iterator[str]:
     )
     share = Fraction(1, len(first.geolevels))
     yield toml_table("strategy.geolevels", {name: str(share) for name, _ in first.geolevels})
-    queries = {name: str(own) for name, own in first.queries.items()}
+    queries = {name: str(share) for name, share in first.queries.items()}
     yield f"[strategy.queries.{toml_key('*')}]\n" + "\n".join(toml_lines(queries))
 
 
 def _records(first: FirstFile) -> dict[str, object]:
     table: dict[str, object] = {"path": first.records, "geocode": first.geocode}
     table |= {} if first.count is None else {"count": first.count}
-    numbers = [one.name for one in first.attributes if one.is_number]
+    numbers = [attribute.name for attribute in first.attributes if attribute.is_number]
     return table | ({"numbers": numbers} if numbers else {})
 
 
@@ -149,10 +149,10 @@ def _geography(first: FirstFile) -> dict[str, object]:
 def tables_of(attributes: Sequence[FirstAttribute]) -> tuple[str, ...]:
     """Queries to publish: the total, each attribute, and if there are at most 1,000 cells also all cells."""
     cells = 1
-    for one in attributes:
-        cells *= len(one.levels)
+    for attribute in attributes:
+        cells *= len(attribute.levels)
     few = len(attributes) > 1 and cells <= 1000
-    return ("total", *(one.name for one in attributes), *(("detailed",) if few else ()))
+    return ("total", *(attribute.name for attribute in attributes), *(("detailed",) if few else ()))
 
 
 def relative_to(path: Path, folder: Path) -> str:

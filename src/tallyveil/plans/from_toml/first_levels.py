@@ -55,7 +55,7 @@ def read_codebook(path: Path, numbers: Iterable[str] = ()) -> tuple[FirstAttribu
     for name, level in rows.iter_rows():
         levels.setdefault(name, []).append(level)
     _refuse_unknown(numbers, levels, f"the codebook {path}")
-    return tuple(_attribute(name, tuple(own), name in set(numbers)) for name, own in levels.items())
+    return tuple(_attribute(name, tuple(listed), name in set(numbers)) for name, listed in levels.items())
 
 
 def read_levels(

@@ -3,18 +3,22 @@
 import difflib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, fields
 from fractions import Fraction
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
+from tallyveil.declared import Declared
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given, type_of
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
-from tallyveil.plans.from_toml.domain import plan_of
+from tallyveil.plans.fitting import refuse_steps
 from tallyveil.plans.from_toml.estimation import estimation_of
 from tallyveil.plans.from_toml.models import EstimationFile, ReleaseFile
+from tallyveil.plans.from_toml.planning import plan_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import short_name
 from tallyveil.storage.addresses import is_object
@@ -34,7 +38,7 @@ def load_plan(path: Path) -> ReleasePlan:
             not fit each other.
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
-    return plan_of(parse_file(path, ReleaseFile), path.parent)
+    return plan_of(parse_file(path, ReleaseFile))
 
 
 def plan_from_mapping(content: Mapping[str, Any], folder: Path) -> ReleasePlan:
@@ -47,13 +51,15 @@ def plan_from_mapping(content: Mapping[str, Any], folder: Path) -> ReleasePlan:
     Raises:
         ConfigError, SchemaError, BudgetError: as `load_plan`.
     """
-    return plan_of(_of_mapping(content, ReleaseFile, "the release mapping"), folder)
+    return plan_of(_of_mapping(content, ReleaseFile, "the release mapping", folder))
 
 
-def _of_mapping(content: Mapping[str, Any], model: type[File], where: str) -> File:
-    """Typed tables of a mapping; raises ConfigError with all mistakes."""
+def _of_mapping(
+    content: Mapping[str, Any], model: type[File], where: str, folder: Path | None = None
+) -> File:
+    """Typed tables of a mapping, whose paths start from a folder; raises ConfigError with all mistakes."""
     try:
-        return model.model_validate(_as_in_a_file(content))
+        return model.model_validate(_as_in_a_file(content), context=folder)
     except ValidationError as error:
         message = _all_mistakes(where, error, model, content)
     except RecursionError:
@@ -93,8 +99,7 @@ def load_estimation(
         StoreError, ConfigError: as `load_plan`.
     """
     file = parse_file(path, EstimationFile)
-    _refuse_outer(file, plan)
-    return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
+    return _estimation(file, plan, drawn=drawn)
 
 
 def estimation_from_mapping(
@@ -110,8 +115,18 @@ def estimation_from_mapping(
         ConfigError: as `load_plan`.
     """
     file = _of_mapping({"estimation": content}, EstimationFile, "the estimation mapping")
+    return _estimation(file, plan, drawn=drawn)
+
+
+def _estimation(
+    file: EstimationFile, plan: EstimationPlan, *, drawn: bool
+) -> tuple[tuple[str, GeolevelEstimation], ...]:
+    """What the table says of the measurements of a plan; raises ConfigError where it does not fit them."""
     _refuse_outer(file, plan)
-    return estimation_of(file.estimation, plan.strategy, plan.schema, None, drawn=drawn)
+    estimation = estimation_of(file.estimation, plan.strategy, None, drawn=drawn)
+    for geolevel, steps in estimation:
+        refuse_steps(plan, geolevel, steps)
+    return estimation
 
 
 def _refuse_outer(file: EstimationFile, plan: EstimationPlan) -> None:
@@ -158,7 +173,7 @@ def parse_file(path: Path, model: type[File]) -> File:
             code="input-missing",
         ) from None
     try:
-        return model.model_validate(tomllib.loads(text))
+        return model.model_validate(tomllib.loads(text), context=path.parent)
     except ValidationError as error:  # before ValueError, of which it is a subclass
         raise ConfigError(_all_mistakes(str(path), error, model), code="bad-key-or-value") from None
     except ValueError as error:  # not TOML, or a number with thousands of digits
@@ -190,7 +205,7 @@ def _all_mistakes(
 
 def _is_data(content: Mapping[str, Any], item: Any, model: type[BaseModel]) -> bool:
     """Whether a mistake is a key of a mapping that has no known key, so that its keys may be data."""
-    if item["type"] != "extra_forbidden":
+    if item["type"] not in _UNKNOWN:
         return False
     table: Any = content
     for part in item["loc"][:-1]:
@@ -213,7 +228,7 @@ def _place(location: tuple[str | int, ...]) -> str:
 
 def _explain(item: Any, model: type[BaseModel], shown: Callable[[object], str]) -> str:
     kind = item["type"]
-    if kind == "extra_forbidden":
+    if kind in _UNKNOWN:
         known = _keys_at(item["loc"][:-1], model)
         close = difflib.get_close_matches(short_name(str(item["loc"][-1])), known, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
@@ -222,12 +237,17 @@ def _explain(item: Any, model: type[BaseModel], shown: Callable[[object], str]) 
         return "is required and absent."
     if kind == "value_error":
         return str(item["ctx"]["error"])
-    return f"{item['msg']} (got {shown(item['input'])})."
+    said = item["msg"].replace("a valid tuple", "a valid list").replace("Tuple should", "List should")
+    return f"{said} (got {shown(item['input'])})."
 
 
-def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[str]:
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
+"""What pydantic calls a key that a table, or a declared dataclass, does not have."""
+
+
+def _keys_at(location: tuple[str | int, ...], model: type) -> list[str]:
     """The keys that are allowed in the table at a location."""
-    kinds: list[type[BaseModel]] = []
+    kinds: list[type] = []
     for part in location:
         if isinstance(part, int):
             continue
@@ -235,22 +255,36 @@ def _keys_at(location: tuple[str | int, ...], model: type[BaseModel]) -> list[st
         if part in choices:
             model, kinds = choices[part], []
             continue
-        for name, field in model.model_fields.items():
-            if part == (field.alias or name):
-                kinds = list(_models_in(field.annotation))
+        for name, annotation in _fields(model):
+            if part == name:
+                kinds = list(_tables_in(annotation))
                 model = kinds[0] if kinds else model
                 break
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return [name for name, _ in _fields(model)]
 
 
-def _tag(model: type[BaseModel]) -> str | None:
-    """The value of `kind` that selects this model; None if the model has no key `kind`."""
-    field = model.model_fields.get("kind")
-    return None if field is None else str(field.annotation.__args__[0])  # type: ignore[union-attr]
+def _fields(model: type) -> list[tuple[str, Any]]:
+    """Keys of a table with what they hold."""
+    if issubclass(model, BaseModel):
+        return [(field.alias or name, field.annotation) for name, field in model.model_fields.items()]
+    return [(_key(item), item.type) for item in fields(cast(Any, model))]
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _key(item: Field[Any]) -> str:
+    aliases = [info.alias for info in get_args(item.type)[1:] if isinstance(info, FieldInfo) and info.alias]
+    return aliases[0] if aliases else item.name
+
+
+def _tag(model: type) -> str | None:
+    """The value of `kind` that selects this table; None if the table has no key `kind`."""
+    annotation = dict(_fields(model)).get("kind")
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return None if annotation is None else str(get_args(annotation)[0])
+
+
+def _tables_in(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type) and issubclass(annotation, (BaseModel, Declared)):
         yield annotation
-    for candidate in getattr(annotation, "__args__", ()):
-        yield from _models_in(candidate)
+    for candidate in get_args(annotation):
+        yield from _tables_in(candidate)

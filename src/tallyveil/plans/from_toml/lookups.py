@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.models import EVERY_GEOLEVEL
-from tallyveil.schema.schema import Schema
 
 Item = TypeVar("Item")
 
@@ -25,7 +24,7 @@ def by_geolevel(
             f"are: {', '.join(geolevels)}.",
             code="unknown-geolevel",
         )
-    found = {}
+    entries = {}
     for name in geolevels:
         item = table.get(name, table.get(EVERY_GEOLEVEL, default))
         if item is None:
@@ -34,31 +33,5 @@ def by_geolevel(
                 "Add one of the two.",
                 code="missing-geolevel",
             )
-        found[name] = item
-    return found
-
-
-def known_query(schema: Schema, name: str, where: str) -> str:
-    """Return the name of a query unchanged, after a check that the schema has this query."""
-    try:
-        schema.query(name)
-    except TallyveilError as error:
-        raise type(error)(f"{where}: {error}", code=error.code) from None
-    return name
-
-
-def partition_query(schema: Schema, name: str, where: str) -> str:
-    """Return the name of a query unchanged, after a check that the schema has it and that its groups do not overlap.
-
-    Raises:
-        ConfigError: groups overlap.
-        SchemaError: the schema has no such query.
-    """
-    if schema.query(known_query(schema, name, where)).overlaps:
-        raise ConfigError(
-            f"{where}: groups of the query '{name}' overlap, so that a record counts in several of its answers. Such "
-            "a query may be measured and published. It may not be rounded, bounded, kept exact or drawn on a lattice. "
-            "Name a query whose groups do not overlap.",
-            code="overlapping-query",
-        )
-    return name
+        entries[name] = item
+    return entries

@@ -101,12 +101,14 @@ def refuse_records(public: Path, records: Path, flag: str) -> None:
 
 def _look_at_columns(asked: Asked) -> None:
     """Check the names and types of the columns of the records."""
-    path, names = asked.records, [one.name for one in asked.attributes]
+    path, names = asked.records, [attribute.name for attribute in asked.attributes]
     wanted = [asked.geocode, *names, *([asked.count] if asked.count else [])]
     records = scan_table(path, wanted, "records", confidential=True)
     require_text(records, asked.geocode, path, "records")
     require_levels(records, names, path, "records")
-    require_numbers(records, [one.name for one in asked.attributes if one.is_number], path, "records")
+    require_numbers(
+        records, [attribute.name for attribute in asked.attributes if attribute.is_number], path, "records"
+    )
     if asked.count is not None:
         _refuse_weights(records.collect_schema()[asked.count], asked)
         require_counts(records, asked.count, path, "records")

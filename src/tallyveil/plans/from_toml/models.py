@@ -1,18 +1,22 @@
-"""The tables and keys of a release file, as typed models. Any other key is an error."""
+"""The tables of a release file. What a plan states of them is declared with the plan; the rest is declared here."""
 
 from fractions import Fraction
-from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tallyveil.budget.outer_pass import OuterPass
+from tallyveil.declared import Exact, Name
 from tallyveil.estimation.problem import RoundingTarget
-from tallyveil.plans.estimating import Values
-from tallyveil.plans.from_toml.outer_tables import OuterPassTable, ResidentsTable
+from tallyveil.plans.constraints import Agreement, BoundsInput, Invariant, Residents
+from tallyveil.plans.estimating import MeasurementFiles, Values
 from tallyveil.plans.from_toml.spine_tables import SpineTable
-from tallyveil.plans.from_toml.tables import Exact, Name, PlainName, Table
+from tallyveil.plans.from_toml.tables import Table
+from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.runs.cluster.site import WANTED_ADDRESS, is_address
 from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.names import PlainName
+from tallyveil.schema.schema import SchemaTable
 
 EVERY_GEOLEVEL = "*"
 
@@ -26,139 +30,6 @@ class ReleaseTable(Table):
         description='Licence of the published files, for datapackage.json: a name such as "CC-BY-4.0", or an address.',
     )
     citation: Name | None = Field(default=None, description="How to cite the release, for datapackage.json.")
-
-
-class RecordsTable(Table):
-    """[records]: the confidential table."""
-
-    path: Name = Field(description="Parquet or CSV file, relative to the release file.")
-    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    count: Name | None = Field(
-        default=None, description="Column of counts. Without it, each row is one record."
-    )
-    columns: dict[Name, Name] = Field(
-        default_factory=dict, description="Column of each attribute whose column has another name."
-    )
-    numbers: list[Name] = Field(
-        default_factory=list,
-        description='Attributes whose columns hold whole numbers. Their levels are ranges, such as "18-24" or "85+".',
-    )
-
-
-class GeographyTable(Table):
-    """[geography]: the public table of all finest geounits."""
-
-    path: Name = Field(description="Parquet or CSV file with one row for each finest geounit, empty or not.")
-    geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
-    geolevels: list[PlainName] = Field(min_length=1, description="Names of the geolevels, root first.")
-    prefix_lengths: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
-        default=None, description="Length of the geocode's prefix at each geolevel, in characters."
-    )
-    parent_columns: list[Name] | None = Field(
-        default=None, description="Column of the geocode at each geolevel except the finest."
-    )
-    names: Name | None = Field(
-        default=None,
-        description="Parquet or CSV file with the text columns geolevel (or family of entities), geocode and name. The "
-        "release publishes the names.",
-    )
-    geometry: Name | None = Field(
-        default=None,
-        description="GeoParquet, GeoJSON, shapefile (.shp) or GeoPackage with polygons or points of finest geounits. "
-        "The release publishes them. Needs the extra `maps`.",
-    )
-    geometry_geocode: Name = Field(
-        default="geocode", description="Column of the geometry file that holds the finest geocode (text)."
-    )
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        if self.geometry is None and "geometry_geocode" in self.model_fields_set:
-            raise ValueError("geometry_geocode names a column of the file of geometry: give geometry as well")
-        if (self.prefix_lengths is None) == (self.parent_columns is None):
-            raise ValueError("give either prefix_lengths or parent_columns, and not both")
-        if self.prefix_lengths is not None and any(
-            below <= above for above, below in pairwise(self.prefix_lengths)
-        ):
-            raise ValueError(
-                "prefix_lengths do not rise: the geocode of a geounit begins with that of the geounit above it, and is "
-                "longer"
-            )
-        given = self.prefix_lengths if self.prefix_lengths is not None else self.parent_columns
-        wanted = len(self.geolevels) - (self.prefix_lengths is None)
-        if given is not None and len(given) != wanted:
-            key = "prefix_lengths" if self.prefix_lengths is not None else "parent_columns"
-            raise ValueError(
-                f"{key} has {len(given)} entries, wanted {wanted} for {len(self.geolevels)} geolevels"
-            )
-        return self
-
-
-class AttributeTable(Table):
-    """[[schema.attributes]]: an attribute and its levels."""
-
-    name: PlainName = Field(description="Name of the attribute, and of its column in the published tables.")
-    levels: list[Name] = Field(min_length=1, description="Names of the levels, in order.")
-
-
-class RecodeTable(Table):
-    """[[schema.recodes]]: a grouping of an attribute's levels."""
-
-    name: PlainName = Field(description="Name of the recode, used in queries.")
-    attribute: Name = Field(description="The attribute whose levels are grouped.")
-    groups: dict[Name, list[Name]] = Field(
-        min_length=1, description="Levels of each group, by its label. Levels may be left out."
-    )
-    overlapping: bool = Field(
-        default=False,
-        description="Whether a level may be in several groups. A record then counts in several answers, and a "
-        "measurement needs more noise.",
-    )
-
-
-class StructuralZeroTable(Table):
-    """[[schema.structural_zeros]]: cells in which no record can be."""
-
-    name: PlainName = Field(description="Name in messages and manifests.")
-    cells: dict[Name, list[Name]] = Field(
-        min_length=1,
-        description="Levels of some attributes. No record can have one of these levels in each of them.",
-    )
-
-
-class SchemaTable(Table):
-    """[schema]: a preset, or attributes of your own."""
-
-    preset: Name | None = Field(
-        default=None,
-        description='"pl94-persons", "pl94-units", "dhc-persons", "dhc-units", "dhc-units-sizes" or "race-age".',
-    )
-    name: PlainName | None = Field(default=None, description="Name of a schema of your own.")
-    unit: Name | None = Field(
-        default=None, description='What one record is, in the singular. Default: "person".'
-    )
-    units: Name | None = Field(default=None, description="Plural of unit. Default: by the rules of English.")
-    attributes: list[AttributeTable] = Field(
-        default_factory=list, description="The attributes of a record, in order."
-    )
-    recodes: list[RecodeTable] = Field(default_factory=list, description="Groupings of levels, for queries.")
-    structural_zeros: list[StructuralZeroTable] = Field(
-        default_factory=list, description="Cells in which no record can be."
-    )
-
-    @model_validator(mode="after")
-    def _preset_or_own(self) -> Self:
-        own = self.name is not None and bool(self.attributes)
-        anything = self.name or self.unit or self.attributes or self.recodes or self.structural_zeros
-        if self.preset is None and not own:
-            raise ValueError("give a preset, or a name and attributes of your own")
-        if self.preset is not None and anything:
-            raise ValueError(
-                "a preset takes no other keys; to change one, write out name, attributes and recodes"
-            )
-        if self.units is not None and self.unit is None:
-            raise ValueError("units is the plural of unit: give unit as well")
-        return self
 
 
 class PrivacyTable(Table):
@@ -260,7 +131,7 @@ class EstimationTable(Table):
         "counts are drawn on a lattice, else what the strategy's preset says, else tree.",
     )
 
-    outer: list[OuterPassTable] = Field(
+    outer: list[OuterPass] = Field(
         default_factory=list,
         description="Passes over the whole spine, for schemas of very many cells. Each keeps earlier counts.",
     )
@@ -276,45 +147,6 @@ class EstimationFile(Table):
     """The file of `tallyveil estimate --estimation`: the table of a release file by itself."""
 
     estimation: EstimationTable
-
-
-class InvariantTable(Table):
-    """[[invariants]]: a query whose true answers are published exactly."""
-
-    query: Name = Field(description="The query.")
-    geolevels: list[Name] = Field(
-        min_length=1, description="Geolevels of the geography at which it is exact."
-    )
-
-
-class BoundsTable(Table):
-    """[[bounds]]: public lower and upper bounds on the answers of a query, read from a table."""
-
-    name: PlainName = Field(description="Name in messages and manifests.")
-    query: Name = Field(description="The query whose answers are bounded.")
-    geolevel: Name = Field(description="Geolevel of the geocodes in the table.")
-    path: Name = Field(
-        description="Table with the columns geocode, one for each factor of the query, lower, and upper (null: none)."
-    )
-    missing: Literal["zero", "unbounded"] = Field(description="Upper bound of an answer that has no row.")
-
-
-class AgreementTable(Table):
-    """[[agreement]]: published counts of a finished release that the counts of this one keep exactly."""
-
-    name: PlainName = Field(
-        description="Name in messages and manifests. No other agreement of the file has it."
-    )
-    path: Name | None = Field(
-        default=None,
-        description="Folder of the finished release. May be left out in a file that a programme of releases runs.",
-    )
-    release: PlainName | None = Field(
-        default=None,
-        description="Name of the other release in a programme. If left out, it is the name of the agreement.",
-    )
-    query: Name = Field(description="The query whose answers are kept, at every geolevel.")
-    theirs: Name = Field(description="The query of the other release with the same labels, factor by factor.")
 
 
 class SubspaceTable(Table):
@@ -340,7 +172,7 @@ class OutputsTable(Table):
         default_factory=list,
         description="Families of [spine]. The tables are also published for the entities of these families.",
     )
-    measurements: Literal["full", "small", "support", "none"] = Field(
+    measurements: MeasurementFiles = Field(
         default="full",
         description="Noisy answers to write. full: all. small: all of every query with at most 8,192 answers, and of "
         "larger ones at geolevels where they are at most 134,217,728 numbers. support: only those on the support of "
@@ -391,17 +223,17 @@ class ReleaseFile(Table):
     """A whole release file."""
 
     release: ReleaseTable
-    records: RecordsTable
-    geography: GeographyTable
+    records: RecordsInput
+    geography: GeographyInput
     spine: SpineTable | None = None
     universe: SchemaTable = Field(alias="schema")
     privacy: PrivacyTable
     strategy: StrategyTable
     estimation: EstimationTable = Field(default_factory=EstimationTable)
-    invariants: list[InvariantTable] = Field(default_factory=list)
-    bounds: list[BoundsTable] = Field(default_factory=list)
-    agreement: list[AgreementTable] = Field(default_factory=list)
-    residents: list[ResidentsTable] = Field(default_factory=list)
+    invariants: list[Invariant] = Field(default_factory=list)
+    bounds: list[BoundsInput] = Field(default_factory=list)
+    agreement: list[Agreement] = Field(default_factory=list)
+    residents: list[Residents] = Field(default_factory=list)
     subspace: list[SubspaceTable] = Field(default_factory=list)
     outputs: OutputsTable = Field(default_factory=OutputsTable)
     execution: ExecutionTable = Field(default_factory=ExecutionTable)

@@ -4,8 +4,8 @@ import tomllib
 from importlib import resources
 from pathlib import Path
 
-from tallyveil.plans.from_toml.domain import plan_of
 from tallyveil.plans.from_toml.models import ReleaseFile
+from tallyveil.plans.from_toml.planning import plan_of
 from tallyveil.plans.release import ReleasePlan
 
 _FOLDER = resources.files("tallyveil.plans.from_toml") / "published"
@@ -19,5 +19,6 @@ def published_products(layout: str) -> tuple[ReleasePlan, ...]:
         if entry.name.startswith(f"{layout}-") and entry.name.endswith(".toml")
     }
     return tuple(
-        plan_of(ReleaseFile.model_validate(tomllib.loads(texts[name])), Path()) for name in sorted(texts)
+        plan_of(ReleaseFile.model_validate(tomllib.loads(texts[name]), context=Path()))
+        for name in sorted(texts)
     )

@@ -1,18 +1,11 @@
-"""The schema that a release file describes, and the largest number of cells it may have."""
+"""How large a schema and a strategy may be, which is checked before any array is made."""
 
-from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.noise.address import GEOLEVEL_BITS, QUERY_BITS
-from tallyveil.plans.from_toml.models import RecodeTable, SchemaTable
-from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.presets import load_preset
-from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
-from tallyveil.schema.structural_zero import StructuralZero
-from tallyveil.schema.unit import unit_of
 
 MOST_CELLS: Final = 1 << 27
 """The largest number of cells that a schema may have.
@@ -37,30 +30,6 @@ A query has one layer, unless its groups overlap.
 The number of the answer in which the cell is counted takes 4 bytes, and 8 more while it is looked up. At most one noisy
 value and its noise take 8 bytes each.
 """
-
-
-def schema_of(table: SchemaTable) -> Schema:
-    """The schema that a release file describes.
-
-    Raises:
-        SchemaError: the parts of the schema do not fit each other.
-    """
-    if table.preset is not None:
-        return load_preset(table.preset)
-    return Schema(
-        name=table.name or "",
-        attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
-        recodes=tuple(map(recode_of, table.recodes)),
-        structural_zeros=tuple(
-            StructuralZero(item.name, _groups(item.cells)) for item in table.structural_zeros
-        ),
-        unit=unit_of(table.unit, table.units),
-    )
-
-
-def recode_of(table: RecodeTable) -> Recode:
-    """A recode; raises SchemaError if its groups overlap and it does not say so."""
-    return Recode(table.name, table.attribute, _groups(table.groups), overlapping=table.overlapping)
 
 
 def require_size(schema: Schema, strategy: Strategy) -> None:
@@ -133,7 +102,3 @@ def require_few_layers(schema: Schema, strategy: Strategy) -> None:
                 f"most {MOST_LAYERED_CELLS:,} pairs of a layer and a cell. Measure fewer overlapping groups.",
                 code="schema-too-large",
             )
-
-
-def _groups(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((name, tuple(levels)) for name, levels in table.items())

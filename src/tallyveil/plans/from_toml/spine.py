@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tallyveil.budget.caps import Reference
 from tallyveil.budget.spine.presets import SpinePreset, bypass_rule, load_spine_preset
@@ -20,19 +19,11 @@ from tallyveil.geography.optimise import (
     geolevels_after,
 )
 from tallyveil.plans.from_toml.models import ReleaseFile
-from tallyveil.plans.from_toml.spine_tables import (
-    BranchTable,
-    CutByEntitiesTable,
-    GroupByMembershipTable,
-    RegroupTable,
-    SpineTable,
-    StepTable,
-)
+from tallyveil.plans.from_toml.spine_tables import GroupByMembershipTable, RegroupTable, SpineTable, StepTable
 from tallyveil.plans.inputs import Regroup, SpineInput, with_protected
-from tallyveil.storage.addresses import located
 
 
-def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
+def spine_of(file: ReleaseFile) -> SpineInput | None:
     """The entities and steps that a release file names; None if it has no [spine].
 
     Raises:
@@ -53,12 +44,13 @@ def spine_of(file: ReleaseFile, folder: Path) -> SpineInput | None:
     _refuse_repeated(families, (*file.geography.geolevels, *geolevels))
     _refuse_unknown(file.outputs.entities, families, "[outputs] entities")
     return SpineInput(
-        None if table.entities is None else located(folder, table.entities),
-        table.geocode,
-        columns,
-        steps,
+        original=file.geography.geolevels,
+        entities=table.entities,
+        geocode=table.geocode,
+        families=columns,
+        steps=steps,
         preset=table.preset,
-        overlapping=tuple((name, located(folder, path)) for name, path in table.overlapping.items()),
+        overlapping=tuple(table.overlapping.items()),
         regroup=_regroup(table.regroup, families, geolevels, steps),
         bypassing=_bypassing(table, preset, file.privacy.mechanism),
         most_children=table.most_children,
@@ -136,22 +128,22 @@ def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) ->
     return bypass_rule(Mechanism(mechanism)) if bypasses else None
 
 
-def whole_geolevel(name: str, original: Sequence[str], made: Sequence[str], where: str) -> str:
-    """Return the name unchanged, after a check that it is a geolevel of the geography that the steps keep.
+def require_whole(name: str, original: Sequence[str], after: Sequence[str], where: str) -> None:
+    """Refuse a name that is no geolevel of the geography, or is one that the steps do not leave on the spine.
 
     This cannot check whether the steps cut geounits of the geolevel: that is known only when the geography is read.
 
     Raises:
         ConfigError: the name is no geolevel, or the steps remove or make this geolevel.
     """
-    if name in original and name in made:
-        return name
-    if name in original or name in made:
+    if name in original and name in after:
+        return
+    if name in original or name in after:
         what = "removed by the steps of [spine]" if name in original else "made by the steps of [spine]"
-        kept = [level for level in original if level in made]
+        on_both = [level for level in original if level in after]
         raise ConfigError(
             f"{where} names geolevel '{name}', which is {what}. Only geolevels of [geography] that the spine keeps "
-            f"can be named here: {', '.join(kept)}.",
+            f"can be named here: {', '.join(on_both)}.",
             code="not-on-spine",
         )
     raise ConfigError(
@@ -161,13 +153,10 @@ def whole_geolevel(name: str, original: Sequence[str], made: Sequence[str], wher
 
 
 def _step(item: StepTable, families: Sequence[str]) -> Step:
-    named = [item.family] if isinstance(item, BranchTable) else item.families
+    named = [item.family] if isinstance(item, Branch) else item.families
     _refuse_unknown(named, families, f"a step of kind {item.kind} in [[spine.steps]]")
-    if isinstance(item, BranchTable):
-        entities = tuple(item.entities) if item.entities is not None else None
-        return Branch(item.family, item.geolevel, item.name, entities, item.parts)
-    if isinstance(item, CutByEntitiesTable):
-        return CutByEntities(tuple(item.families), item.geolevel, item.name, item.keep)
+    if isinstance(item, Branch | CutByEntities):
+        return item
     limit = FanOutLimit(item.cutoff, item.at_most)
     if isinstance(item, GroupByMembershipTable):
         return GroupByMembership(tuple(item.families), item.geolevel, item.children, limit)
@@ -187,10 +176,12 @@ def _refuse_unknown(names: Sequence[str], families: Sequence[str], where: str) -
 
 
 def _refuse_repeated(families: Sequence[str], geolevels: Sequence[str]) -> None:
-    taken = [name for number, name in enumerate(families) if name in families[:number] or name in geolevels]
-    if taken:
+    repeated = [
+        name for number, name in enumerate(families) if name in families[:number] or name in geolevels
+    ]
+    if repeated:
         raise ConfigError(
-            f"[spine] families names {', '.join(taken)}, which is given twice or is also the name of a geolevel. "
+            f"[spine] families names {', '.join(repeated)}, which is given twice or is also the name of a geolevel. "
             "Tables are found by these names, so each name must mean one thing. Rename the column.",
             code="name-twice",
         )

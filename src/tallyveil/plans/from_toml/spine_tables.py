@@ -5,8 +5,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tallyveil.budget.caps import MOST_LOSS
+from tallyveil.declared import Exact, Name
 from tallyveil.geography.fan_out import PRODUCTION_LIMIT
-from tallyveil.plans.from_toml.tables import Exact, Name, PlainName, Table
+from tallyveil.geography.optimise import Branch, CutByEntities
+from tallyveil.plans.from_toml.tables import Table
+from tallyveil.schema.names import PlainName
+from tallyveil.storage.addresses import InputPath
 
 
 class FanOutTable(Table):
@@ -19,36 +23,6 @@ class FanOutTable(Table):
     )
     at_most: int | None = Field(
         default=None, ge=1, description="An additional limit that does not depend on n."
-    )
-
-
-class BranchTable(Table):
-    """[[spine.steps]] kind = "branch": cut geounits by an area, such as all tribal areas, into inside and outside."""
-
-    kind: Literal["branch"] = Field(description="Kind of the step.")
-    family: Name = Field(description="Family of the entities that together form the area.")
-    geolevel: Name = Field(description="First geolevel to be cut.")
-    name: PlainName = Field(description="Name of the branch, written into geocodes.")
-    entities: list[Name] | None = Field(
-        default=None, description="Entities of the family. Default: all of them."
-    )
-    parts: PlainName | None = Field(
-        default=None,
-        description="Name of a new geolevel for the parts. The cut geolevel then stays whole above them. This is "
-        "needed if an invariant or bounds are stated for the cut geolevel.",
-    )
-
-
-class CutByEntitiesTable(Table):
-    """[[spine.steps]] kind = "cut_by_entities": cut geounits by entities, as for tract subsets."""
-
-    kind: Literal["cut_by_entities"] = Field(description="Kind of the step.")
-    families: list[Name] = Field(min_length=1, description="Families whose entities cut the geounits.")
-    geolevel: Name = Field(description="First geolevel to be cut.")
-    name: PlainName = Field(description="Name of the geolevel of the parts.")
-    keep: bool = Field(
-        default=True,
-        description="Keep the geolevel whole above its parts. If false, the parts replace it.",
     )
 
 
@@ -120,7 +94,7 @@ class RegroupTable(FanOutTable):
 
 
 StepTable = Annotated[
-    BranchTable | CutByEntitiesTable | GroupByMembershipTable | GroupByDistanceTable,
+    Branch | CutByEntities | GroupByMembershipTable | GroupByDistanceTable,
     Field(discriminator="kind"),
 ]
 
@@ -128,7 +102,7 @@ StepTable = Annotated[
 class SpineTable(Table):
     """[spine]: off-spine entities, and the steps that make the spine from the geography."""
 
-    entities: Name | None = Field(
+    entities: InputPath | None = Field(
         default=None, description="Parquet or CSV file with one row for each finest geounit."
     )
     geocode: Name = Field(default="geocode", description="Column of the finest geocode (text).")
@@ -137,7 +111,7 @@ class SpineTable(Table):
         description="Columns that name the entity of each finest geounit (null: no entity). The columns that a preset "
         "uses need not be named.",
     )
-    overlapping: dict[PlainName, Name] = Field(
+    overlapping: dict[PlainName, InputPath] = Field(
         default_factory=dict,
         description="Families whose entities may overlap, each with its Parquet or CSV file. The file has one row for "
         "each finest geounit of each entity. Its columns are the geocode column and `entity`.",

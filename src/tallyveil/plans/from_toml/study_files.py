@@ -4,7 +4,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tallyveil.plans.from_toml.tables import Name, PlainName, Table
+from tallyveil.declared import Name
+from tallyveil.plans.from_toml.tables import Table
+from tallyveil.schema.names import PlainName
 
 MOST_GEOLEVELS = 8
 """Largest number of geolevels: the noise's addresses have room for so many."""

@@ -16,7 +16,7 @@ from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import StatedGeounits, stated_geounits
-from tallyveil.plans.constraints import Bounds
+from tallyveil.plans.constraints import BoundsInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import short_name
 from tallyveil.schema.counts import row_ranges
@@ -131,7 +131,7 @@ def zeros_of(table: ConstraintTable, spine: Spine) -> Zeros:
     return Zeros(table.query, spine.geolevels[level], zero if table.groups is None else zero[table.groups])
 
 
-def bounds_table(plan: ReleasePlan, bounds: Bounds, hierarchies: Hierarchies) -> ConstraintTable:
+def bounds_table(plan: ReleasePlan, bounds: BoundsInput, hierarchies: Hierarchies) -> ConstraintTable:
     """Public bounds read from their file, summed upward to every coarser geolevel.
 
     Raises:
@@ -190,7 +190,7 @@ def filled(
 
 
 def _read_bounds(
-    bounds: Bounds, query: QueryGroup, stated: StatedGeounits
+    bounds: BoundsInput, query: QueryGroup, stated: StatedGeounits
 ) -> tuple[Integers, Integers, Integers, Integers]:
     names = query.factor_names
     table = read_table(bounds.path, ["geocode", *names, "lower", "upper"], f"bounds '{bounds.name}'")
@@ -224,7 +224,7 @@ def _read_bounds(
     return rows, answers, _limits(bounds, table["lower"], 0), _limits(bounds, table["upper"], UNBOUNDED)
 
 
-def _limits(bounds: Bounds, column: pl.Series, missing: int) -> Integers:
+def _limits(bounds: BoundsInput, column: pl.Series, missing: int) -> Integers:
     """A column of bounds; a null is `missing`.
 
     Sums of bounds over geounits fit int64: a bound is at most 2**32, and a geography has fewer than 2**30 geounits.

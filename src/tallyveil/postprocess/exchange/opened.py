@@ -130,7 +130,9 @@ def _plan_on(product: ReleasePlan, hierarchies: Hierarchies) -> ReleasePlan:
     if not (hierarchies.replaced or families or hierarchies.shares is not None):
         return product
     bypassing = None if hierarchies.shares is None else BypassRule.SINGLE_CHILD
-    spine = SpineInput(None, "geocode", families, (), bypassing=bypassing)
+    spine = SpineInput(
+        original=product.geolevels, geocode="geocode", families=families, steps=(), bypassing=bypassing
+    )
     return replace(product, spine=spine, entities=families)
 
 

@@ -29,10 +29,9 @@ from tallyveil.files.manifest_files import entered_manifest, written_manifest
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.stated import with_sums
-from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan, strategy_of_plan
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.plans.stated import stated_plan
-from tallyveil.plans.subspace_query import drawn_items
 from tallyveil.postprocess.constraints.bounds_files import read_bounds
 from tallyveil.postprocess.constraints.geolevels import public_zeros, zeros_of
 from tallyveil.postprocess.constraints.invariant_files import stated_invariant
@@ -53,7 +52,7 @@ class FinishedRelease:
         schema: The universe.
         hierarchies: The spine, and the areas off the spine.
         strategy: The measured queries and their budgets.
-        estimating: How counts were estimated, and what was written.
+        stated: The plan that the manifest states.
     """
 
     root: Path
@@ -61,7 +60,12 @@ class FinishedRelease:
     schema: Schema
     hierarchies: Hierarchies
     strategy: Strategy
-    estimating: EstimationPlan
+    stated: StatedPlan
+
+    @property
+    def estimating(self) -> EstimationPlan:
+        """How counts were estimated, and what was written."""
+        return self.stated.estimating
 
     @property
     def spine(self) -> Spine:
@@ -104,8 +108,7 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     stated = stated_plan(root / MANIFEST, plan)
     hierarchies = read_hierarchies(root)
     stated.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
-    estimating = stated.estimating
-    return FinishedRelease(root, manifest, estimating.schema, hierarchies, strategy_of_plan(plan), estimating)
+    return FinishedRelease(root, manifest, stated.schema, hierarchies, stated.strategy_in_passes, stated)
 
 
 def named_queries(
@@ -216,7 +219,7 @@ def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> M
         )
         zeros = tuple(zeros_of(table, release.spine) for table in tables)
     stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
-    drawn = drawn_queries(release.schema, release.strategy, drawn_items(plan))
+    drawn = drawn_queries(release.schema, release.strategy, release.stated.subspace)
     return _measured(release.estimating, hierarchies, release.strategy, stated, zeros, drawn)
 
 
@@ -263,7 +266,7 @@ def _measured(
 def measured_rows(release: FinishedRelease, model: MeasuredLevels) -> AnswerRows:
     """The noisy answers of a release, including those of the integer-subspace mechanism."""
     stored = StoredRows(release.root, model)
-    items = drawn_items(release.plan)
+    items = release.stated.subspace
     return DrawnRows(stored, release.root, items, release.schema, model.spine) if items else stored
 
 

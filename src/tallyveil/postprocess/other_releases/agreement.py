@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyveil.arrays import Integers
+from tallyveil.declared import mapping_of
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
@@ -111,7 +112,7 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
         total.add(rows[start + own[inside]], named, persons[inside])
     finest = PublicCounts(spine.geolevels[-1], *total.finish())
     counts = AgreedCounts(agreement_name(item.name), query, summed_to_root(finest, spine, schema.size))
-    return Agreed(counts, {**item.to_mapping(), **theirs.release.named}, theirs.release)
+    return Agreed(counts, {**mapping_of(item), **theirs.release.named}, theirs.release)
 
 
 def promised_counts(item: Agreement, schema: Schema, spine: Spine) -> AgreedCounts:

@@ -16,8 +16,7 @@ from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.limits import LARGEST_COUNT
-from tallyveil.schema.presets import schema_from_mapping
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 
 _LARGEST_SUM: Final = 2 * LARGEST_COUNT

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Bools, Integers
+from tallyveil.declared import mapping_of
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Levels, Residents
@@ -91,7 +92,7 @@ def read_residents(item: Residents, spine: Spine) -> ReadResidents:
         chosen = _have(people, codes)
         for kind, inside_ in enumerate((chosen, chosen & _have(adults, codes))):
             np.add.at(counts[kind], rows[start + own[inside_]], persons[inside_])
-    record = {**item.to_mapping(), **theirs.release.named}
+    record = {**mapping_of(item), **theirs.release.named}
     read = ResidentCounts(item.name, counts[0], counts[1], item.households, item.geolevel)
     return ReadResidents(read, record, theirs.release)
 

@@ -286,7 +286,7 @@ class TreePasses:
             total = of_total.at(geolevel, measured, self.allocation)
             if total is not None and answers is not None and total.query == answers.query:
                 total = None  # it would be used twice
-            return PartTargets(self.source, answers, rest, total, one.prior)
+            return PartTargets(self.source, answers, rest, total, one.prior or "shares")
 
         return at
 

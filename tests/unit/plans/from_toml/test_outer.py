@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.outer_worlds import PERSONS, UNITS
 
+from tallyveil.declared import mapping_of
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.from_toml.load import load_estimation, load_plan
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
@@ -38,7 +39,7 @@ def test_the_plan_says_so_and_is_read_back(tmp_path):
         plan = plan_from(tmp_path, text)
         mapping = json.loads(json.dumps(plan.to_mapping()))
         assert mapping["outer"][-1]["cells"] == plan.outer[-1].cells
-        assert mapping["agreement"] == [item.to_mapping() for item in plan.agreement]
+        assert mapping["agreement"] == [mapping_of(item) for item in plan.agreement]
         assert stated_plan(Path("manifest.json"), mapping).estimating == plan.estimating
         for wrong in (
             {**mapping, "outer": []},
@@ -129,7 +130,7 @@ def test_counts_drawn_on_a_lattice_are_refused(tmp_path):
 
 
 def test_all_answers_of_a_huge_query_are_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("tallyveil.plans.from_toml.outer.MOST_ANSWERS_IN_FULL", 50)
+    monkeypatch.setattr("tallyveil.plans.from_toml.estimation.MOST_ANSWERS_IN_FULL", 50)
     text = PERSONS.replace('measurements = "none"', 'measurements = "full"')
     with pytest.raises(TallyveilError) as caught:
         plan_from(tmp_path, text)

@@ -15,7 +15,7 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
 from tallyveil.postprocess.constraints.implied import with_implied_bounds
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 
 MOST = 7
 """Largest total of a child."""

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.declared import mapping_of, read_written
 from tallyveil.errors import SchemaError, StoreError
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.constraints import Residents
@@ -54,13 +55,13 @@ def test_a_lost_file_is_told(tmp_path):
 
 
 def test_levels_are_those_of_the_other_schema():
-    schema, item = load_preset("pl94-persons"), Residents.from_mapping(ITEM)
+    schema, item = load_preset("pl94-persons"), read_written(Residents, ITEM)
     people, adults = resident_levels(item, schema)
     assert [int(allowed.sum()) for allowed in people] == [1, 2, 2, 63]
     assert [int(allowed.sum()) for allowed in adults] == [8, 1, 2, 63]
-    assert item.to_mapping() == ITEM
+    assert mapping_of(item) == ITEM
     with pytest.raises(SchemaError, match=r"\[\[residents\]\] 'people' people: there is no attribute 'hhgq'"):
         resident_levels(item, load_preset("pl94-units"))
-    wrong = Residents.from_mapping({**ITEM, "adults": {"votingage": ["adult"]}})
+    wrong = read_written(Residents, {**ITEM, "adults": {"votingage": ["adult"]}})
     with pytest.raises(SchemaError, match="'people' adults: attribute 'votingage' has no level 'adult'"):
         resident_levels(wrong, schema)

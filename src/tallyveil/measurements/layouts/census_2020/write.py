@@ -156,7 +156,7 @@ class LayoutWriter:
 
 def _parts_of_budget(allocation: Allocation, geolevel: str, query: str, rows: Integers) -> pl.Series:
     """For each geounit, the part of the whole budget that a query has there."""
-    shares = dict(dict(allocation.strategy.query_shares)[geolevel])
+    shares = dict(allocation.strategy.shares_of(geolevel))
     by_position = np.array([float(value * shares[query]) for value in allocation.shares.values])
     return pl.Series(by_position[allocation.positions(geolevel)[rows]])
 

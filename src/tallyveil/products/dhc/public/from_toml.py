@@ -8,15 +8,17 @@ from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tallyveil.declared import Name
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.files.finished import PRIVATE
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.from_toml.load import load_plan, parse_file
-from tallyveil.plans.from_toml.tables import Name, PlainName, Table
+from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.other_releases.agreement import same_answers, their_query
 from tallyveil.postprocess.other_releases.residents import resident_levels
 from tallyveil.products.dhc.public.plan import PlannedRelease, ProgrammePlan
+from tallyveil.schema.names import PlainName
 from tallyveil.storage.paths import file_name, inside
 
 Item = TypeVar("Item", Agreement, Residents)
@@ -62,8 +64,8 @@ class ProgrammeFile(Table):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [one.name.casefold() for one in self.releases]
-        twice = [one.name for one in self.releases if names.count(one.name.casefold()) > 1]
+        names = [release.name.casefold() for release in self.releases]
+        twice = [release.name for release in self.releases if names.count(release.name.casefold()) > 1]
         if twice:
             raise ValueError(
                 f"releases are named twice: {', '.join(twice)}. Their folders would be one. Give each a name that "
@@ -92,7 +94,7 @@ def load_programme(path: Path, out: Path | None = None) -> ProgrammePlan:
     found: list[PlannedRelease] = []
     wrong: list[tuple[str, TallyveilError]] = []
     for place, item in enumerate(file.releases):
-        earlier = {one.name: folders[one.name] for one in file.releases[:place]}
+        earlier = {release.name: folders[release.name] for release in file.releases[:place]}
         try:
             release = path.parent / item.file
             found.append(_planned(item.name, release, load_plan(release), earlier))
@@ -108,7 +110,7 @@ def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Pat
     """A release whose agreements and residents of earlier releases have their folders; raises ConfigError."""
     tables = [("agreement", item.name, item.release_name) for item in plan.agreement if item.path is None]
     tables += [("residents", item.name, item.release_name) for item in plan.residents if item.path is None]
-    unknown = [one for one in tables if one[2] not in earlier]
+    unknown = [release for release in tables if release[2] not in earlier]
     if unknown:
         known = ", ".join(earlier) or "none, for this release is the first"
         table, wrong, release = unknown[0]
@@ -139,7 +141,7 @@ def _found(item: Item, earlier: Mapping[str, Path]) -> Item:
 
 def _refuse_other_labels(releases: Sequence[PlannedRelease]) -> None:
     """Refuse a release that reads labels which an earlier one does not have; raises ConstraintError, SchemaError."""
-    schemas = {one.name: one.plan.schema for one in releases}
+    schemas = {release.name: release.plan.schema for release in releases}
     for release in releases:
         try:
             for item in release.awaited_agreement:

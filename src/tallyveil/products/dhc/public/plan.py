@@ -70,7 +70,7 @@ class ProgrammePlan:
     releases: tuple[PlannedRelease, ...]
 
     def __post_init__(self) -> None:
-        relations = {one.plan.strategy.neighbours: one.name for one in self.releases}
+        relations = {release.plan.strategy.neighbours: release.name for release in self.releases}
         if len(relations) > 1:
             stated = ", ".join(f"'{name}' under {relation.value}" for relation, name in relations.items())
             raise BudgetError(
@@ -89,8 +89,8 @@ class ProgrammePlan:
             "format": PROGRAMME_PLAN_FORMAT,
             "name": self.name,
             "releases": [
-                {"name": one.name, "plan": one.plan.digest().hex(), "reads": list(one.reads)}
-                for one in self.releases
+                {"name": release.name, "plan": release.plan.digest().hex(), "reads": list(release.reads)}
+                for release in self.releases
             ],
         }
 
@@ -109,12 +109,12 @@ def planned_total(plan: ProgrammePlan, events: Sequence[PrivacyEvent] | None = N
     Raises:
         BudgetError, SolverError: no guarantee can be given.
     """
-    done = events or [one.plan.event() for one in plan.releases]
-    by_name = {one.name: event for one, event in zip(plan.releases, done, strict=True)}
+    done_events = events or [release.plan.event() for release in plan.releases]
+    by_name = {release.name: event for release, event in zip(plan.releases, done_events, strict=True)}
 
     def joint_of(names: Sequence[str]) -> JointLedgers:
         event = SequentialEvent(tuple(by_name[name] for name in names))
         return JointLedgers((), plan.neighbours, event, (), ())
 
-    costed = [one.costed(is_read=events is not None) for one in plan.releases]
+    costed = [release.costed(is_read=events is not None) for release in plan.releases]
     return total_guarantee(costed, joint_of)

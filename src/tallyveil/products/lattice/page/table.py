@@ -20,7 +20,7 @@ from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.points import evaluation_points
 from tallyveil.report.titles import Titles, schema_titles
 from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 
 MOST_ROWS: Final = 500
 """Number of rows of a table that the page shows; the files have all of them."""

@@ -8,12 +8,14 @@ from pydantic import Field, model_validator
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.zcdp import epsilon_to_rho
+from tallyveil.declared import Exact, Name
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.load import parse_file
 from tallyveil.plans.from_toml.models import ReleaseTable
-from tallyveil.plans.from_toml.tables import Exact, Name, PlainName, Table
+from tallyveil.plans.from_toml.tables import Table
 from tallyveil.products.lattice.public.plan import SubspacePlan, TableInput
 from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.names import PlainName
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.addresses import located
 from tallyveil.storage.paths import is_same_file
@@ -85,7 +87,7 @@ class SumTable(Table):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if sum(given is not None for given in (self.margin, self.margin_by, self.cells, self.terms)) != 1:
+        if sum(form is not None for form in (self.margin, self.margin_by, self.cells, self.terms)) != 1:
             raise ValueError("give one of margin, margin_by, cells and terms")
         if self.total is not None and (self.margin or self.margin_by):
             raise ValueError(
@@ -141,10 +143,10 @@ class MechanismTable(Table):
 
     @model_validator(mode="after")
     def _parameter_of_law(self) -> Self:
-        given = [name for name in ("epsilon", "variance", "rho") if getattr(self, name) is not None]
-        if self.law == "laplace" and given != ["epsilon"]:
+        settings = [name for name in ("epsilon", "variance", "rho") if getattr(self, name) is not None]
+        if self.law == "laplace" and settings != ["epsilon"]:
             raise ValueError("the laplace law takes epsilon, and neither variance nor rho")
-        if len(given) != 1:
+        if len(settings) != 1:
             raise ValueError("the gaussian law takes one of variance, rho and epsilon")
         if self.outputs == "restricted" and self.sampler == "chain":
             raise ValueError("outputs 'restricted' are drawn exactly, and cannot be drawn by a chain")
@@ -245,11 +247,11 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
 
 def _refuse_columns(attributes: list[CellsTable]) -> None:
     """Refuse attributes with the name of a column that the output tables have."""
-    taken = [item.name for item in attributes if item.name.casefold() in COLUMNS]
-    if taken:
+    reserved = [item.name for item in attributes if item.name.casefold() in COLUMNS]
+    if reserved:
         raise ConfigError(
-            f"[[attributes]] names {', '.join(taken)}, which is reserved for a column of the files that are written. "
-            "Rename it.",
+            f"[[attributes]] names {', '.join(reserved)}, which is reserved for a column of the files that are "
+            "written. Rename it.",
             code="bad-name",
         )
 

@@ -111,9 +111,9 @@ class SubspacePlan:
         names = self.schema.attribute_names if len(self.schema.attribute_names) > 1 else ()
         margins = [Margin(name, (name,)) for name in names]
         others = constrain(self.schema, [*margins, Margin("total", ())]).system
-        own = self.constraints.system
+        stated = self.constraints.system
         return ConstraintSystem.from_matrix(
-            sp.vstack([own.matrix, others.matrix], format="csr"), (*own.names, *others.names)
+            sp.vstack([stated.matrix, others.matrix], format="csr"), (*stated.names, *others.names)
         )
 
     def event(self, noise: NoisePlan) -> PrivacyEvent:

@@ -19,7 +19,7 @@ from tallyveil.files.manifest_shapes import TABLE_PLAN
 from tallyveil.products.lattice.confidential import declassify_table
 from tallyveil.products.lattice.run.run import TABLE
 from tallyveil.runs.folder_state import PLAN
-from tallyveil.schema.presets import schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 
 
 def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:

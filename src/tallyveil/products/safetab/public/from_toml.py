@@ -9,11 +9,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.declared import Exact, Name
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.plans.from_toml.load import parse_file
-from tallyveil.plans.from_toml.models import AttributeTable, RecodeTable, ReleaseTable
-from tallyveil.plans.from_toml.schema import recode_of
-from tallyveil.plans.from_toml.tables import Exact, Name, PlainName, Table
+from tallyveil.plans.from_toml.models import ReleaseTable
+from tallyveil.plans.from_toml.tables import Table
 from tallyveil.products.safetab.public.addresses import FIRST_TABLE
 from tallyveil.products.safetab.public.group_numbers import QUALITY_COLUMNS
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel, ladder_of
@@ -28,7 +28,8 @@ from tallyveil.products.safetab.public.groupings import (
 from tallyveil.products.safetab.public.input_errors import made_or_noted, raise_all
 from tallyveil.products.safetab.public.levels import Ladder, level_laws
 from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.names import check_apart
+from tallyveil.schema.names import PlainName, check_apart
+from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
 from tallyveil.schema.unit import unit_of
 from tallyveil.storage.addresses import located
@@ -57,8 +58,8 @@ class CellsTable(Table):
         max_length=QUERIES_APART - FIRST_TABLE,
         description="Queries by which a group can be tabulated, from coarse to fine. The total is coarser than all.",
     )
-    attributes: list[AttributeTable] = Field(min_length=1)
-    recodes: list[RecodeTable] = Field(default_factory=list)
+    attributes: list[Attribute] = Field(min_length=1)
+    recodes: list[Recode] = Field(default_factory=list)
 
 
 class GroupsPrivacyTable(Table):
@@ -204,8 +205,8 @@ class GroupsFile(Table):
 
     @model_validator(mode="after")
     def _addresses_apart(self) -> Self:
-        taken = [_address(number, level) for number, level in enumerate(self.levels)]
-        if len(set(taken)) < len(taken):
+        addresses = [_address(number, level) for number, level in enumerate(self.levels)]
+        if len(set(addresses)) < len(addresses):
             raise ValueError(
                 "two levels have the same geolevel and query of noise: they would share their noise"
             )
@@ -260,8 +261,8 @@ def load_group_plan(path: Path) -> GroupPlan:
 def _schema(name: str, table: CellsTable) -> Schema:
     return Schema(
         name=name,
-        attributes=tuple(Attribute(item.name, tuple(item.levels)) for item in table.attributes),
-        recodes=tuple(map(recode_of, table.recodes)),
+        attributes=tuple(table.attributes),
+        recodes=tuple(table.recodes),
         unit=unit_of(table.unit, table.units),
     )
 
@@ -278,9 +279,9 @@ def _bad_names(file: GroupsFile, schema: Schema) -> Iterator[TallyveilError]:
             yield ConfigError(
                 f"[[{what}]] names {', '.join(twice)} twice. Give each a name of its own.", code="groups-file"
             )
-    if taken := [g.name for g in file.groupings if g.name.casefold() in TAKEN]:
+    if reserved := [g.name for g in file.groupings if g.name.casefold() in TAKEN]:
         yield ConfigError(
-            f"[[groupings]] names {', '.join(taken)}, which is a column of the published tables. Rename it.",
+            f"[[groupings]] names {', '.join(reserved)}, which is a column of the published tables. Rename it.",
             code="bad-name",
         )
     if unknown := sorted(set(file.cells.columns) - set(schema.attribute_names)):

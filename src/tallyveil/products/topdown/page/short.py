@@ -81,8 +81,8 @@ def release_points(
 def _done(files: ReleaseFiles) -> str:
     first, last = (name_title(files.geolevels[place]) for place in (0, -1))
     exactly = [
-        f"{files.titles.query(item['query'])} at {listed([name_title(name) for name in item['geolevels']])}"
-        for item in files.plan["invariants"]
+        f"{files.titles.query(item.query)} at {listed([name_title(name) for name in item.geolevels])}"
+        for item in files.plan.invariants
     ]
     kept = f" Published exactly, without noise: {listed(exactly)}." if exactly else ""
     others = (
@@ -134,9 +134,7 @@ def _within(near: Nearness) -> str:
 def _measured(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> str:
     """How exact the measurements of the first query are, at the finest and at the coarsest geolevel that has it."""
     query = "total" if any(item.query == "total" for item in expected) else expected[0].query
-    exact = {
-        name for item in files.plan["invariants"] if item["query"] == query for name in item["geolevels"]
-    }
+    exact = {name for item in files.plan.invariants if item.query == query for name in item.geolevels}
     measured = [item for item in expected if item.query == query]
     own = [item for item in measured if item.geolevel not in exact] or measured
     margins = [f"± {grouped(item.margin)} for one {name_title(item.geolevel)}" for item in (own[-1], own[0])]
@@ -164,5 +162,5 @@ def _not(files: ReleaseFiles, finest: GeolevelSizes, found: Uncertainty | None) 
 
 def _one(files: ReleaseFiles, right: Fraction) -> str:
     words = guess_words(right, files.declaration.neighbours, files.unit)
-    exactly = " What is published exactly is not covered." if files.plan["invariants"] else ""
+    exactly = " What is published exactly is not covered." if files.plan.invariants else ""
     return f"{'' if files.is_protected else NO_SECRET}{words}{exactly}"

@@ -23,8 +23,7 @@ from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.geography.spine import Spine
 from tallyveil.products.topdown.pl94.layouts import HOUSEHOLD, TableLayout
 from tallyveil.schema.counts import PublicCounts, sum_members
-from tallyveil.schema.presets import schema_from_mapping
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.published import published_columns, read_published
 
 _BESIDE: Final = {"hhgq": {HOUSEHOLD}, "votingage": {"under_18"}}

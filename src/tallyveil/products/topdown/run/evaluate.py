@@ -49,8 +49,8 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
     stated = stated_plan(root / MANIFEST, plan).estimating
     parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))
     schema = stated.schema
-    measured = [query for shares in plan["query_shares"].values() for query in shares]
-    queries = list(dict.fromkeys([*plan["tables"], *measured] if tables is None else tables))
+    measured = stated.strategy.every_query
+    queries = list(dict.fromkeys([*stated.tables, *measured] if tables is None else tables))
     for query in queries:
         schema.query(query)
     spine = read_geography(root)

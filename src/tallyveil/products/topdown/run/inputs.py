@@ -60,7 +60,7 @@ def _names_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
 def _geometry_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
     if geography.geometry is None:
         return made
-    stored = read_shapes(geography.geometry, geography.geometry_geocode)
+    stored = read_shapes(geography.geometry, geography.geometry_geocode or "geocode")
     return replace(made, geometry=with_geometry(made.spine, stored))
 
 

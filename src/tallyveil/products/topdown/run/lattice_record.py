@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from tallyveil.accounting.engines.tails import fraction_bounds
+from tallyveil.declared import mapping_of
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.lattice_draws import SubspaceDraw
 from tallyveil.plans.release import ReleasePlan
@@ -66,7 +67,7 @@ def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:
         stated = {"kind": "generalised Laplace", "norm": law.norm.value, "epsilon": str(law.epsilon)}
     names = draw.noise.lattice.system.names
     return {
-        **draw.item.to_mapping(),
+        **mapping_of(draw.item),
         "path": drawn_name(draw.item.geolevel, draw.item.query),
         "law": stated,
         "privacy": {

@@ -62,8 +62,7 @@ def held_queries(plan: ReleasePlan) -> tuple[str, ...]:
 
     The models of the variances do not know the bounds, so that these queries keep a part of their shares.
     """
-    names = dict.fromkeys(query for _, shares in plan.strategy.query_shares for query, _ in shares)
-    measured = [group for group in map(plan.query, names) if not group.overlaps]
+    measured = [group for group in map(plan.query, plan.strategy.every_query) if not group.overlaps]
     bounded = [plan.query(item.query) for item in plan.bounds]
     zeros = plan.schema.barred_levels()
     return tuple(

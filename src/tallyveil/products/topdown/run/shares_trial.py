@@ -137,7 +137,7 @@ def try_shares(plan: ReleasePlan, found: OptimalShares, keys: int, records: int 
             cluster=None,
         )
         before, after = (
-            _errors(replace(tried, strategy=strategy), found.aims, made_up, keys, Path(folder))
+            _errors(tried.with_strategy(strategy), found.aims, made_up, keys, Path(folder))
             for strategy in (found.before, found.strategy)
         )
     return Trial(len(made_up.cells), before, after)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tallyveil.declared import mapping_of
 from tallyveil.geography.areas import AreaChange, Deviation, Hierarchies
 from tallyveil.geography.distance import off_spine_distances
 from tallyveil.geography.entities import EntityFamily
@@ -27,7 +28,7 @@ def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] 
     """
     if plan.spine is None:
         return None
-    asked = plan.spine.to_mapping()
+    asked = mapping_of(plan.spine)
     areas = (*hierarchies.families, *hierarchies.replaced)
     return {
         **{key: value for key, value in asked.items() if key in ("steps", "preset", "regroup")},

@@ -1,0 +1,177 @@
+"""Whether the parts of a plan fit each other: one set of rules for release files and for plans of finished releases."""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
+from tallyveil.plans.lifts import refuse_lifts
+from tallyveil.plans.outer import measured_by_pass, refuse_outer
+from tallyveil.plans.release import StatedPlan
+from tallyveil.schema.limits import LARGEST_COUNT, LARGEST_LEVEL
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+
+
+def refuse_unfit(plan: StatedPlan) -> None:
+    """Refuse a plan whose parts do not fit each other.
+
+    Raises:
+        ConfigError, SchemaError: a query is unknown, groups of a query overlap where they must not, a geolevel is not
+            on the spine, or a setting cannot be combined with others.
+    """
+    schema = plan.schema
+    _require(
+        "records", tuple(name for name, _ in plan.records.columns) == schema.attribute_names, "attributes"
+    )
+    _require("delta", 0 < plan.delta < 1, "a number between 0 and 1")
+    _require("entities", (plan.spine is None) == (plan.entities is None), "given together with the spine")
+    _require_once("entities", plan.entities or ())
+    _require("estimation", tuple(name for name, _ in plan.estimation) == plan.geolevels, "the geolevels")
+    _require("geolevel_shares", plan.strategy.geolevels == plan.geolevels, "the geolevels")
+    for geolevel in plan.geolevels:
+        for query in plan.strategy.queries(geolevel):
+            known_query(schema, query, f"strategy.queries.{geolevel}")
+    for invariant in plan.invariants:
+        partition_query(schema, invariant.query, "invariants")
+        _require_geolevels(plan, "invariants", invariant.geolevels)
+    for bounds in plan.bounds:
+        partition_query(schema, bounds.query, f"bounds '{bounds.name}'")
+        _require_geolevels(plan, f"bounds '{bounds.name}'", [bounds.geolevel])
+    _refuse_drawn(plan)
+    for query in plan.tables:
+        known_query(schema, query, "outputs.tables")
+    _require_once("outputs.tables", plan.tables)
+    for agreement in plan.agreement:
+        partition_query(schema, agreement.query, f"agreement '{agreement.name}'")
+    for residents in plan.residents:
+        named = () if residents.geolevel is None else (residents.geolevel,)
+        _require_geolevels(plan, f"residents '{residents.name}'", named)
+    _refuse_passes(plan)
+    for geolevel, steps in plan.estimation:
+        refuse_steps(plan, geolevel, steps)
+    if plan.intervals is not None:
+        _refuse_intervals(plan, plan.intervals)
+
+
+def known_query(schema: Schema, name: str, where: str) -> QueryGroup:
+    """The query of that name; the error of an unknown one says where it is named."""
+    try:
+        return schema.query(name)
+    except TallyveilError as error:
+        raise type(error)(f"{where}: {error}", code=error.code) from None
+
+
+def partition_query(schema: Schema, name: str, where: str) -> QueryGroup:
+    """The query of that name, whose groups must not overlap.
+
+    Raises:
+        ConfigError: groups overlap.
+        SchemaError: the schema has no such query.
+    """
+    query = known_query(schema, name, where)
+    if query.overlaps:
+        raise ConfigError(
+            f"{where}: groups of the query '{name}' overlap, so that a record counts in several of its answers. Such "
+            "a query may be measured and published. It may not be rounded, bounded, kept exact or drawn on a lattice. "
+            "Name a query whose groups do not overlap.",
+            code="overlapping-query",
+        )
+    return query
+
+
+def _require(where: str, fits: bool, wanted: str) -> None:
+    if not fits:
+        raise ConfigError(f"{where} of the plan do not fit the rest of it: wanted {wanted}.")
+
+
+def _require_once(where: str, names: Sequence[str]) -> None:
+    _require(where, len(set(names)) == len(names), "each name once")
+
+
+def _require_geolevels(plan: StatedPlan, where: str, named: Iterable[str]) -> None:
+    unknown = [name for name in named if name not in plan.geolevels]
+    if unknown:
+        raise ConfigError(
+            f"{where} names {', '.join(unknown)}, which is no geolevel of the spine. The geolevels are: "
+            f"{', '.join(plan.geolevels)}.",
+            code="unknown-geolevel",
+        )
+
+
+def _refuse_drawn(plan: StatedPlan) -> None:
+    """Refuse counts on a lattice that cannot be drawn, or that are drawn twice."""
+    for item in plan.subspace:
+        where = f"subspace '{item.query}'"
+        partition_query(plan.schema, item.query, where)
+        _require_geolevels(plan, where, [item.geolevel])
+        _require(where, item.budget > 0, "a budget above 0")
+    _require_once("subspace", [f"{item.query} at {item.geolevel}" for item in plan.subspace])
+    refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
+
+
+def _refuse_passes(plan: StatedPlan) -> None:
+    """Refuse outer passes that cannot be made, or passes of a geolevel that are not those of the outer passes."""
+    if not plan.outer:
+        return
+    refuse_outer(plan.schema, plan.outer)
+    refuse_lifts(plan.schema, plan.outer, plan.agreement, plan.residents)
+    for geolevel, steps in plan.estimation:
+        by_pass = measured_by_pass(plan.schema, plan.outer, plan.strategy.queries(geolevel))
+        _require(f"estimation.{geolevel}", steps.passes == tuple(filter(None, by_pass)), "the outer passes")
+        _require(f"estimation.{geolevel}.values", steps.values == "own", '"own", because of the outer passes')
+
+
+def refuse_steps(plan: StatedPlan | EstimationPlan, geolevel: str, steps: GeolevelEstimation) -> None:
+    """Refuse passes that do not use every measured query once, or with overlapping groups before the last pass."""
+    where = f"estimation.{geolevel}"
+    named = [query for queries in steps.passes for query in queries]
+    _require(
+        where,
+        sorted(named) == sorted(plan.strategy.queries(geolevel)),
+        "every measured query once, in passes",
+    )
+    _require(where, all(steps.passes), "no empty pass")
+    # A later pass keeps the answers of earlier ones. The kept answers of overlapping groups are many equations on few
+    # cells. Least squares then needs its slow methods for more families (for 11 of 100 families of made-up blocks with
+    # `hispanic*racecomb`, for 1 of 100 with `hispanic*cenrace`). A family that no method certifies would stop a run
+    # after its spend.
+    for query in (query for queries in steps.passes[:-1] for query in queries):
+        if plan.query(query).overlaps:
+            raise ConfigError(
+                f"[estimation.passes] at {geolevel}: groups of the query '{query}' overlap, and it is not in the last "
+                "pass. Move it to the last pass.",
+                code="overlapping-query",
+            )
+    for query in (query for queries in steps.rounding for query in queries):
+        partition_query(plan.schema, query, f"estimation.rounding.{geolevel}")
+    _require(where, 0 <= steps.slack <= LARGEST_COUNT, f"a slack from 0 to {LARGEST_COUNT:,} records")
+    _require(f"{where}.values", steps.values == "own" or geolevel != plan.strategy.geolevels[-1], '"own"')
+
+
+def _refuse_intervals(plan: StatedPlan, level: Fraction) -> None:
+    """Refuse intervals that this release cannot have."""
+    if not Fraction(1, 2) <= level <= Fraction(LARGEST_LEVEL):
+        raise ConfigError(
+            f"[outputs] intervals is {level!s:.80}; wanted a coverage of at least 1/2 and at most {LARGEST_LEVEL!r}, "
+            'such as "0.95".',
+            code="interval-level",
+        )
+    if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        raise ConfigError(
+            f"[outputs] intervals needs discrete Gaussian noise; [privacy] mechanism is {plan.mechanism.value}. "
+            "The sum of a few draws of such noise has heavier tails than a normal law, so that intervals would "
+            "cover too seldom. Leave intervals out, or measure with rho; `tallyveil intervals` adds estimates and "
+            "standard errors to a finished release with any noise.",
+            code="interval-noise",
+        )
+    if plan.measurements not in ("full", "small") or not plan.tables:
+        lacking = (
+            "tables" if not plan.tables else f'measurements = "full" or "small", not "{plan.measurements}"'
+        )
+        raise ConfigError(
+            f"[outputs] intervals needs {lacking}: intervals are written beside published tables and are computed "
+            "from all noisy answers, or from those of small queries. Add it, or leave intervals out.",
+            code="interval-tables",
+        )
