@@ -1,0 +1,165 @@
+"""One declaration for each thing that is written to a file and read back: a dataclass whose annotations say it all.
+
+A subclass of `Declared` is an ordinary frozen dataclass. Its annotations say which values a file may hold, which keys
+are left out where they say nothing, and which fields no file states. pydantic reads and writes it by them, so that
+reading, refusing, canonical text, digest and JSON Schema follow from one place. Values that Python code puts into a
+dataclass are not checked again: mypy does that. Rules of the domain stand in `__post_init__`, or in a validator of a
+type, and therefore hold for whatever is read and for whatever is made in code.
+"""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
+
+from tallyveil.exact import as_given, exact_value
+from tallyveil.printable import is_one_line
+
+Item = TypeVar("Item")
+Kind = TypeVar("Kind")
+
+
+class Declared:
+    """Base of a declared dataclass: an unknown key is a mistake."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
+Text = Annotated[str, Strict()]
+Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Strict()]
+"""Scalars of a file. They are strict one by one: no number is text, and no text is a number or a truth value."""
+
+Many = Annotated[tuple[Item, ...], Field(strict=False)]
+"""A list. In Python it is a tuple, so that what holds it cannot be changed."""
+
+
+class _Table:
+    """Reads and writes pairs of a name and a value as an object, whose order of keys counts."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        table = handler.generate_schema(dict[get_args(get_args(source)[0])])  # type: ignore[misc]
+        return core_schema.no_info_after_validator_function(
+            lambda read: tuple(read.items()),
+            table,
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda pairs, write: write(dict(pairs)), schema=table
+            ),
+        )
+
+
+ByName = Annotated[tuple[tuple[str, Item], ...], _Table()]
+"""An object whose keys are names. In Python it is a tuple of pairs, because its order counts."""
+
+LONGEST_TEXT: Final = 4_096
+"""Characters of a text: the longest path of most systems. A longer text would make a message that nobody can read."""
+
+
+def _of_one_line(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("the text has the character U+0000, which no path and no name can have; remove it")
+    if not is_one_line(value):  # from Python, it may be the content of a file in the place of its path
+        raise ValueError("the text has several lines, wanted a path or a name of one line")
+    return value
+
+
+Name = Annotated[Text, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_of_one_line)]
+"""Text that is not empty: a path, a column, or a reference to a name that is defined elsewhere."""
+
+
+def _exact(value: object) -> Fraction:
+    if isinstance(value, float):
+        raise ValueError(
+            f"value is the float {value!r}. A float is only close to the decimal that was written, so the number would "
+            f'not be exact. Write it as a string: "{value!r}", or better as an exact fraction such as "1/3".'
+        )
+    number = exact_value(value)
+    if number is None:
+        raise ValueError(
+            f'value is {as_given(value)}, which is no exact number. Write a fraction "104/4099" (not over 0), an '
+            'integer, or a decimal "0.25" or "1e-10", as a string.'
+        )
+    return number
+
+
+Exact = Annotated[
+    Fraction,
+    BeforeValidator(_exact),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "description": 'an exact number as text: "3/7", "0.25", "1e-10"'}),
+]
+
+
+def left_out(default: object) -> FieldInfo:
+    """The mark of a key that is not written where its value is the default, so that earlier files keep their digest."""
+    info: FieldInfo = Field(exclude_if=lambda value: bool(value == default))
+    return info
+
+
+UNSTATED: Final[FieldInfo] = Field(exclude=True)
+"""The mark of a field that is never written, such as a path: what is written is the same wherever its files are."""
+
+
+class MisfitError(ValueError):
+    """A value is not what would be written of any declaration of its kind.
+
+    Attributes:
+        place: Where, such as "sizes.persons".
+    """
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.place = place
+
+
+@cache
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Reader and writer of a declaration."""
+    return TypeAdapter(kind)
+
+
+def mapping_of(value: object) -> dict[str, Any]:
+    """Plain data of a declared value, with keys in the order of its declaration."""
+    mapping: dict[str, Any] = adapter_of(type(value)).dump_python(value, mode="json", by_alias=True)
+    return mapping
+
+
+def read_written(kind: type[Kind], value: Mapping[str, Any]) -> Kind:
+    """Read what was written of a declared value, and nothing that would be written in other words, such as 2/2 for 1.
+
+    Args:
+        kind: The declaration.
+        value: Plain data.
+    Raises:
+        MisfitError: it is not what would be written.
+        TallyveilError: a rule of the domain is broken.
+    """
+    try:
+        read: Kind = adapter_of(kind).validate_python(value)
+    except ValidationError as error:
+        place = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"])
+        raise MisfitError(place or "the whole") from None
+    again = mapping_of(read)
+    for key in {**value, **again}:
+        if key not in value or key not in again or json.dumps(value[key]) != json.dumps(again[key]):
+            raise MisfitError(key)
+    if list(value) != list(again):
+        raise MisfitError("the order of the keys")
+    return read
