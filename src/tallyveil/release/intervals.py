@@ -20,13 +20,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
+from tallyveil.declared import ContentInPart, Declared, Flag, Number, Text, Whole, mapping_of
 from tallyveil.errors import StoreError
-from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.interval_tables import BESIDE
 from tallyveil.release.intervals_format_1 import scan_format_1
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.tables import table_folder, table_part, table_tags
-from tallyveil.storage.json_files import JsonObject, read_shaped
+from tallyveil.storage.json_files import JsonObject, read_declared
 from tallyveil.storage.read import scan_parquet
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
@@ -54,7 +54,7 @@ DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Declared):
     """How the published counts of one table lie against their intervals.
 
     Attributes:
@@ -69,19 +69,33 @@ class Compared:
         standard_error: Median standard error of the answers neither exact nor undetermined, persons; None without.
     """
 
-    area: str
-    query: str
-    is_entity: bool
-    answers: int
-    exact: int
-    undetermined: int
-    below: int
-    above: int
-    standard_error: float | None
+    area: Text
+    query: Text
+    is_entity: Flag
+    answers: Whole
+    exact: Whole
+    undetermined: Whole
+    below: Whole
+    above: Whole
+    standard_error: Number | None
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data for the manifest."""
-        return {name: getattr(self, name) for name in self.__slots__}
+
+class ListedTable(ContentInPart):
+    """A file of intervals, by its path in the release folder."""
+
+    path: str
+    sha256: str
+
+
+class IntervalsManifest(ContentInPart):
+    """What a command reads of the manifest of `intervals/`, whose other keys tell people what was asked."""
+
+    run: str
+    level: float
+    covers: str
+    bounds_left_out: list[str]
+    compared: list[Compared]
+    files: list[ListedTable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,7 +269,7 @@ def finish_intervals(
     paths = sorted(unfinished.rglob("*.parquet"))
     manifest = {
         **content,
-        "compared": [item.to_mapping() for item in compared],
+        "compared": [mapping_of(item) for item in compared],
         "files": [
             {
                 "path": f"{INTERVALS}/{path.relative_to(unfinished).as_posix()}",
@@ -296,14 +310,15 @@ def made_intervals(root: Path, run: str) -> JsonObject | None:
     path = intervals_manifest(root)
     if path is None:
         return None
-    made: JsonObject = read_shaped(path, shapes.INTERVALS, AGAIN)
-    if made["run"] != run:
+    content: JsonObject
+    content, manifest = read_declared(path, IntervalsManifest, AGAIN)
+    if manifest.run != run:
         raise StoreError(
-            f"{path} belongs to run {made['run']}, but the release belongs to run {run}. Remove that folder and make "
+            f"{path} belongs to run {manifest.run}, but the release belongs to run {run}. Remove that folder and make "
             "the intervals again.",
             code="release-damaged",
         )
-    return made
+    return content
 
 
 def known_queries(root: Path, manifest: Manifest) -> list[str]:
@@ -364,14 +379,14 @@ def unchanged_parts(root: Path, parts: list[Path]) -> list[Path]:
     if not parts:
         return parts
     path = intervals_manifest(root) or root / INTERVALS / INTERVALS_MANIFEST
-    made = read_shaped(path, shapes.INTERVALS, AGAIN)
-    listed = {file["path"]: file["sha256"] for file in made["files"]}
+    _, manifest = read_declared(path, IntervalsManifest, AGAIN)
+    listed = {file.path: file.sha256 for file in manifest.files}
     for part in parts:
         try:
-            found = file_digest(part)
+            digest = file_digest(part)
         except OSError as error:
             raise store_error(part, error) from error
-        if listed.get(part.relative_to(root).as_posix()) != found:
+        if listed.get(part.relative_to(root).as_posix()) != digest:
             raise StoreError(
                 f"{part} is not the file that {path} lists: its SHA-256 is another one. It was changed after it was "
                 f"written. {AGAIN}",

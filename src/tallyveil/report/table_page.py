@@ -9,10 +9,9 @@ import polars as pl
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.evaluation.store import FOLDER
-from tallyveil.release import manifest_shapes as shapes
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Manifest
+from tallyveil.release.manifest import Manifest, TablePlan
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.release.marks import marks_of
 from tallyveil.report.page import write_page
@@ -44,7 +43,7 @@ def write_table_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.SUBSPACE)
-    plan = read_listed(out, manifest, "plan.json", shapes.TABLE_PLAN)
+    plan = read_listed(out, manifest, "plan.json", TablePlan)
     titles = schema_titles(schema_from_mapping(plan["schema"]))
     frames = {
         title: read_listed_table(out, manifest, name)

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tallyveil.declared import validated
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.release import between
 from tallyveil.release.geography import write_geography
 from tallyveil.release.histograms import write_histogram
-from tallyveil.release.manifest_shapes import PROGRAMME_SHAPE
-from tallyveil.storage.json_files import misfit
+from tallyveil.release.programme import CheckBetween
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.presets import load_preset
 
@@ -51,7 +51,7 @@ def test_files_are_compared_geounit_by_geounit(write, tmp_path):
         write("h1", "pl94-units", [("b", "occupied")]),
     ]
     found = between.checks_between(tmp_path, releases)
-    assert misfit(found, PROGRAMME_SHAPE["between"]) is None
+    validated(list[CheckBetween], found)
     assert [(one["check"], one["agrees"]) for one in found] == [
         ("same finest geounits", True),
         ("h1 and homes", False),

@@ -16,8 +16,8 @@ from tallyveil.execution.table.run import TABLE
 from tallyveil.release.declassified import mark_declassified
 from tallyveil.release.finished import LEDGER
 from tallyveil.release.kinds import ReleaseKind
+from tallyveil.release.manifest import TablePlan
 from tallyveil.release.manifest_files import read_listed, read_listed_table, read_manifest
-from tallyveil.release.manifest_shapes import TABLE_PLAN
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.universe.presets import schema_from_mapping
 
@@ -36,7 +36,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
     Privacy: none. Before counts are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.SUBSPACE)
-    plan = read_listed(root, manifest, PLAN, TABLE_PLAN)
+    plan = read_listed(root, manifest, PLAN, TablePlan)
     schema, released = schema_from_mapping(plan["schema"]), read_listed_table(root, manifest, TABLE)
     if released.height != schema.size or "count" not in released.columns:
         raise StoreError(
