@@ -23,7 +23,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.stated import stated_plan
 from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.postprocess.public_inputs import read_constraints
-from tallyveil.release.checks.whole import read_part
+from tallyveil.release.checks import read_part
 from tallyveil.release.geography import read_areas, read_hierarchies
 from tallyveil.release.histograms import read_histogram, read_records
 from tallyveil.release.intervals import made_intervals, read_interval_table

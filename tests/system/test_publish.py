@@ -16,7 +16,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import GeographyError, SchemaError, StoreError
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
-from tallyveil.release.pl94 import tables as writing_of_tables
+from tallyveil.release.pl94 import layouts as writing_of_tables
 from tallyveil.release.pl94.publication import publish_pl94
 from tallyveil.storage import write as writing
 from tallyveil.storage.claims import Claim, is_unfinished

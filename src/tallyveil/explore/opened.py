@@ -9,9 +9,14 @@ from tallyveil.explore.kinds import Areas, areas_of
 from tallyveil.explore.rows import BESIDE, COUNT, TableRows
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.geometry import GEOMETRY
-from tallyveil.release.interval_tables import refuse_earlier_tables
-from tallyveil.release.intervals import INTERVALS, known_queries, made_intervals, unchanged_parts
-from tallyveil.release.intervals_format_1 import refuse_format_1
+from tallyveil.release.intervals import (
+    INTERVALS,
+    known_queries,
+    made_intervals,
+    refuse_earlier_tables,
+    refuse_format_1,
+    unchanged_parts,
+)
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import read_manifest, require_unchanged

@@ -29,9 +29,13 @@ from tallyveil.face.given import (
 )
 from tallyveil.face.opened import WithMeasurements
 from tallyveil.plans.machine import machine_memory
-from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
-from tallyveil.release.intervals import INTERVALS, unchanged_parts
-from tallyveil.release.intervals_format_1 import refuse_format_1
+from tallyveil.release.intervals import (
+    BESIDE,
+    INTERVALS,
+    refuse_earlier_tables,
+    refuse_format_1,
+    unchanged_parts,
+)
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import written_manifest
 from tallyveil.release.tables import TABLES, has_zeros, table_name

@@ -12,7 +12,7 @@ import polars as pl
 
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.geography import NAMES
-from tallyveil.release.interval_tables import refuse_earlier_tables
+from tallyveil.release.intervals import refuse_earlier_tables
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import Manifest, listed_file
 from tallyveil.release.manifest_files import read_manifest, require_unchanged

@@ -23,7 +23,7 @@ from tallyveil.geography.geometry.merge import merged
 from tallyveil.release.finished import MANIFEST
 from tallyveil.release.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.release.geometry import GEOMETRY, read_geometry
-from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
+from tallyveil.release.intervals import BESIDE, refuse_earlier_tables
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest_files import read_manifest, require_unchanged
 from tallyveil.release.marks import Marks, marks_of

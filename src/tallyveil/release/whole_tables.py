@@ -15,8 +15,7 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.geography.geocodes import geocodes_of
 from tallyveil.geography.spine import Spine
 from tallyveil.release.geography import GEOGRAPHY, read_hierarchies
-from tallyveil.release.interval_tables import BESIDE
-from tallyveil.release.intervals import INTERVALS, unchanged_parts
+from tallyveil.release.intervals import BESIDE, INTERVALS, unchanged_parts
 from tallyveil.release.manifest import Manifest
 from tallyveil.release.manifest_files import require_unchanged
 from tallyveil.release.tables import INCLUDED, ROWS_PER_PART, table_folder, table_name

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallyveil.release.contradictions import between_people, between_units, people_and_units
+from tallyveil.release.between import between_people, between_units, people_and_units
 from tallyveil.release.household_totals import (
     household_people,
     households,

@@ -12,8 +12,14 @@ import pytest
 from tallyveil.errors import SchemaError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.release import tables
-from tallyveil.release.interval_tables import BESIDE, clear_other_tables, exchange_tables, start_tables
-from tallyveil.release.intervals import INTERVALS_MANIFEST, README
+from tallyveil.release.intervals import (
+    BESIDE,
+    INTERVALS_MANIFEST,
+    README,
+    clear_other_tables,
+    exchange_tables,
+    start_tables,
+)
 from tallyveil.release.tables import table_folder, table_tags, write_table
 from tallyveil.storage.write import write_parquet
 from tallyveil.universe.attribute import Attribute

@@ -14,7 +14,7 @@ from tallyveil.geography import entities_from_pairs
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.release import tables
 from tallyveil.release.areas import area_counts
-from tallyveil.release.interval_tables import (
+from tallyveil.release.intervals import (
     BESIDE,
     clear_other_tables,
     exchange_tables,

@@ -23,23 +23,21 @@ from tallyveil.postprocess.intervals.writing import Folders, IntervalJob
 from tallyveil.release.estimated import require_own_kind
 from tallyveil.release.geography import GEOGRAPHY
 from tallyveil.release.histograms import HISTOGRAM
-from tallyveil.release.interval_tables import (
-    BESIDE,
-    clear_other_tables,
-    exchange_tables,
-    forget_replaced,
-    manifest_with_tables,
-    refuse_earlier_tables,
-    start_tables,
-    undo_exchange,
-)
 from tallyveil.release.intervals import (
+    BESIDE,
     INTERVALS,
     INTERVALS_MANIFEST,
     Compared,
+    clear_other_tables,
+    exchange_tables,
     finish_intervals,
+    forget_replaced,
     intervals_manifest,
+    manifest_with_tables,
+    refuse_earlier_tables,
     start_intervals,
+    start_tables,
+    undo_exchange,
 )
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import ListedFile, Manifest, stage_times

@@ -8,8 +8,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.release.pl94.layouts import TableLayout
-from tallyveil.release.pl94.tables import area_totals, column_matrix
+from tallyveil.release.pl94.layouts import TableLayout, area_totals, column_matrix
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.universe.counts import PublicCounts, row_ranges
 from tallyveil.universe.schema import Schema

@@ -7,12 +7,18 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.release.dhc.checks import records_counted
-from tallyveil.release.dhc.conditions import both, level_sets
-from tallyveil.release.dhc.definitions import PRESETS, DhcTable, load_table, preset_of, table_names
-from tallyveil.release.dhc.line_trees import line_tree
-from tallyveil.release.pl94.layouts import label_rows
-from tallyveil.release.pl94.tables import table_frames
+from tallyveil.release.dhc.definitions import (
+    PRESETS,
+    DhcTable,
+    both,
+    level_sets,
+    line_tree,
+    load_table,
+    preset_of,
+    table_names,
+)
+from tallyveil.release.dhc.publication import records_counted
+from tallyveil.release.pl94.layouts import label_rows, table_frames
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.household_types import household_types
 

@@ -8,9 +8,14 @@ import pytest
 
 from tallyveil.errors import GeographyError, SolverError
 from tallyveil.release import histograms
-from tallyveil.release.dhc.microdata import _check, write_records
-from tallyveil.release.dhc.persons_columns import OF_RELGQ, persons_columns
-from tallyveil.release.dhc.units_columns import ORDER, units_columns
+from tallyveil.release.dhc.microdata import (
+    OF_RELGQ,
+    ORDER,
+    _check,
+    persons_columns,
+    units_columns,
+    write_records,
+)
 from tallyveil.universe.counts import PublicCounts, compress_rows
 from tallyveil.universe.presets import load_preset
 
