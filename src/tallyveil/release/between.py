@@ -73,18 +73,20 @@ class SizedAreas:
 def between_people(earlier: RedistrictingPeople, persons: HouseholdPeople) -> tuple[Contradiction, ...]:
     """Compare two files of people."""
     gaps = np.abs(earlier.members - persons.members)
-    return (_found(gaps, "people in households", "Both files have the same number of people in households."),)
+    return (
+        _avoidable(gaps, "people in households", "Both files have the same number of people in households."),
+    )
 
 
 def between_units(earlier: Units, homes: Households) -> tuple[Contradiction, ...]:
     """Compare two files of units."""
     return (
-        _found(
+        _avoidable(
             np.abs(earlier.occupied - homes.occupied),
             "occupied units",
             "Both files have the same number of occupied units.",
         ),
-        _found(
+        _avoidable(
             np.abs(earlier.vacant - homes.vacant),
             "vacant units",
             "Both files have the same number of vacant units.",
@@ -103,53 +105,53 @@ def people_and_units(
         sized: Where the two files were made to agree in sizes; None where they were not.
     """
     members, occupied = people.members, homes.occupied
-    found = [
-        _found(
+    contradictions = [
+        _avoidable(
             members * (occupied == 0),
             "people without a unit",
             "Where people live in households, a unit is occupied.",
         ),
-        _found(
+        _avoidable(
             np.maximum(occupied - members, 0),
             "units without people",
             "There are at least as many people in households as occupied units.",
         ),
     ]
     if isinstance(people, HouseholdPeople):
-        found.append(
-            _found(
+        contradictions.append(
+            _avoidable(
                 np.abs(people.householders - occupied),
                 "householders",
                 "There are as many householders as occupied units.",
             )
         )
         if isinstance(homes, Households):
-            found += [*_households(people, homes), *_not_made_to_agree(people, homes)]
-            found += [] if sized is None else [_sizes_in(people, homes, sized)]
-    return tuple(found)
+            contradictions += [*_households(people, homes), *_not_made_to_agree(people, homes)]
+            contradictions += [] if sized is None else [_sizes_in(people, homes, sized)]
+    return tuple(contradictions)
 
 
 def _households(people: HouseholdPeople, homes: Households) -> list[Contradiction]:
     """Comparisons of persons and households in which releases can be made to agree."""
     return [
-        _found(
+        _avoidable(
             _differences(people.kinds, homes.kinds),
             "kinds of householders",
             "Both files have the same number of householders of each kind: living alone or with others, sex, age "
             "group, "
             "Hispanic origin and race.",
         ),
-        _found(
+        _avoidable(
             np.abs(people.alone - homes.alone),
             "living alone",
             "As many people live alone as there are households of size 1.",
         ),
-        _found(
+        _avoidable(
             np.maximum(homes.occupied - homes.alone - (people.members - people.householders), 0),
             "households with others",
             "There are enough other people for every household of two or more.",
         ),
-        _found(
+        _avoidable(
             np.abs(people.partners.sum(axis=1) - homes.coupled.sum(axis=1)),
             "partners",
             "There are as many spouses and unmarried partners as coupled households.",
@@ -163,7 +165,7 @@ def _sizes_in(people: HouseholdPeople, homes: Households, sized: SizedAreas) -> 
     sums = ((members, people.members), (least, homes.least_members), (open_ended, homes.open_ended))
     for total, values in sums:
         np.add.at(total, sized.area, values)
-    return _found(
+    return _avoidable(
         _size_gaps(members, least, open_ended),
         f"sizes in {sized.geolevel}",
         f"In every {sized.geolevel}, the sizes of the households add up to the people in households.",
@@ -187,34 +189,34 @@ def _not_made_to_agree(people: HouseholdPeople, homes: Households) -> list[Contr
     )
     generations = np.minimum(people.children, people.generations)
     return [
-        _told(
+        _unavoidable(
             np.abs(people.partners - homes.coupled).sum(axis=1),
             "kinds of partners",
             "Spouses and unmarried partners, of the same and of the opposite sex, are as many as households of their "
             "kind.",
         ),
-        _told(
+        _unavoidable(
             _size_gaps(people.members, homes.least_members, homes.open_ended),
             "sizes",
             "The sizes of the households add up to the people in households.",
         ),
-        _told(
+        _unavoidable(
             _misplaced(homes.with_minors, homes.with_minors, people.minors),
             "minors",
             "People under 18 live in households with somebody under 18, and there are enough of them.",
         ),
-        _told(
+        _unavoidable(
             _misplaced(homes.with_own, homes.least_own, people.own_minors),
             "own children",
             "Own children under 18 live in households with own children under 18, and there are enough of them.",
         ),
-        _told(
+        _unavoidable(
             np.asarray(older),
             "older people",
             "People of 60, 65 and 75 or more live in households whose oldest person is as old, and there are enough "
             "of them.",
         ),
-        _told(
+        _unavoidable(
             np.maximum(homes.multigenerational - generations, 0),
             "generations",
             "There are enough children, and enough parents, parents-in-law or grandchildren, for every household of "
@@ -229,25 +231,27 @@ def _misplaced(homes: Integers, needed: Integers, people: Integers) -> Integers:
     return missing + np.where(homes == 0, people, 0)
 
 
-def _differences(one: PublicCounts, other: PublicCounts) -> Integers:
+def _differences(counts_1: PublicCounts, counts_2: PublicCounts) -> Integers:
     """By geounit, the differences between the householders of each kind in two files, summed over all kinds."""
-    rows = [np.repeat(np.arange(counts.n_geounits), np.diff(counts.offsets)) for counts in (one, other)]
+    rows = [
+        np.repeat(np.arange(counts.n_geounits), np.diff(counts.offsets)) for counts in (counts_1, counts_2)
+    ]
     geounits, _, gaps = sum_triplets(
         np.concatenate(rows),
-        np.concatenate([one.cells, other.cells]),
-        np.concatenate([one.counts.astype(np.int64), -other.counts.astype(np.int64)]),
+        np.concatenate([counts_1.cells, counts_2.cells]),
+        np.concatenate([counts_1.counts.astype(np.int64), -counts_2.counts.astype(np.int64)]),
         KINDS,
     )
-    found = np.zeros(one.n_geounits, dtype=np.int64)
-    np.add.at(found, geounits, np.abs(gaps))
-    return found
+    differences = np.zeros(counts_1.n_geounits, dtype=np.int64)
+    np.add.at(differences, geounits, np.abs(gaps))
+    return differences
 
 
-def _found(gaps: Integers, name: str, meaning: str) -> Contradiction:
+def _avoidable(gaps: Integers, name: str, meaning: str) -> Contradiction:
     return Contradiction(name, meaning, True, int(np.count_nonzero(gaps)), int(gaps.sum()))
 
 
-def _told(gaps: Integers, name: str, meaning: str) -> Contradiction:
+def _unavoidable(gaps: Integers, name: str, meaning: str) -> Contradiction:
     return Contradiction(name, meaning, False, int(np.count_nonzero(gaps)), int(gaps.sum()))
 
 
@@ -334,22 +338,27 @@ class _File:
 
 def _contradictions(root: Path, releases: Sequence[tuple[str, Manifest]]) -> Iterator[JsonObject]:
     """For each two files that both say something of households, how they contradict each other."""
-    files = [
-        found for name, manifest in releases if (found := _read(root / name, name, manifest)) is not None
-    ]
-    for (one_preset, other_preset), compare in _COMPARISONS.items():
-        for one in files:
-            for other in files:
-                if (one.preset, other.preset) == (one_preset, other_preset):
-                    sized = other.sized.get(one.run)
+    files = [file for name, manifest in releases if (file := _read(root / name, name, manifest)) is not None]
+    for (left_preset, right_preset), compare in _COMPARISONS.items():
+        for left in files:
+            for right in files:
+                if (left.preset, right.preset) == (left_preset, right_preset):
+                    sized = right.sized.get(left.run)
                     more = {} if sized is None else {"sized": sized}
-                    yield _compared(one, other, compare(one.totals, other.totals, **more))
+                    yield _compared(left, right, compare(left.totals, right.totals, **more))
 
 
 def _read(root: Path, name: str, manifest: Manifest) -> _File | None:
     """What the file of a release says of households; None if its attributes are not those of a preset that does."""
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
-    preset = next((one for one in _READERS if load_preset(one).attributes == schema.attributes), None)
+    preset = next(
+        (
+            name_of_preset
+            for name_of_preset in _READERS
+            if load_preset(name_of_preset).attributes == schema.attributes
+        ),
+        None,
+    )
     if preset is None:
         return None
     spine = read_geography(root)
@@ -376,22 +385,22 @@ def _in_order(counts: PublicCounts, order: np.ndarray) -> PublicCounts:
     return PublicCounts(counts.geolevel, offsets, counts.cells[entries], counts.counts[entries])
 
 
-def _compared(one: _File, other: _File, found: Sequence[Contradiction]) -> JsonObject:
+def _compared(left: _File, right: _File, contradictions: Sequence[Contradiction]) -> JsonObject:
     """What was found between two files, for `programme.json`."""
-    wrong = [item for item in found if item.can_agree and item.n_geounits]
-    never = [item for item in found if not item.can_agree and item.n_geounits]
-    compared = ", ".join(item.name for item in found if item.can_agree)
+    wrong = [item for item in contradictions if item.can_agree and item.n_geounits]
+    never = [item for item in contradictions if not item.can_agree and item.n_geounits]
+    compared = ", ".join(item.name for item in contradictions if item.can_agree)
     statement = (
-        f"No contradiction in any of {one.n_geounits:,} {one.geolevel} geounits. Compared: {compared}."
+        f"No contradiction in any of {left.n_geounits:,} {left.geolevel} geounits. Compared: {compared}."
     )
     if wrong:
         statement = (
-            f"Of {one.n_geounits:,} {one.geolevel} geounits, some contradict each other: {_counted(wrong)}."
+            f"Of {left.n_geounits:,} {left.geolevel} geounits, some contradict each other: {_counted(wrong)}."
         )
     if never:
         statement += f" Not made to agree: {_counted(never)}."
     return {
-        "check": f"{one.release} and {other.release}",
+        "check": f"{left.release} and {right.release}",
         "agrees": not wrong,
         "statement": statement,
         "kinds": [
@@ -402,10 +411,10 @@ def _compared(one: _File, other: _File, found: Sequence[Contradiction]) -> JsonO
                 "geounits": item.n_geounits,
                 "records": item.n_records,
             }
-            for item in found
+            for item in contradictions
         ],
     }
 
 
-def _counted(found: Sequence[Contradiction]) -> str:
-    return ", ".join(f"{item.name} in {item.n_geounits:,}" for item in found)
+def _counted(contradictions: Sequence[Contradiction]) -> str:
+    return ", ".join(f"{item.name} in {item.n_geounits:,}" for item in contradictions)

@@ -71,11 +71,11 @@ def records_agree(batches: Iterable[tuple[Integers, Integers]], expected: tuple[
     """
     geounits, cells = expected
     begin = 0
-    for found_geounits, found_cells in batches:
-        own = slice(begin, begin + len(found_cells))
-        if not np.array_equal(geounits[own], found_geounits) or not np.array_equal(cells[own], found_cells):
+    for geounits_there, cells_there in batches:
+        here = slice(begin, begin + len(cells_there))
+        if not np.array_equal(geounits[here], geounits_there) or not np.array_equal(cells[here], cells_there):
             return False
-        begin = own.stop
+        begin = here.stop
     return begin == len(cells)
 
 
@@ -137,7 +137,7 @@ class Agreeing(NamedTuple):
     @property
     def name_of_check(self) -> str:
         """What is checked, in words."""
-        return f"{self.name} holds in every answer at {', '.join(one.geolevel for one in self.counts)}"
+        return f"{self.name} holds in every answer at {', '.join(counts.geolevel for counts in self.counts)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +171,7 @@ class Promises:
         """The names of all checks, in the order of the manifest."""
         names = [NOT_NEGATIVE, POSSIBLE]
         names += [self.name_of_sums(level) for level in range(1, self.spine.n_levels)]
-        names += [one.name_of_check(self.spine) for one in self.bounded]
+        names += [bounded.name_of_check(self.spine) for bounded in self.bounded]
         names += [agreement.name_of_check for agreement in self.agreed]
         names += [RECORDS] if self.microdata else []
         names += [name_of_table(group) for group in self.tables]
@@ -217,16 +217,16 @@ class Stretch:
     counts: PublicCounts
 
 
-def check_counts(promises: Promises, one: Stretch) -> None:
+def check_counts(promises: Promises, stretch: Stretch) -> None:
     """Hold counts to the promises that concern each geounit by itself; raises SolverError."""
-    counts = one.counts
+    counts = stretch.counts
     require(NOT_NEGATIVE, bool((counts.counts >= 0).all()))
     require(POSSIBLE, _are_possible(counts, promises.schema))
     for bounded in promises.bounded:
-        if bounded.holds_by_geounit(one.level):
-            require(bounded.name_of_check(promises.spine), _within(one, bounded))
+        if bounded.holds_by_geounit(stretch.level):
+            require(bounded.name_of_check(promises.spine), _within(stretch, bounded))
     for agreement in promises.agreed:
-        require(agreement.name_of_check, _agrees(one, agreement))
+        require(agreement.name_of_check, _agrees(stretch, agreement))
 
 
 def check_sums(promises: Promises, above: Stretch, below: Stretch) -> None:
@@ -279,19 +279,19 @@ def table_part_agrees(
         zeros: Whether the table holds counts of zero.
     """
     start, stop = rows
-    found, answers, persons = table_rows(counts, group, start, stop, zeros=zeros)
-    if frame.height != len(found) or sum(frame.null_count().row(0)):
+    geounits, answers, persons = table_rows(counts, group, start, stop, zeros=zeros)
+    if frame.height != len(geounits) or sum(frame.null_count().row(0)):
         return False
     return (
         np.array_equal(frame["count"].to_numpy(), persons)
         and np.array_equal(frame["answer"].to_numpy(), answers)
-        and bool((frame["geocode"] == codes.gather(start + found)).all())
+        and bool((frame["geocode"] == codes.gather(start + geounits)).all())
     )
 
 
-def codes_of(spine: Spine, one: Stretch) -> pl.Series:
+def codes_of(spine: Spine, stretch: Stretch) -> pl.Series:
     """The geocode of every row of a stretch."""
-    return spine.geocodes[one.level].text[one.first : one.first + one.counts.n_geounits]
+    return spine.geocodes[stretch.level].text[stretch.first : stretch.first + stretch.counts.n_geounits]
 
 
 def _are_possible(counts: PublicCounts, schema: Schema) -> bool:
@@ -299,11 +299,11 @@ def _are_possible(counts: PublicCounts, schema: Schema) -> bool:
     return all(bool(schema.possible(counts.cells[at : at + ENTRIES_AT_ONCE]).all()) for at in pieces)
 
 
-def _equal(one: PublicCounts, other: PublicCounts) -> bool:
+def _equal(left: PublicCounts, right: PublicCounts) -> bool:
     return (
-        np.array_equal(one.offsets, other.offsets)
-        and np.array_equal(one.cells, other.cells)
-        and np.array_equal(one.counts, other.counts)
+        np.array_equal(left.offsets, right.offsets)
+        and np.array_equal(left.cells, right.cells)
+        and np.array_equal(left.counts, right.counts)
     )
 
 
@@ -312,24 +312,24 @@ def _ranges(counts: PublicCounts, query: QueryGroup) -> list[tuple[int, int]]:
     return list(row_ranges(counts.offsets, ENTRIES_AT_ONCE // query.size + 1))
 
 
-def _within(one: Stretch, bounded: Bounded) -> bool:
+def _within(stretch: Stretch, bounded: Bounded) -> bool:
     """Whether each geounit keeps a constraint."""
-    query, counts = bounded.query, one.counts
+    query, counts = bounded.query, stretch.counts
     for start, stop in _ranges(counts, query):
         answers = query.apply(*counts.rows(start, stop), stop - start)
-        own = slice(one.first + start, one.first + stop)
-        if not _between(answers, bounded.lower[one.level][own], bounded.upper[one.level][own]):
+        here = slice(stretch.first + start, stretch.first + stop)
+        if not _between(answers, bounded.lower[stretch.level][here], bounded.upper[stretch.level][here]):
             return False
     return True
 
 
-def _agrees(one: Stretch, agreement: Agreeing) -> bool:
+def _agrees(stretch: Stretch, agreement: Agreeing) -> bool:
     """Whether the answers of counts are those of another release."""
-    theirs = agreement.counts[one.level]
-    for start, stop in row_ranges(one.counts.offsets):
-        ours = _answered(one.counts, agreement.query, start, stop)
-        kept = _answered(theirs, agreement.query, one.first + start, one.first + stop)
-        if not all(np.array_equal(a, b) for a, b in zip(ours, kept, strict=True)):
+    theirs = agreement.counts[stretch.level]
+    for start, stop in row_ranges(stretch.counts.offsets):
+        ours = _answered(stretch.counts, agreement.query, start, stop)
+        kept_answers = _answered(theirs, agreement.query, stretch.first + start, stretch.first + stop)
+        if not all(np.array_equal(a, b) for a, b in zip(ours, kept_answers, strict=True)):
             return False
     return True
 
@@ -363,16 +363,16 @@ def check_release(root: Path, promises: Promises) -> list[str]:
     schema, spine = promises.schema, promises.spine
     above: Stretch | None = None
     for level, geolevel in enumerate(spine.geolevels):
-        one = Stretch(level, 0, read_histogram(root, geolevel, schema, spine))
-        check_counts(promises, one)
+        stretch = Stretch(level, 0, read_histogram(root, geolevel, schema, spine))
+        check_counts(promises, stretch)
         if above is not None:
-            check_sums(promises, above, one)
+            check_sums(promises, above, stretch)
         for bounded in promises.bounded:
             if bounded.groups is not None and level == bounded.last_level:
-                check_grouped(promises, bounded, one.counts)
+                check_grouped(promises, bounded, stretch.counts)
         if promises.has_tables(level):
-            check_tables(root, one.counts, promises.tables, spine)
-        above = one
+            check_tables(root, stretch.counts, promises.tables, spine)
+        above = stretch
     if above is not None:
         check_areas(root, promises, above.counts, range(len(promises.areas)))
         if promises.microdata:
@@ -392,9 +392,9 @@ def check_areas(root: Path, promises: Promises, finest: PublicCounts, areas: Ite
         SolverError, StoreError: as `check_release`.
     """
     for area in (promises.areas[number] for number in areas):
-        summed, own = area_counts(finest, area, promises.schema.size), area_spine(area)
+        summed, spine_of_area = area_counts(finest, area, promises.schema.size), area_spine(area)
         for group in promises.tables:
-            agrees = _table_agrees(root, summed, group, own, zeros=has_zeros(group))
+            agrees = _table_agrees(root, summed, group, spine_of_area, zeros=has_zeros(group))
             require(promises.name_of_area(area), agrees)
 
 
@@ -480,15 +480,15 @@ class CountsPart:
     def reads(self, promises: Promises) -> list[str]:
         """Files, and folders of files, that are read, relative to the release folder."""
         spans = [self.span] if self.above is None else [self.above, self.span]
-        return [histogram_of(promises, one.level) for one in spans]
+        return [histogram_of(promises, span.level) for span in spans]
 
     def check(self, root: Path, promises: Promises) -> list[str]:
         """Check a release folder; returns the names of the checks that this part has passed. See `Part`."""
-        one, level = _stretch(root, promises, self.span), self.span.level
-        check_counts(promises, one)
+        stretch, level = _stretch(root, promises, self.span), self.span.level
+        check_counts(promises, stretch)
         names = [NOT_NEGATIVE, POSSIBLE]
         if self.above is not None:
-            check_sums(promises, _stretch(root, promises, self.above), one)
+            check_sums(promises, _stretch(root, promises, self.above), stretch)
             names.append(promises.name_of_sums(level))
         whole = (bounded for bounded in promises.bounded if bounded.holds_by_geounit(level))
         names += [bounded.name_of_check(promises.spine) for bounded in whole]
@@ -543,10 +543,10 @@ class TablePart:
         """Check a release folder; returns the names of the checks that this part has passed. See `Part`."""
         geolevel, group = promises.spine.geolevels[self.span.level], promises.tables[self.query]
         name, folder = name_of_table(group), table_folder(root, geolevel, group.name)
-        one = _stretch(root, promises, self.span)
+        stretch = _stretch(root, promises, self.span)
         frame = read_part(folder / table_part(self.file), group)
-        rows, codes = (0, one.counts.n_geounits), codes_of(promises.spine, one)
-        agrees = table_part_agrees(frame, one.counts, group, codes, rows, zeros=has_zeros(group))
+        rows, codes = (0, stretch.counts.n_geounits), codes_of(promises.spine, stretch)
+        agrees = table_part_agrees(frame, stretch.counts, group, codes, rows, zeros=has_zeros(group))
         require(name, agrees)
         return [name]
 
@@ -601,14 +601,14 @@ class RecordsPart:
 
     def check(self, root: Path, promises: Promises) -> list[str]:
         """Check a release folder; returns the names of the checks that this part has passed. See `Part`."""
-        one, spine = _stretch(root, promises, self.span), promises.spine
-        require(NOT_NEGATIVE, bool((one.counts.counts >= 0).all()))
-        require(RECORDS, one.counts.total == self.in_all)
-        own = slice(self.earlier, self.earlier + self.here)
-        times = one.counts.counts
+        stretch, spine = _stretch(root, promises, self.span), promises.spine
+        require(NOT_NEGATIVE, bool((stretch.counts.counts >= 0).all()))
+        require(RECORDS, stretch.counts.total == self.in_all)
+        here = slice(self.earlier, self.earlier + self.here)
+        times = stretch.counts.counts
         expected = (
-            np.repeat(one.first + one.counts.geounits, times)[own],
-            np.repeat(one.counts.cells, times)[own].astype(np.int64),
+            np.repeat(stretch.first + stretch.counts.geounits, times)[here],
+            np.repeat(stretch.counts.cells, times)[here].astype(np.int64),
         )
         batches = read_records(record_file(root, self.file), promises.schema, spine)
         require(RECORDS, records_agree(batches, expected))
@@ -620,7 +620,7 @@ Part: TypeAlias = CountsPart | GroupedPart | TablePart | AreaPart | RecordsPart
 published, and StoreError where a file is missing or damaged."""
 
 KINDS: Final[Mapping[str, type[Part]]] = {
-    one.kind: one for one in (CountsPart, GroupedPart, TablePart, AreaPart, RecordsPart)
+    kind.kind: kind for kind in (CountsPart, GroupedPart, TablePart, AreaPart, RecordsPart)
 }
 
 
@@ -629,12 +629,14 @@ def described(part: Part) -> JsonObject:
     return {"kind": part.kind, **asdict(part)}
 
 
-def part_of(found: JsonObject) -> Part:
+def part_of(description: JsonObject) -> Part:
     """The part that `described` describes."""
     fields: JsonObject = {
-        name: Span(*one) if isinstance(one, list) else one for name, one in found.items() if name != "kind"
+        name: Span(*value) if isinstance(value, list) else value
+        for name, value in description.items()
+        if name != "kind"
     }
-    return KINDS[found["kind"]](**fields)
+    return KINDS[description["kind"]](**fields)
 
 
 def parts_of(promises: Promises, counts: Sequence[PublicCounts]) -> list[Part]:
@@ -645,7 +647,9 @@ def parts_of(promises: Promises, counts: Sequence[PublicCounts]) -> list[Part]:
         counts: Counts of every geolevel, root first, as they were written.
     """
     parts: list[Part] = [AreaPart(number) for number in range(len(promises.areas)) if promises.tables]
-    parts += [GroupedPart(number) for number, one in enumerate(promises.bounded) if one.groups is not None]
+    parts += [
+        GroupedPart(number) for number, bounded in enumerate(promises.bounded) if bounded.groups is not None
+    ]
     if promises.microdata:
         parts += _parts_of_records(promises, counts[-1])
     for level in reversed(range(len(counts))):
@@ -677,14 +681,14 @@ def histogram_of(promises: Promises, level: int) -> str:
 
 
 def _parts_of_counts(promises: Promises, counts: Sequence[PublicCounts], level: int) -> Iterator[CountsPart]:
-    own = counts[level]
+    of_level = counts[level]
     if level == 0:
-        for start, stop in row_ranges(own.offsets, ENTRIES_IN_A_PART):
-            yield CountsPart(span_of(own, level, start, stop), None)
+        for start, stop in row_ranges(of_level.offsets, ENTRIES_IN_A_PART):
+            yield CountsPart(span_of(of_level, level, start, stop), None)
         return
     families = promises.spine.child_offsets[level - 1]
-    for start, stop in row_ranges(own.offsets[families], ENTRIES_IN_A_PART):
-        children = span_of(own, level, int(families[start]), int(families[stop]))
+    for start, stop in row_ranges(of_level.offsets[families], ENTRIES_IN_A_PART):
+        children = span_of(of_level, level, int(families[start]), int(families[stop]))
         yield CountsPart(children, span_of(counts[level - 1], level - 1, start, stop))
 
 

@@ -133,13 +133,15 @@ class Tally:
 
 def compared_of(tallies: Iterable[Tally]) -> list[Compared]:
     """One entry for each table, in the order in which tables are first named."""
-    found: dict[tuple[str, str, bool], list[Tally]] = {}
-    for one in tallies:
-        found.setdefault((one.area, one.query, one.is_entity), []).append(one)
+    by_table: dict[tuple[str, str, bool], list[Tally]] = {}
+    for tally in tallies:
+        by_table.setdefault((tally.area, tally.query, tally.is_entity), []).append(tally)
     compared = []
-    for table, own in found.items():
-        errors = np.concatenate([one.errors for one in own])
-        answers, exact, undetermined, below, above = np.sum([one.numbers for one in own], axis=0).tolist()
+    for table, tallies_of_table in by_table.items():
+        errors = np.concatenate([tally.errors for tally in tallies_of_table])
+        answers, exact, undetermined, below, above = np.sum(
+            [tally.numbers for tally in tallies_of_table], axis=0
+        ).tolist()
         middle = round(float(np.median(errors)), DECIMALS) if len(errors) else None
         compared.append(Compared(*table, answers, exact, undetermined, below, above, middle))
     return compared
@@ -205,7 +207,7 @@ class IntervalTable:
             ]
         )
         self._frames.append(frame)
-        if sum(kept.height for kept in self._frames) >= ROWS_PER_PART:
+        if sum(waiting.height for waiting in self._frames) >= ROWS_PER_PART:
             self._flush()
 
     def finish(self) -> "Tally":
@@ -343,8 +345,8 @@ def known_queries(root: Path, manifest: Manifest) -> list[str]:
     Raises:
         StoreError: as `made_intervals`.
     """
-    made = made_intervals(root, manifest.run)
-    beside = [] if made is None else [item["query"] for item in made["compared"]]
+    intervals = made_intervals(root, manifest.run)
+    beside = [] if intervals is None else [item["query"] for item in intervals["compared"]]
     return list(dict.fromkeys([*manifest.body["plan"]["tables"], *beside]))
 
 
@@ -442,11 +444,11 @@ def undo_exchange(root: Path, manifest: Manifest) -> None:
     try:
         for old in sorted((staging / _REPLACED).glob("*/*")):
             place = root / TABLES / old.parent.name / old.name
-            found = {
+            digests = {
                 f"{place.relative_to(root).as_posix()}/{path.name}": file_digest(path)
                 for path in old.iterdir()
             }
-            if place.exists() and found and found.items() <= manifest.digests.items():
+            if place.exists() and digests and digests.items() <= manifest.digests.items():
                 shutil.rmtree(place)
             if not place.exists():
                 old.rename(place)
@@ -490,13 +492,13 @@ def clear_other_tables(root: Path, staging: Path, others: Iterable[QueryGroup]) 
                 continue
             rows = scan_parquet(path).with_columns(empty)
             frame = collect(rows if zeros else rows.filter(pl.col("count") > 0), path, "table")
-            own = {
+            kept_tags = {
                 name.removeprefix("tallyveil."): value
                 for name, value in tags.items()
                 if name.startswith("tallyveil.") and name.split(".")[1] not in ("format", "level", "covers")
             }
             about = table_tags(tags["tallyveil.geolevel"], group.name, zeros=zeros)
-            write_parquet(staging / path.relative_to(root), frame, {**own, **about})
+            write_parquet(staging / path.relative_to(root), frame, {**kept_tags, **about})
 
 
 def exchange_tables(root: Path, staging: Path) -> set[str]:
@@ -547,10 +549,12 @@ def manifest_with_tables(
     Raises:
         StoreError: a file cannot be read, or `datapackage.json` cannot be written.
     """
-    kept = [file for file in manifest.files if PurePosixPath(file.path).parent.as_posix() not in exchanged]
+    unchanged = [
+        file for file in manifest.files if PurePosixPath(file.path).parent.as_posix() not in exchanged
+    ]
     paths = [path for folder in exchanged for path in (root / folder).glob("*.parquet")]
     new = [listed_file(root, path.relative_to(root).as_posix()) for path in paths]
-    files = _in_order([*(file for file in kept if file.path != DATA_PACKAGE), *new])
+    files = _in_order([*(file for file in unchanged if file.path != DATA_PACKAGE), *new])
     body = manifest.body
     content = data_package(root, body["plan"], manifest.run, manifest.warnings, [*files, *beside])
     write_json(root / DATA_PACKAGE, content)

@@ -160,8 +160,8 @@ def require_entered(root: Path, manifest: Manifest) -> None:
     """
     require_ledger(root, manifest.ledger)
     declaration, entries = read_ledger(root / LEDGER)
-    own = [entry for entry in entries if entry.run == manifest.spender]
-    spends = [entry.event.to_mapping() for entry in own if entry.kind == "spend"]
+    entries_of_run = [entry for entry in entries if entry.run == manifest.spender]
+    spends = [entry.event.to_mapping() for entry in entries_of_run if entry.kind == "spend"]
     shown = Spent(declaration.budget_unit, declaration.total, spent(entries))
     numbers = {
         "budget_unit": shown.unit,
@@ -175,8 +175,8 @@ def require_entered(root: Path, manifest: Manifest) -> None:
         for name, agrees in {
             "event": spends == [manifest.event],
             "spent": manifest.spent == shown,
-            "body.estimated_from": _is_of_ledger(root, manifest, own),
-            "protected": manifest.protected == all(entry.event != TEST_KEY for entry in own),
+            "body.estimated_from": _is_of_ledger(root, manifest, entries_of_run),
+            "protected": manifest.protected == all(entry.event != TEST_KEY for entry in entries_of_run),
             **{
                 f"{place}.{name}": stated.get(name, text) == text
                 for place, stated in (
@@ -194,12 +194,12 @@ def require_entered(root: Path, manifest: Manifest) -> None:
         )
 
 
-def _is_of_ledger(root: Path, manifest: Manifest, own: Sequence[LedgerEntry]) -> bool:
+def _is_of_ledger(root: Path, manifest: Manifest, entries_of_run: Sequence[LedgerEntry]) -> bool:
     """Whether a release that says which measurements it was estimated from names the ledger's lines to their spend."""
     stated = manifest.estimated_from
     if stated is None:
         return True
-    lines = next((entry.sequence + 1 for entry in own if entry.kind == "spend"), 0)
+    lines = next((entry.sequence + 1 for entry in entries_of_run if entry.kind == "spend"), 0)
     named = LedgerRecord(stated["ledger"]["lines"], stated["ledger"]["sha256"])
     return stated["run"] != manifest.run and named == record_of(ledger_bytes(root), lines)
 
@@ -233,9 +233,9 @@ def read_listed_table(root: Path, manifest: Manifest, name: str) -> pl.DataFrame
         StoreError: the file is missing, cannot be read, or is another one.
     """
     path = inside(root, *name.split("/"))
-    found = read_published(path)
+    frame = read_published(path)
     require_unchanged(root, manifest, path)
-    return found
+    return frame
 
 
 def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
@@ -246,13 +246,13 @@ def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
     """
     stated = manifest.digests.get(path.relative_to(root).as_posix())
     try:
-        found = file_digest(path)
+        digest = file_digest(path)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be read: {type(error).__name__}. Restore it from a copy of the release.",
             code="release-unreadable",
         ) from None
-    if stated is not None and found != stated:
+    if stated is not None and digest != stated:
         raise StoreError(
             f"{path} is not the file that the manifest of the release lists: its SHA-256 is another one. It was "
             "changed after it was written; restore it from a copy of the release.",

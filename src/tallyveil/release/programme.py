@@ -195,11 +195,11 @@ def restated_programme(root: Path) -> tuple[JsonObject, list[Part]]:
 def _with_parts(root: Path) -> tuple[JsonObject, list[Part]]:
     content = stated_programme(root)
     parts = []
-    for one in content["releases"]:
-        manifest = read_manifest(inside(root, one["name"]), ReleaseKind.TOPDOWN)
-        parts.append(Part(one["name"], tuple(one["reads"]), manifest))
-        if (manifest.run, manifest.plan_digest) != (one["run"], one["plan_digest"]):
-            raise _another(root / one["name"], manifest.run, one["run"])
+    for listed in content["releases"]:
+        manifest = read_manifest(inside(root, listed["name"]), ReleaseKind.TOPDOWN)
+        parts.append(Part(listed["name"], tuple(listed["reads"]), manifest))
+        if (manifest.run, manifest.plan_digest) != (listed["run"], listed["plan_digest"]):
+            raise _another(root / listed["name"], manifest.run, listed["run"])
     _require_read(root, parts)
     return content, parts
 
@@ -215,9 +215,9 @@ def _require_read(root: Path, parts: Sequence[Part]) -> None:
                 raise _another(root / name, str(runs.get(name)), item["run"])
 
 
-def _another(folder: Path, found: str, wanted: str) -> StoreError:
+def _another(folder: Path, run_there: str, wanted: str) -> StoreError:
     return StoreError(
-        f"{folder} holds another release than the one that the programme made there: run {found!a:.40}, wanted run "
+        f"{folder} holds another release than the one that the programme made there: run {run_there!a:.40}, wanted run "
         f"{wanted!a:.40}. Restore the folder from a copy.",
         code="release-damaged",
     )
@@ -244,8 +244,8 @@ def stated_programme(root: Path) -> JsonObject:
 def is_current(root: Path, content: JsonObject) -> bool:
     """Whether the manifests are still those that `programme.json` was made from; later work may add to them."""
     return all(
-        file_digest(inside(root, one["name"], MANIFEST)) == one["manifest_sha256"]
-        for one in content["releases"]
+        file_digest(inside(root, release["name"], MANIFEST)) == release["manifest_sha256"]
+        for release in content["releases"]
     )
 
 

@@ -123,9 +123,9 @@ def _restored(
             )
         for start in range(begin, end, step):
             here = np.arange(start, min(start + step, end))
-            own = slice(*np.searchsorted(rows, [start, start + len(here)]))
+            rows_here = slice(*np.searchsorted(rows, [start, start + len(here)]))
             counts = np.zeros((len(here), group.size), dtype=np.int64)
-            counts[rows[own] - start, answers[own]] = persons[own]
+            counts[rows[rows_here] - start, answers[rows_here]] = persons[rows_here]
             columns = [
                 codes.gather(np.repeat(here, group.size)).alias("geocode"),
                 *label_columns(group, np.tile(np.arange(group.size), len(here))),

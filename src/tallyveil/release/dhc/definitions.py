@@ -57,34 +57,37 @@ def line_tree(lines: Sequence[str], lists: Mapping[str, Sequence[str]]) -> tuple
 
 def _nodes(lines: Sequence[str]) -> list[Node]:
     """Each line that is not indented, with the lines under it."""
-    found: list[Node] = []
-    below: list[list[Node]] = [found]
+    nodes: list[Node] = []
+    below: list[list[Node]] = [nodes]
     for line in lines:
         text = line.lstrip()
         depth = (len(line) - len(text)) // len(_INDENT)
         node: Node = (text, [])
         below[depth].append(node)
         below[depth + 1 :] = [node[1]]
-    return found
+    return nodes
 
 
 def _expanded(nodes: Sequence[Node], lists: Mapping[str, Sequence[str]]) -> tuple[TextLine, ...]:
-    found: list[TextLine] = []
+    expanded: list[TextLine] = []
     for text, below in nodes:
         parts = _expanded(below, lists)
         if text.startswith("{"):
-            found += [_with_parts(one, parts) for one in _expanded(_nodes(lists[text.strip("{}")]), lists)]
+            expanded += [
+                _with_parts(line_of_list, parts)
+                for line_of_list in _expanded(_nodes(lists[text.strip("{}")]), lists)
+            ]
         else:
             label, _, conditions = (part.strip() for part in text.partition("|"))
-            found.append(TextLine(label.removesuffix(":"), conditions, parts))
-    return tuple(found)
+            expanded.append(TextLine(label.removesuffix(":"), conditions, parts))
+    return tuple(expanded)
 
 
 def _with_parts(line: TextLine, parts: tuple[TextLine, ...]) -> TextLine:
     """A line whose leaves have parts."""
     if not line.parts:
         return replace(line, parts=parts)
-    return replace(line, parts=tuple(_with_parts(one, parts) for one in line.parts))
+    return replace(line, parts=tuple(_with_parts(part, parts) for part in line.parts))
 
 
 def _long_lists() -> dict[str, list[str]]:
@@ -150,13 +153,13 @@ LevelSets = Mapping[str, frozenset[int]]
 _YES: Final = ("no", "yes")
 VARIABLES: Final[Mapping[str, Callable[[HouseholdType], str]]] = MappingProxyType(
     {
-        "couple": lambda one: one.couple.name.lower(),
-        "relatives": lambda one: _YES[one.relatives],
-        "own": lambda one: AGES_IN_LABELS[one.own],
-        "minors": lambda one: AGES_IN_LABELS[one.minors],
-        "under_18": lambda one: _YES[one.under_18],
-        "multigenerational": lambda one: _YES[one.multigenerational],
-        "size": lambda one: str(one.size),
+        "couple": lambda household: household.couple.name.lower(),
+        "relatives": lambda household: _YES[household.relatives],
+        "own": lambda household: AGES_IN_LABELS[household.own],
+        "minors": lambda household: AGES_IN_LABELS[household.minors],
+        "under_18": lambda household: _YES[household.under_18],
+        "multigenerational": lambda household: _YES[household.multigenerational],
+        "size": lambda household: str(household.size),
     }
 )
 """The word that each variable of household types has for a type."""
@@ -171,20 +174,20 @@ def level_sets(schema: Schema, conditions: str) -> LevelSets:
     Raises:
         SchemaError: a factor or a value is unknown.
     """
-    found: dict[str, frozenset[int]] = {}
-    for condition in filter(None, (one.strip() for one in conditions.split(","))):
+    sets: dict[str, frozenset[int]] = {}
+    for condition in filter(None, (text.strip() for text in conditions.split(","))):
         name, _, values = (part.strip() for part in condition.partition("="))
         attribute, levels_of = _factor(schema, name)
         codes = frozenset(code for value in values.split() for code in _codes(name, value, levels_of))
-        found = dict(both({attribute: codes}, found))
-    return found
+        sets = dict(both({attribute: codes}, sets))
+    return sets
 
 
-def both(one: LevelSets, other: LevelSets) -> LevelSets:
+def both(left: LevelSets, right: LevelSets) -> LevelSets:
     """The levels of records that have both."""
     return {
-        name: one.get(name, other.get(name, frozenset())) & other.get(name, one.get(name, frozenset()))
-        for name in dict.fromkeys((*one, *other))
+        name: left.get(name, right.get(name, frozenset())) & right.get(name, left.get(name, frozenset()))
+        for name in dict.fromkeys((*left, *right))
     }
 
 
@@ -192,10 +195,12 @@ def _factor(schema: Schema, name: str) -> tuple[str, dict[str, list[int]]]:
     """The attribute of a factor, and the level codes of each of its labels."""
     labels: dict[str, list[int]] = {}
     if name in VARIABLES and "household" in schema.attribute_names:
-        for code, one in enumerate(household_types()):
-            labels.setdefault(VARIABLES[name](one), []).append(code)
+        for code, household in enumerate(household_types()):
+            labels.setdefault(VARIABLES[name](household), []).append(code)
         return "household", labels
-    factor = next(one for one in schema.query(name).factors if one.name is not None)
+    factor = next(
+        factor_of_query for factor_of_query in schema.query(name).factors if factor_of_query.name is not None
+    )
     for code, group in enumerate(factor.codes):
         if group >= 0:
             labels.setdefault(factor.labels[group], []).append(code)
@@ -276,13 +281,13 @@ def table_names(records: str) -> tuple[str, ...]:
     Args:
         records: "persons" or "units".
     """
-    found = []
+    names = []
     for table in _definitions()["tables"]:
         if table["records"] == records:
-            found.append(table["name"])
+            names.append(table["name"])
             if table.get("letters"):
-                found += [f"{table['name']}{letter}" for letter in "ABCDEFGHI"]
-    return tuple(found)
+                names += [f"{table['name']}{letter}" for letter in "ABCDEFGHI"]
+    return tuple(names)
 
 
 def load_table(name: str) -> DhcTable:
@@ -299,7 +304,7 @@ def load_table(name: str) -> DhcTable:
             who, condition = _letters(table["records"])[letter]
             where = ", ".join(filter(None, (table.get("where", ""), condition)))
             return _table({**table, "name": name, "title": f"{table['title']} ({who})"}, where)
-    known = [one for records in PRESETS for one in table_names(records)]
+    known = [table_name for records in PRESETS for table_name in table_names(records)]
     raise SchemaError(
         f"there is no table {name!r} of persons or units. {closest_hint(name, known)}", code="publish-table"
     )
@@ -340,13 +345,13 @@ _LeafSets = dict[_Place, LevelSets]
 
 def _leaf_sets(schema: Schema, line: TextLine, above: LevelSets, place: _Place = ()) -> _LeafSets:
     """The levels that each leaf counts."""
-    own = both(level_sets(schema, line.conditions), above)
+    levels = both(level_sets(schema, line.conditions), above)
     if not line.parts:
-        return {place: own}
-    found: _LeafSets = {}
+        return {place: levels}
+    leaves: _LeafSets = {}
     for number, part in enumerate(line.parts):
-        found |= _leaf_sets(schema, part, own, (*place, number))
-    return found
+        leaves |= _leaf_sets(schema, part, levels, (*place, number))
+    return leaves
 
 
 def _recodes(schema: Schema, leaves: Sequence[LevelSets]) -> tuple[Recode, ...]:
@@ -359,7 +364,7 @@ def _recodes(schema: Schema, leaves: Sequence[LevelSets]) -> tuple[Recode, ...]:
         everywhere = any(attribute.name not in leaf for leaf in leaves)
         groups: dict[tuple[bool, ...], list[str]] = {}
         for code, level in enumerate(attribute.levels):
-            inside = tuple(code in one for one in sets)
+            inside = tuple(code in levels for levels in sets)
             if everywhere or any(inside):
                 groups.setdefault(inside, []).append(level)
         named = tuple((str(number), tuple(levels)) for number, levels in enumerate(groups.values()))
@@ -392,7 +397,7 @@ def _line(
         return Line(f"{line.label}:", parts=parts)
     levels = sets[place]
     inside = [
-        [label for label, code in own if attribute not in levels or code in levels[attribute]]
-        for attribute, own in groups.items()
+        [label for label, code in labelled if attribute not in levels or code in levels[attribute]]
+        for attribute, labelled in groups.items()
     ]
     return Line(line.label, tuple(product(*inside)))

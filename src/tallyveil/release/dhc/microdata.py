@@ -177,44 +177,47 @@ _PRESENCE: Final = {
 }
 
 
-def _hht(one: HouseholdType, female: bool) -> str:
+def _hht(household: HouseholdType, female: bool) -> str:
     """Household type: married, other family, or nonfamily; by the householder's sex unless married."""
-    if one.couple.married:
+    if household.couple.married:
         return "1"
-    if one.relatives:
+    if household.relatives:
         return "3" if female else "2"
-    men_and_women = ("4", "6") if one.size == 1 else ("5", "7")
+    men_and_women = ("4", "6") if household.size == 1 else ("5", "7")
     return men_and_women[female]
 
 
-def _hht2(one: HouseholdType, female: bool) -> str:
+def _hht2(household: HouseholdType, female: bool) -> str:
     """Household type with couples and own children, in two digits."""
-    if one.couple is not Couple.NO_PARTNER:
-        return f"{1 + 2 * one.couple.cohabiting + (not one.own):02d}"
-    beside = 0 if one.size == 1 else 1 if one.own else 2 if one.relatives else 3
+    if household.couple is not Couple.NO_PARTNER:
+        return f"{1 + 2 * household.couple.cohabiting + (not household.own):02d}"
+    beside = 0 if household.size == 1 else 1 if household.own else 2 if household.relatives else 3
     return f"{(5 if female else 9) + beside:02d}"
 
 
-def _upart(one: HouseholdType, female: bool) -> str:
+def _upart(household: HouseholdType, female: bool) -> str:
     """Unmarried partners by the householder's sex."""
-    if one.size == 1:
+    if household.size == 1:
         return "0"
-    if not one.couple.cohabiting:
+    if not household.couple.cohabiting:
         return "5"
-    same = one.couple is Couple.COHABITING_SAME_SEX
+    same = household.couple is Couple.COHABITING_SAME_SEX
     return str(1 + 2 * female + (not same))
 
 
 OF_TYPE_AND_SEX: Final[dict[str, tuple[Callable[[HouseholdType, bool], str], str]]] = {
-    "HHSIZE": (lambda one, _: str(one.size), "0"),
+    "HHSIZE": (lambda household, _: str(household.size), "0"),
     "HHT": (_hht, "0"),
     "HHT2": (_hht2, "00"),
-    "CPLT": (lambda one, _: "0" if one.size == 1 else str(one.couple + 1), "0"),
+    "CPLT": (lambda household, _: "0" if household.size == 1 else str(household.couple + 1), "0"),
     "UPART": (_upart, "0"),
-    "MULTG": (lambda one, _: "0" if one.size <= 2 else "2" if one.multigenerational else "1", "0"),
-    "PAOC": (lambda one, _: _PRESENCE[one.own], "0"),
-    "PAC": (lambda one, _: _PRESENCE[one.minors], "0"),
-    "TP18": (lambda one, _: "1" if one.under_18 else "0", "0"),
+    "MULTG": (
+        lambda household, _: "0" if household.size <= 2 else "2" if household.multigenerational else "1",
+        "0",
+    ),
+    "PAOC": (lambda household, _: _PRESENCE[household.own], "0"),
+    "PAC": (lambda household, _: _PRESENCE[household.minors], "0"),
+    "TP18": (lambda household, _: "1" if household.under_18 else "0", "0"),
 }
 """For each column, its value for a household type and whether the householder is female, and for no household."""
 
@@ -224,9 +227,9 @@ def _words_of_types(name: str) -> tuple[str, ...]:
     """The value of a column for every pair of a householder's sex (male, female, none) and a household type or none."""
     value, nothing = OF_TYPE_AND_SEX[name]
     return tuple(
-        value(one, female) if one is not None and female is not None else nothing
+        value(household, female) if household is not None and female is not None else nothing
         for female in (False, True, None)
-        for one in (*household_types(), None)
+        for household in (*household_types(), None)
     )
 
 
@@ -239,9 +242,9 @@ def units_columns(codes: Integers) -> list[pl.Series]:
     """
     tenvacgq, sex, age, hispanic, race, oldest, household = codes.T
     types = sex * (len(household_types()) + 1) + household
-    found = {name: worded(name, words, tenvacgq) for name, words in OF_TENVACGQ.items()}
-    found |= {name: worded(name, _words_of_types(name), types) for name in OF_TYPE_AND_SEX}
-    found |= {
+    columns = {name: worded(name, words, tenvacgq) for name, words in OF_TENVACGQ.items()}
+    columns |= {name: worded(name, _words_of_types(name), types) for name in OF_TYPE_AND_SEX}
+    columns |= {
         "THHLDRAGE": worded("THHLDRAGE", tuple("1234567890"), age),
         "THHSPAN": worded("THHSPAN", tuple("120"), hispanic),
         "THHRACE": worded("THHRACE", (*(f"{code:02d}" for code in range(1, 8)), "00"), race),
@@ -249,8 +252,8 @@ def units_columns(codes: Integers) -> list[pl.Series]:
     }
     for least, name in enumerate(("TP60", "TP65", "TP75"), start=1):
         present = ["1" if least <= level < N_AGES_OF_OLDEST else "0" for level in range(N_AGES_OF_OLDEST + 1)]
-        found[name] = worded(name, present, oldest)
-    return [found[name] for name in ORDER]
+        columns[name] = worded(name, present, oldest)
+    return [columns[name] for name in ORDER]
 
 
 MICRODATA: Final = "microdata"
@@ -321,8 +324,10 @@ def _check(path: Path, records: str, counts: PublicCounts, codes: pl.Series, sch
     )
     total = TripletSum(counts.n_geounits, schema.size)
     for batch in collect_batches(rows, path, "published"):
-        found = batch.join(known, on=names, how="left").join(place, on="__block", how="left")
-        require(path, CHECK, found.height == batch.height and not sum(found.null_count().row(0)))
-        total.add(found["__row"].to_numpy(), found["__cell"].to_numpy(), np.ones(len(found), dtype=np.int64))
-    for made, wanted in zip(total.finish(), (counts.offsets, counts.cells, counts.counts), strict=True):
-        require(path, CHECK, np.array_equal(made, wanted))
+        placed = batch.join(known, on=names, how="left").join(place, on="__block", how="left")
+        require(path, CHECK, placed.height == batch.height and not sum(placed.null_count().row(0)))
+        total.add(
+            placed["__row"].to_numpy(), placed["__cell"].to_numpy(), np.ones(len(placed), dtype=np.int64)
+        )
+    for computed, wanted in zip(total.finish(), (counts.offsets, counts.cells, counts.counts), strict=True):
+        require(path, CHECK, np.array_equal(computed, wanted))

@@ -131,8 +131,8 @@ def records_counted(counts: PublicCounts, table: DhcTable, schema: Schema) -> In
 
 def require_same_records(path: Path, counts: PublicCounts, expected: PublicCounts, schema: Schema) -> None:
     """Verify that two geolevels have the same records of every cell; raises SolverError."""
-    ours, theirs = (_all_areas(one, schema) for one in (counts, expected))
-    same = all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    ours, theirs = (_all_areas(side, schema) for side in (counts, expected))
+    same = all(np.array_equal(left, right) for left, right in zip(ours, theirs, strict=True))
     require(path, NUMBER_CHECKS[-1], same)
 
 
@@ -142,8 +142,8 @@ def _all_areas(counts: PublicCounts, schema: Schema) -> tuple[Integers, Integers
     for start, stop in row_ranges(counts.offsets):
         rows, cells, records = counts.rows(start, stop)
         total.add(0 * rows, cells, records)
-    _, found, sums = total.finish()
-    return found.astype(np.int64), sums.astype(np.int64)
+    _, filled, sums = total.finish()
+    return filled.astype(np.int64), sums.astype(np.int64)
 
 
 COMMAND: Final = "publish dhc"
@@ -202,7 +202,9 @@ def publish_dhc(
     )
     with new_folder(out, COMMAND, "the tables", parts):
         sources = {
-            records: replace(source, layouts=tuple(one.layout for one in wanted if one.records == records))
+            records: replace(
+                source, layouts=tuple(table.layout for table in wanted if table.records == records)
+            )
             for records, source in opened.items()
         }
         job = _Job(out, sources, published_areas(list(sources.values())), wanted, microdata, csv)
@@ -211,11 +213,16 @@ def publish_dhc(
 
 def _opened(releases: Sequence[Path]) -> dict[str, Source]:
     """The releases by the kind of their records."""
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for root in releases:
         source = open_source(root, ())
         records = next(
-            (one for one in PRESETS if preset_of(one).attributes == source.schema.attributes), None
+            (
+                preset_name
+                for preset_name in PRESETS
+                if preset_of(preset_name).attributes == source.schema.attributes
+            ),
+            None,
         )
         if records is None:
             raise SchemaError(
@@ -223,30 +230,30 @@ def _opened(releases: Sequence[Path]) -> dict[str, Source]:
                 f"schema presets {' and '.join(PRESETS.values())}. Name releases with one of these presets.",
                 code="publish-attributes",
             )
-        if records in found:
+        if records in sources:
             raise ConfigError(
-                f"the releases {found[records].root} and {root} are both of {records}. Name one release of persons, or "
-                "one of units, or one of each.",
+                f"the releases {sources[records].root} and {root} are both of {records}. Name one release of persons, "
+                "or one of units, or one of each.",
                 code="publish-releases",
             )
-        found[records] = source
-    return dict(sorted(found.items()))
+        sources[records] = source
+    return dict(sorted(sources.items()))
 
 
 def _wanted_tables(records: Sequence[str], names: Sequence[str] | None) -> tuple[DhcTable, ...]:
     """The tables asked for; all of the releases' records if none are named."""
     if names is None:
-        return tuple(load_table(name) for one in records for name in table_names(one))
-    found = tuple(load_table(name) for name in dict.fromkeys(names))
-    other = [one.layout.name for one in found if one.records not in records]
+        return tuple(load_table(name) for record_kind in records for name in table_names(record_kind))
+    tables = tuple(load_table(name) for name in dict.fromkeys(names))
+    other = [table.layout.name for table in tables if table.records not in records]
     if other:
-        missing = " and ".join(one for one in PRESETS if one not in records)
+        missing = " and ".join(preset for preset in PRESETS if preset not in records)
         raise ConfigError(
             f"tables {', '.join(other)} count {missing}, and no release of {missing} is named. Name one, or leave "
             "these tables out.",
             code="publish-releases",
         )
-    return found
+    return tables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,7 +274,7 @@ class _Job:
 
     def publish(self) -> Publication:
         """Write everything."""
-        written = self._rows([f"{LABELS}.parquet"], label_rows(tuple(one.layout for one in self.tables)))
+        written = self._rows([f"{LABELS}.parquet"], label_rows(tuple(table.layout for table in self.tables)))
         totals: dict[str, list[pl.Series]] = {name: [] for name in self.areas.names}
         for records, source in self.sources.items():
             written += self._files_of(records, source, totals)

@@ -112,7 +112,7 @@ def _sets_of(size: int) -> list[tuple[str, ...]]:
 
 def _all_sets() -> Iterator[str]:
     for size in range(1, len(RACES) + 1):
-        yield from ("_".join(one) for one in _sets_of(size))
+        yield from ("_".join(races) for races in _sets_of(size))
 
 
 def _race_lines(before: Levels) -> tuple[Line, ...]:
@@ -121,8 +121,8 @@ def _race_lines(before: Levels) -> tuple[Line, ...]:
     def sets(size: int) -> tuple[Line, ...]:
         ending = " alone" if size == 1 else ""
         return tuple(
-            Line("; ".join(RACES[race] for race in one) + ending, ((*before, "_".join(one)),))
-            for one in _sets_of(size)
+            Line("; ".join(RACES[race] for race in races) + ending, ((*before, "_".join(races)),))
+            for races in _sets_of(size)
         )
 
     several = tuple(
@@ -167,8 +167,8 @@ def columns_of(prefix: str, line: Line, first: int = 0, indent: int = 0) -> list
     for part in line.parts:
         places.append(first + 1 + len(below))
         below += columns_of(prefix, part, places[-1], indent + 1)
-    own = Column(f"{prefix}{first + 1:04d}", line.label, indent, line.all_counts(), tuple(places))
-    return [own, *below]
+    column = Column(f"{prefix}{first + 1:04d}", line.label, indent, line.all_counts(), tuple(places))
+    return [column, *below]
 
 
 def _layout(name: str, title: str, universe: str, attributes: Levels, parts: tuple[Line, ...]) -> TableLayout:
@@ -264,12 +264,12 @@ def table_frames(
 def _answers_of(layout: TableLayout, schema: Schema) -> list[Integers]:
     """For each column of a table, the answers of its query that it is the sum of."""
     group = schema.query("*".join(layout.attributes))
-    found = []
+    answers = []
     for column in layout.columns:
         words = list(zip(*column.counts, strict=True))
         labels = dict(zip(layout.attributes, words, strict=True))
-        found.append(group.answers_from_labels(labels, len(column.counts)))
-    return found
+        answers.append(group.answers_from_labels(labels, len(column.counts)))
+    return answers
 
 
 def write_rows(path: Path, frames: Iterator[pl.DataFrame], tags: Mapping[str, str], *, csv: bool) -> None:

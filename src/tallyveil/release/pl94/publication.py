@@ -98,7 +98,10 @@ def page(parts: Iterable[str], files: str) -> str:
 
 def cost_lines(content: JsonObject) -> list[str]:
     """What each release costs, and what two cost together; one text each."""
-    said = [f"Release of {one['counts']}: {one['privacy']['statement']}." for one in content["releases"]]
+    said = [
+        f"Release of {release['counts']}: {release['privacy']['statement']}."
+        for release in content["releases"]
+    ]
     together = content.get("together", {})
     if "rho" in together:
         delta, rho = delta_text(Fraction(together["delta"])), exact_text(Fraction(together["rho"]))
@@ -193,13 +196,13 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
         SolverError: a check of the written tables failed.
     Privacy: nothing is spent: everything follows from what is published.
     """
-    given = [(persons, PERSON_TABLES), *([(units, UNIT_TABLES)] if units is not None else [])]
-    refuse_inputs(out, [root for root, _ in given])
-    for root, _ in given:
+    folders = [(persons, PERSON_TABLES), *([(units, UNIT_TABLES)] if units is not None else [])]
+    refuse_inputs(out, [root for root, _ in folders])
+    for root, _ in folders:
         refuse_output_inside(out, root)
     parts = (TABLES_FOLDER, GEOGRAPHY_FOLDER, f"{LABELS}.parquet", f"{LABELS}.csv", README, PUBLICATION)
     with new_folder(out, COMMAND, "the tables", parts):
-        return _publish([open_source(root, layouts) for root, layouts in given], out, csv=csv)
+        return _publish([open_source(root, layouts) for root, layouts in folders], out, csv=csv)
 
 
 def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:

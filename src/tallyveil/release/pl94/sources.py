@@ -79,17 +79,17 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
     entities = tuple(plan.get("entities", ()))
     stored = published_columns(root / GEOGRAPHY)
     replaced = [name.removeprefix(ORIGINAL) for name in stored if name.startswith(ORIGINAL)]
-    own = [name for name in spine.geolevels if name not in replaced]
+    levels = [name for name in spine.geolevels if name not in replaced]
     columns = {
-        **{name: name for name in own},
+        **{name: name for name in levels},
         **{ORIGINAL + name: name for name in replaced},
         **{ENTITY + name: name for name in entities},
     }
     blocks = read_published(root / GEOGRAPHY, list(columns)).rename(columns).sort(spine.geolevels[-1])
-    for name in own:
+    for name in levels:
         require_unchanged(root, manifest, histogram_path(root, name))
     geolevels = coarse_first(blocks, list(dict.fromkeys([*spine.geolevels, *replaced])))
-    return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(own))
+    return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(levels))
 
 
 def coarse_first(blocks: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
@@ -144,8 +144,8 @@ def source_counts(source: Source, name: str, members: pl.DataFrame, finest: Publ
     if codes.is_sorted():
         return counts
     order = codes.arg_sort().to_numpy().astype("int64")
-    one_each = pl.int_range(len(codes) + 1, eager=True).to_numpy()
-    summed = sum_members(counts.offsets, counts.cells, counts.counts, one_each, order, source.schema.size)
+    each_once = pl.int_range(len(codes) + 1, eager=True).to_numpy()
+    summed = sum_members(counts.offsets, counts.cells, counts.counts, each_once, order, source.schema.size)
     return PublicCounts(name, *summed)
 
 
@@ -191,12 +191,15 @@ class PublishedAreas:
             self.geolevels[: self.geolevels.index(name)] if name in self.geolevels else self.geolevels[:-1]
         )
         if name == self.finest:
-            lists = {one for one in self.entities if isinstance(self.blocks.schema[one], pl.List)}
-            names = (*names, *(one for one in self.entities if one not in lists))
+            lists = {column for column in self.entities if isinstance(self.blocks.schema[column], pl.List)}
+            names = (*names, *(column for column in self.entities if column not in lists))
         held = self.blocks.select(pl.col(name).alias("geocode"), *names)
         if isinstance(held.schema["geocode"], pl.List):
             held = held.explode("geocode", empty_as_null=False)
-        whole = [pl.when(pl.col(one).n_unique() == 1).then(pl.col(one).first()).alias(one) for one in names]
+        whole = [
+            pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first()).alias(column)
+            for column in names
+        ]
         grouped = held.drop_nulls("geocode").group_by("geocode")
         return grouped.agg(pl.len().cast(pl.Int64).alias("finest_geounits"), *whole).sort("geocode")
 
@@ -220,36 +223,36 @@ def published_areas(sources: Sequence[Source]) -> PublishedAreas:
         blocks = blocks.with_columns(source.blocks.select(more))
         geolevels += [name for name in source.geolevels if name in more]
         entities += [name for name in source.entities if name in more]
-    if taken := [name for name in blocks.columns if name in RESERVED]:
+    if reserved := [name for name in blocks.columns if name in RESERVED]:
         raise GeographyError(
-            f"{', '.join(taken)} is the name of a geolevel or family of {first.root}, and of a column of the "
+            f"{', '.join(reserved)} is the name of a geolevel or family of {first.root}, and of a column of the "
             "geography that is published with the tables. Rename it in the release file.",
             code="publish-geography",
         )
     return PublishedAreas(first.finest, coarse_first(blocks, geolevels), tuple(entities), blocks)
 
 
-def _require_same(one: Source, other: Source) -> None:
-    both = f"{one.root} and {other.root}"
+def _require_same(left: Source, right: Source) -> None:
+    both = f"{left.root} and {right.root}"
     mend = (
         "Tables of both belong into one publication only if they count the same areas. Publish each by itself, or make "
         "both releases with the same geography and entity tables."
     )
-    if one.finest != other.finest:
+    if left.finest != right.finest:
         raise GeographyError(
-            f"the finest geolevel of {one.root} is {one.finest}, that of {other.root} is {other.finest}. {mend}",
+            f"the finest geolevel of {left.root} is {left.finest}, that of {right.root} is {right.finest}. {mend}",
             code="publish-geography",
         )
-    ours, theirs = one.blocks[one.finest], other.blocks[one.finest]
+    ours, theirs = left.blocks[left.finest], right.blocks[left.finest]
     apart = sorted(set(ours) ^ set(theirs)) if not ours.equals(theirs) else []
     if apart:
         raise GeographyError(
-            f"{both} have different geographies: {len(apart)} {one.finest} geounits are in one of them only, such as "
+            f"{both} have different geographies: {len(apart)} {left.finest} geounits are in one of them only, such as "
             f"'{apart[0]}'. {mend}",
             code="publish-geography",
         )
-    for name in [name for name in one.blocks.columns if name in other.blocks.columns]:
-        here, there = one.blocks[name], other.blocks[name]
+    for name in [name for name in left.blocks.columns if name in right.blocks.columns]:
+        here, there = left.blocks[name], right.blocks[name]
         if here.dtype != there.dtype or not here.equals(there):
             raise GeographyError(
                 f"{both} have different geographies: {name} does not have the same areas in both. {mend}",
