@@ -174,27 +174,27 @@ class Manifest(Declared):
         return {**content, "digest": digest_of(content).hex(), "performance": performance}
 
 
-class Event(ContentInPart):
+class StatedEvent(ContentInPart):
     """What was done; `accounting` reads the rest where the ledger says the same."""
 
     kind: str
 
 
-class Bounds(ContentInPart):
+class StatedBounds(ContentInPart):
     """Both sides of a number that is known between bounds."""
 
     lower: float
     upper: float
 
 
-class Limit(ContentInPart):
+class StatedLimit(ContentInPart):
     """Between which numbers of geounits a step of the spine regroups."""
 
     cutoff: int
     at_most: int | None
 
 
-class Branch(ContentInPart):
+class StatedBranch(ContentInPart):
     """A step that gives a family of entities a branch of its own."""
 
     kind: Literal["branch"]
@@ -205,7 +205,7 @@ class Branch(ContentInPart):
     parts: str | None
 
 
-class CutByEntities(ContentInPart):
+class StatedCut(ContentInPart):
     """A step that cuts geounits along entities."""
 
     kind: Literal["cut_by_entities"]
@@ -215,17 +215,17 @@ class CutByEntities(ContentInPart):
     keep: bool
 
 
-class GroupChildren(ContentInPart):
+class StatedGrouping(ContentInPart):
     """A step that groups children that lie alike to the entities."""
 
     kind: Literal["group_by_membership", "group_by_distance"]
     geolevel: str
     families: list[str]
     children: str
-    limit: Limit
+    limit: StatedLimit
 
 
-class Level(ContentInPart):
+class StatedLevel(ContentInPart):
     """The geounits of a geolevel, and their children."""
 
     geolevel: str
@@ -234,7 +234,7 @@ class Level(ContentInPart):
     children_most: int = ABSENT
 
 
-class Distances(ContentInPart):
+class StatedDistances(ContentInPart):
     """Off-spine distances of the entities of a family, on the spine that was made and on the original."""
 
     entities: int
@@ -244,29 +244,29 @@ class Distances(ContentInPart):
     original_most: int = ABSENT
 
 
-class Deviation(ContentInPart):
+class StatedDeviation(ContentInPart):
     """Standard deviation of the totals of areas; null where nothing tells it."""
 
     mean: float | None
     greatest: float | None
 
 
-class AreaDeviations(ContentInPart):
+class StatedDeviations(ContentInPart):
     """How exact the totals of a kind of area are on the given spine, after the steps, and on the one that was made."""
 
     name: str
     areas: int
     aimed: bool
-    given: Deviation
-    steps: Deviation
-    made: Deviation
+    given: StatedDeviation
+    steps: StatedDeviation
+    made: StatedDeviation
 
 
-class Regroup(ContentInPart):
+class StatedRegroup(ContentInPart):
     """What the plan asks of regrouping."""
 
     geolevel: str
-    limit: Limit
+    limit: StatedLimit
     aim: dict[str, Any]
     measure: str
     most_loss: str = ABSENT
@@ -290,19 +290,19 @@ class Bypassing(ContentInPart):
 class SpineMade(ContentInPart):
     """How the spine was made and what that changed."""
 
-    steps: list[Annotated[Branch | CutByEntities | GroupChildren, Field(discriminator="kind")]]
-    original: list[Level]
-    made: list[Level]
+    steps: list[Annotated[StatedBranch | StatedCut | StatedGrouping, Field(discriminator="kind")]]
+    original: list[StatedLevel]
+    made: list[StatedLevel]
     replaced: list[str]
-    distances: dict[str, Distances]
-    deviations: list[AreaDeviations] = ABSENT
+    distances: dict[str, StatedDistances]
+    deviations: list[StatedDeviations] = ABSENT
     warnings: list[str] = ABSENT
     preset: str = ABSENT
-    regroup: Regroup = ABSENT
+    regroup: StatedRegroup = ABSENT
     bypassing: Bypassing = ABSENT
 
 
-class Law(ContentInPart):
+class StatedLaw(ContentInPart):
     """The law of noise on a lattice."""
 
     kind: str
@@ -335,12 +335,12 @@ class Drawn(ContentInPart):
     geolevel: str
     budget: str
     path: str
-    law: Law
+    law: StatedLaw
     privacy: Promise
     noise: DrawnNoise
 
 
-class Agreement(ContentInPart):
+class StatedAgreement(ContentInPart):
     """A finished release whose counts of a query this one keeps."""
 
     name: str
@@ -351,7 +351,7 @@ class Agreement(ContentInPart):
     plan_digest: str
 
 
-class Residents(ContentInPart):
+class StatedResidents(ContentInPart):
     """A finished release that says who lives in the units of this one."""
 
     name: str
@@ -363,7 +363,7 @@ class Residents(ContentInPart):
     plan_digest: str
 
 
-class Imported(ContentInPart):
+class StatedImport(ContentInPart):
     """Measurements that others published."""
 
     layout: str
@@ -390,7 +390,7 @@ class LevelSizes(ContentInPart):
     nonzero_cells: int
 
 
-class Sizes(ContentInPart):
+class PublishedSizes(ContentInPart):
     """How much was published."""
 
     records: int
@@ -406,7 +406,7 @@ class PassSolved(ContentInPart):
     largest_residual: float
 
 
-class Solved(ContentInPart):
+class SolvedFamilies(ContentInPart):
     """How the families of a geolevel were solved."""
 
     families: int
@@ -432,16 +432,16 @@ class MeasurementsBody(Body):
     inputs: dict[str, str]
     spine: SpineMade = ABSENT
     drawn: list[Drawn] = ABSENT
-    agreement: list[Agreement] = ABSENT
-    residents: list[Residents] = ABSENT
-    imported: Imported = ABSENT
+    agreement: list[StatedAgreement] = ABSENT
+    residents: list[StatedResidents] = ABSENT
+    imported: StatedImport = ABSENT
 
 
 class TopdownBody(MeasurementsBody):
     """The same of a release of counts, and what was estimated."""
 
-    sizes: Sizes
-    solver: dict[str, Solved]
+    sizes: PublishedSizes
+    solver: dict[str, SolvedFamilies]
     intervals: Any = ABSENT
 
 
@@ -451,14 +451,14 @@ class LevelGuarantee(ContentInPart):
     geolevel: str
     spent: str
     classical_epsilon: float
-    epsilon: Bounds
+    epsilon: StatedBounds
 
 
 class ExactGuarantee(ContentInPart):
     """The exact epsilon at a delta, between bounds."""
 
     delta: str
-    epsilon: Bounds
+    epsilon: StatedBounds
     engines: list[str]
     geolevels: list[LevelGuarantee]
 
@@ -508,7 +508,7 @@ class Changed(ContentInPart):
     """The guarantee for a record that changes its value."""
 
     budget: str
-    epsilon: Bounds
+    epsilon: StatedBounds
 
 
 class HouseholdsPrivacy(ContentInPart):
@@ -516,7 +516,7 @@ class HouseholdsPrivacy(ContentInPart):
 
     budget: str
     delta: str
-    epsilon: Bounds
+    epsilon: StatedBounds
     changed: Changed
 
 
@@ -542,7 +542,7 @@ class LatticeNoise(ContentInPart):
     reason: str
 
 
-class Margins(ContentInPart):
+class StatedMargins(ContentInPart):
     """What the margins of error of a table mean."""
 
     level: Budget
@@ -557,7 +557,7 @@ class SubspaceBody(Body):
     plan: dict[str, Any]
     noise: LatticeNoise
     inputs: dict[str, str] = ABSENT
-    margins: Margins | None = None
+    margins: StatedMargins | None = None
 
 
 class SubspacePrivacy(ContentInPart):
@@ -638,7 +638,7 @@ def manifest_of(content: JsonObject) -> Manifest:
     manifest = validated(Manifest, content)
     for key, kind in zip(("privacy", "body"), CONTENT[manifest.kind], strict=True):
         _validated_within(key, kind, content[key])
-    _validated_within("event", Event, manifest.event)
+    _validated_within("event", StatedEvent, manifest.event)
     # Some products write their plan into a file of its own.
     if "plan" in manifest.body and digest_of(manifest.body["plan"]).hex() != manifest.plan_digest:
         raise MisfitError("body.plan")

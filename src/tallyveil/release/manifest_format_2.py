@@ -16,11 +16,11 @@ from tallyveil.release.finished import LedgerRecord
 from tallyveil.release.kinds import ReleaseKind
 from tallyveil.release.manifest import (
     Budget,
-    Event,
     HouseholdsPrivacy,
     ListedFile,
     SafetabBody,
     StageTime,
+    StatedEvent,
     SubspaceBody,
     SubspacePrivacy,
     TopdownBody,
@@ -33,14 +33,14 @@ _MOST_CHECKS: Final = 10_000
 """A run of SafeTab made a few hundred. The names of many more would only fill the memory."""
 
 
-class Earlier(ContentInPart):
+class EarlierManifest(ContentInPart):
     """What the manifests of all products said in format 2."""
 
     run: str
     protected: bool
     warnings: list[str]
     plan_digest: str
-    event: Event
+    event: StatedEvent
     ledger: LedgerRecord
     performance: list[StageTime]
 
@@ -58,7 +58,7 @@ class PassedCheck(ContentInPart):
     passed: Annotated[bool, AfterValidator(_true)]
 
 
-class EarlierListed(Earlier):
+class EarlierListed(EarlierManifest):
     """What products beside SafeTab said."""
 
     checks: list[PassedCheck]
@@ -78,7 +78,7 @@ class EarlierSubspace(EarlierListed, SubspaceBody, extra="ignore"):
     privacy: SubspacePrivacy
 
 
-class EarlierSafetab(Earlier, SafetabBody, extra="ignore"):
+class EarlierSafetab(EarlierManifest, SafetabBody, extra="ignore"):
     """A release of SafeTab, by run; its guarantee is in `privacy.json`."""
 
     version: str
@@ -94,7 +94,7 @@ class EarlierHouseholds(EarlierSafetab):
     privacy: dict[str, HouseholdsPrivacy]
 
 
-EARLIER: Final[Mapping[ReleaseKind, type[Earlier]]] = {
+EARLIER: Final[Mapping[ReleaseKind, type[EarlierManifest]]] = {
     ReleaseKind.TOPDOWN: EarlierTopdown,
     ReleaseKind.SAFETAB: EarlierSafetab,
     ReleaseKind.HOUSEHOLDS: EarlierHouseholds,
@@ -117,7 +117,7 @@ def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonO
     if kind not in EARLIER:
         raise MisfitError("kind")
     earlier = validated(EARLIER[kind], old)
-    common = {name: old[name] for name in Earlier.model_fields} | {"kind": kind.value}
+    common = {name: old[name] for name in EarlierManifest.model_fields} | {"kind": kind.value}
     common["declassified"] = old.get("declassified", [])
     if isinstance(earlier, EarlierSafetab):
         # Every person is in one of the runs, so the costliest is what is spent.

@@ -12,7 +12,7 @@ from tallyveil.errors import StoreError
 from tallyveil.release.between import checks_between
 from tallyveil.release.finished import MANIFEST, PROGRAMME
 from tallyveil.release.kinds import ReleaseKind
-from tallyveil.release.manifest import Bounds, Manifest
+from tallyveil.release.manifest import Manifest, StatedBounds
 from tallyveil.release.manifest_files import read_manifest
 from tallyveil.release.marks import Marks, joint_marks
 from tallyveil.release.total import Costed, total_guarantee
@@ -30,7 +30,7 @@ class ExactEpsilon(ContentInPart):
     """The exact epsilon of a release at a delta."""
 
     delta: str
-    epsilon: Bounds
+    epsilon: StatedBounds
 
 
 class ReleasePrivacy(ContentInPart):
@@ -66,7 +66,7 @@ class Together(ContentInPart):
     delta: str
     epsilon: float
     added_delta: float = ABSENT
-    exact_epsilon: Bounds = ABSENT
+    exact_epsilon: StatedBounds = ABSENT
     engines: list[str] = ABSENT
     not_exact: str = ABSENT
     not_covered: list[str]
@@ -105,7 +105,7 @@ class CheckBetween(ContentInPart):
     kinds: list[KindCompared] = ABSENT
 
 
-class ProgrammeFile(Content):
+class ProgrammeManifest(Content):
     """`programme.json`."""
 
     format: Format1
@@ -234,7 +234,7 @@ def stated_programme(root: Path) -> JsonObject:
             code="no-release",
         )
     content: JsonObject
-    content, programme = read_declared(path, ProgrammeFile, _RESTORE)
+    content, programme = read_declared(path, ProgrammeManifest, _RESTORE)
     undigested = {name: value for name, value in content.items() if name != "digest"}
     if programme.digest != digest_of(undigested).hex():
         raise damaged(path, "digest", _RESTORE)

@@ -19,7 +19,7 @@ from tallyveil.report.page import write_page
 from tallyveil.report.safetab_page import (
     REPORT,
     ExpectedDetail,
-    LevelSet,
+    ListedLevelSet,
     error_plot,
     frame_texts,
     level_parameters,
@@ -32,7 +32,7 @@ from tallyveil.report.wording import groups_counted, power_of_ten, rounded
 from tallyveil.universe.unit import Unit
 
 
-class HouseholdsLevelSet(LevelSet):
+class HouseholdsLevelSet(ListedLevelSet):
     """A level set of a run of SafeTab-H."""
 
     table: str

@@ -39,7 +39,7 @@ from tallyveil.universe.unit import PERSON, Unit
 REPORT: Final = "report.html"
 
 
-class LevelSet(ContentInPart):
+class ListedLevelSet(ContentInPart):
     """A level set of a run, as `plan.json` states it."""
 
     geography: str
@@ -50,7 +50,7 @@ class LevelSet(ContentInPart):
 class RunSets(ContentInPart):
     """The level sets of a run."""
 
-    sets: list[LevelSet]
+    sets: list[ListedLevelSet]
 
 
 class SafetabPlanFile(ContentInPart):
