@@ -40,6 +40,7 @@ from tallyveil.universe.query_group import QueryGroup
 FOLDER = "measurements"
 ANSWER_LABELS = f"{FOLDER}/answers.parquet"
 VALUES_PER_PART = 1 << 23
+"""Noisy answers in a file, 8 million: 64 MiB while it is written. Another number would give other files."""
 _WHOLE: Final = (pl.List(pl.Int32), pl.List(pl.Int64))
 _RESTORE: Final = "Restore the file from a copy of the release."
 

@@ -56,6 +56,7 @@ EARLIER_MANIFEST = "manifest.json"
 README = "_README.txt"
 AGAIN = "Remove that folder and make the intervals again with `tallyveil intervals`."
 ROWS_PER_PART = 1 << 21
+"""Rows of a file, 2 million: a file is held in memory while it is written. Another number would give other files."""
 DECIMALS = 6
 """Of estimates and standard errors: far below a person, and the same whatever the order of sums of floats."""
 BESIDE: Final = {
@@ -444,6 +445,7 @@ def undo_exchange(root: Path, manifest: Manifest) -> None:
     try:
         for old in sorted((staging / _REPLACED).glob("*/*")):
             place = root / TABLES / old.parent.name / old.name
+            # The manifest is written last: while it lists the tables put aside, the new ones are not yet the release's.
             digests = {
                 f"{place.relative_to(root).as_posix()}/{path.name}": file_digest(path)
                 for path in old.iterdir()

@@ -639,7 +639,7 @@ def manifest_of(content: JsonObject) -> Manifest:
     for key, kind in zip(("privacy", "body"), CONTENT[manifest.kind], strict=True):
         _validated_within(key, kind, content[key])
     _validated_within("event", StatedEvent, manifest.event)
-    # Some products write their plan into a file of its own.
+    # Some products write their plan into a file of its own, so that their body has none.
     if "plan" in manifest.body and digest_of(manifest.body["plan"]).hex() != manifest.plan_digest:
         raise MisfitError("body.plan")
     return manifest

@@ -137,6 +137,8 @@ def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
             f"kind among {', '.join(ReleaseKind)}. {RESTORE}",
             code="release-unreadable",
         )
+    # A forger can give every digest anew, so a digest that holds says only that nothing was edited by accident. What is
+    # claimed is held to the ledger later (`require_entered`).
     try:
         today = upgraded(root, content, ReleaseKind(named), RESTORE) if stated == 2 else _undigested(content)
         manifest = manifest_of(today)
