@@ -19,7 +19,7 @@ import tallyveil
 
 SOURCE = str(Path(tallyveil.__file__).parents[1])
 START = "from tallyveil.cli.start import main; main()"
-HEAVY = ("numba", "scipy", "matplotlib", "pydantic", "jinja2", "cryptography", "highspy", "piqp")
+HEAVY = ("numba", "scipy", "matplotlib", "jinja2", "cryptography", "highspy", "piqp")
 """Packages that nobody needs who only reads a release."""
 
 MOST_MEGABYTES = 1_000
