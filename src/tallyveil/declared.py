@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -26,7 +27,7 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from tallyveil.exact import as_given, exact_value
 from tallyveil.printable import is_one_line
@@ -42,10 +43,28 @@ class Declared:
     __pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
+class Content(BaseModel):
+    """Base of the declaration of plain data that is used as it was read: nothing is converted, every key is known."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class ContentInPart(Content, extra="ignore"):
+    """The same of data that says more to people than any command reads: further keys may stand beside the declared."""
+
+
+ABSENT: Final[Any] = Field(default=None)
+"""The default of a key of plain data that may be missing. Where it stands, null does not count as missing."""
+
+
 Text = Annotated[str, Strict()]
 Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
 """Scalars of a file. They are strict one by one: no number is text, and no text is a number or a truth value."""
+
+Format1 = Annotated[int, Strict(), Field(ge=1, le=1)]
+"""The number of a format of which there has been one. A literal 1 would also take true and 1.0."""
 
 Many = Annotated[tuple[Item, ...], Field(strict=False)]
 """A list. In Python it is a tuple, so that what holds it cannot be changed."""
@@ -123,12 +142,14 @@ class MisfitError(ValueError):
     """A value is not what would be written of any declaration of its kind.
 
     Attributes:
-        place: Where, such as "sizes.persons".
+        place: Where, such as "files[3].bytes".
+        wanted: What would be written there, in words that repeat nothing of the value.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, wanted: str = "") -> None:
         super().__init__(place)
         self.place = place
+        self.wanted = wanted
 
 
 @cache
@@ -147,6 +168,34 @@ def mapping_of(value: object) -> dict[str, Any]:
     return mapping
 
 
+def validated(kind: type[Kind], value: object) -> Kind:
+    """Plain data as a declaration reads it; of several faults, the first is named.
+
+    Raises:
+        MisfitError: it does not fit the declaration.
+        TallyveilError: a rule of the domain is broken.
+    """
+    try:
+        read: Kind = adapter_of(kind).validate_python(value)
+    except ValidationError as error:
+        # The value is left out: it may be megabytes of somebody's text.
+        fault = error.errors(include_url=False, include_input=False)[0]
+        parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]]
+        raise MisfitError("".join(parts).lstrip(".") or "the whole", _wanted(fault)) from None
+    return read
+
+
+def _wanted(fault: ErrorDetails) -> str:
+    """What pydantic wanted at a place. Its own words for an unknown kind would repeat the value."""
+    if fault["type"] == "union_tag_invalid":
+        return f"wanted a kind among {fault['ctx']['expected_tags']}"
+    if fault["type"] == "extra_forbidden":
+        return "no run writes such a key"
+    if fault["type"] == "missing":
+        return "the key is wanted"
+    return fault["msg"].replace("Input should be", "wanted")
+
+
 def read_written(kind: type[Kind], value: Mapping[str, Any]) -> Kind:
     """Read what was written of a declared value, and nothing that would be written in other words, such as 2/2 for 1.
 
@@ -157,11 +206,7 @@ def read_written(kind: type[Kind], value: Mapping[str, Any]) -> Kind:
         MisfitError: it is not what would be written.
         TallyveilError: a rule of the domain is broken.
     """
-    try:
-        read: Kind = adapter_of(kind).validate_python(value)
-    except ValidationError as error:
-        place = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"])
-        raise MisfitError(place or "the whole") from None
+    read = validated(kind, value)
     again = mapping_of(read)
     for key in {**value, **again}:
         if key not in value or key not in again or json.dumps(value[key]) != json.dumps(again[key]):

@@ -15,7 +15,7 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.joint import read_joint
 from tallyveil.api.opening import open_folder
 from tallyveil.explore.opened import open_for_explorer
-from tallyveil.files.checks.whole import read_part
+from tallyveil.files.checks import read_part
 from tallyveil.files.geography import read_areas, read_hierarchies
 from tallyveil.files.histograms import read_histogram, read_records
 from tallyveil.files.intervals import made_intervals, read_interval_table

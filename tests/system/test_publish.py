@@ -15,7 +15,7 @@ from tallyveil.cli.synth import write_country
 from tallyveil.errors import GeographyError, SchemaError, StoreError
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.products.topdown.pl94 import tables as writing_of_tables
+from tallyveil.products.topdown.pl94 import layouts as writing_of_tables
 from tallyveil.products.topdown.pl94.publication import publish_pl94
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage import write as writing

@@ -290,6 +290,7 @@ def make_release(
         tallyveil=("0.1.0",),
         versions={"python": "3.11.9", "numpy": "2.1.3", "polars": "1.20.0"},
         ledger=ledger_record(root),
+        declassified=(),
         performance=tuple(
             StageTime(stage, round(0.05 * 1.9**number, 3), 180 + 30 * number)
             for number, stage in enumerate(["read geography", "read records", *stages, "microdata", "tables"])

@@ -28,9 +28,13 @@ from tallyveil.api.given import (
 )
 from tallyveil.api.opened import WithMeasurements
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.files.interval_tables import BESIDE, refuse_earlier_tables
-from tallyveil.files.intervals import INTERVALS, unchanged_parts
-from tallyveil.files.intervals_format_1 import refuse_format_1
+from tallyveil.files.intervals import (
+    BESIDE,
+    INTERVALS,
+    refuse_earlier_tables,
+    refuse_format_1,
+    unchanged_parts,
+)
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest_files import written_manifest
 from tallyveil.files.tables import TABLES, has_zeros, table_name

@@ -9,9 +9,14 @@ from tallyveil.explore.kinds import Areas, areas_of
 from tallyveil.explore.rows import BESIDE, COUNT, TableRows
 from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.files.geometry import GEOMETRY
-from tallyveil.files.interval_tables import refuse_earlier_tables
-from tallyveil.files.intervals import INTERVALS, known_queries, made_intervals, unchanged_parts
-from tallyveil.files.intervals_format_1 import refuse_format_1
+from tallyveil.files.intervals import (
+    INTERVALS,
+    known_queries,
+    made_intervals,
+    refuse_earlier_tables,
+    refuse_format_1,
+    unchanged_parts,
+)
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_manifest, require_unchanged

@@ -12,7 +12,7 @@ import polars as pl
 
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import NAMES
-from tallyveil.files.interval_tables import refuse_earlier_tables
+from tallyveil.files.intervals import refuse_earlier_tables
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest, listed_file
 from tallyveil.files.manifest_files import read_manifest, require_unchanged

@@ -130,12 +130,12 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
     described = {**common, "mediatype": "application/vnd.apache.parquet", **about, **rows}
     labels = _labels(schema, path.parts[0], about.get("query"))
     columns = published_schema(root / file.path)
-    own = {*labels, *(columns if file.path == GEOGRAPHY else ())}  # names that people chose
+    chosen_names = {*labels, *(columns if file.path == GEOGRAPHY else ())}  # names that people chose
     fields = [
         {
             "name": name,
             "type": _type(kind),
-            **({"title": name} if name in own else _meaning(name, units)),
+            **({"title": name} if name in chosen_names else _meaning(name, units)),
             **({"constraints": {"required": True, "enum": list(labels[name])}} if labels.get(name) else {}),
         }
         for name, kind in columns.items()

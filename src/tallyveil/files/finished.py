@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.accounting.ledger.lines import first_lines
+from tallyveil.declared import Declared, Text, Whole
 from tallyveil.errors import StoreError
 from tallyveil.storage.read import UNREADABLE, parquet_metadata
 from tallyveil.storage.system import regular_bytes
@@ -41,11 +42,11 @@ def refuse_unfinished(root: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRecord:
+class LedgerRecord(Declared):
     """A ledger as a manifest names it: the number of its lines, and their SHA-256."""
 
-    lines: int
-    sha256: str
+    lines: Whole
+    sha256: Text
 
 
 def ledger_record(root: Path) -> LedgerRecord:

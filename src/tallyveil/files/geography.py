@@ -64,7 +64,9 @@ def write_geography(root: Path, hierarchies: Hierarchies, metadata: Mapping[str,
                 for name, text, begins in held
             ]
             # The geolevels, the areas, the shares.
-            areas_here = [found.gather(finest).alias(name) for name, found in entities]
+            areas_here = [
+                entities_of_finest.gather(finest).alias(name) for name, entities_of_finest in entities
+            ]
             yield pl.DataFrame([*columns[: spine.n_levels], *areas_here, *columns[spine.n_levels :]])
 
     tags = {**metadata, GEOLEVELS: json.dumps(spine.geolevels)}
@@ -114,8 +116,8 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
     frame = read_published(root / GEOGRAPHY, [geolevels[-1], *names])
     families = [family_of_column(spine, frame.select(geolevels[-1], name)) for name in names]
     return (
-        tuple(_renamed(one, ORIGINAL) for one in families if one.name.startswith(ORIGINAL)),
-        tuple(_renamed(one, ENTITY) for one in families if one.name.startswith(ENTITY)),
+        tuple(_renamed(family, ORIGINAL) for family in families if family.name.startswith(ORIGINAL)),
+        tuple(_renamed(family, ENTITY) for family in families if family.name.startswith(ENTITY)),
     )
 
 
@@ -151,9 +153,9 @@ def _entities_of(family: EntityFamily) -> pl.Series:
     codes = pl.Series(family.codes, dtype=pl.String)
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
     if family.is_disjoint:
-        found = np.full(family.n_finest, -1, dtype=np.int64)
-        found[family.members] = entity
-        return codes.gather(pl.Series(found).replace(-1, None))
+        entities = np.full(family.n_finest, -1, dtype=np.int64)
+        entities[family.members] = entity
+        return codes.gather(pl.Series(entities).replace(-1, None))
     pairs = pl.DataFrame({"row": family.members, "entity": codes.gather(entity)})
     lists = pairs.group_by("row").agg(pl.col("entity").sort())
     rows = pl.DataFrame({"row": np.arange(family.n_finest, dtype=np.int64)})

@@ -19,7 +19,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.files.geometry import GEOMETRY, read_geometry
-from tallyveil.files.interval_tables import BESIDE, refuse_earlier_tables
+from tallyveil.files.intervals import BESIDE, refuse_earlier_tables
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.files.marks import Marks, marks_of
@@ -139,9 +139,11 @@ def _names(hierarchies: Hierarchies, geolevel: str, codes: pl.Series) -> list[pl
     """The column of names, if the release has names."""
     if hierarchies.names is None:
         return []
-    own = hierarchies.names.filter(pl.col("geolevel") == geolevel).select("geocode", "name")
-    found = pl.DataFrame([codes.alias("geocode")]).join(own, on="geocode", how="left", maintain_order="left")
-    return [found["name"]]
+    names_here = hierarchies.names.filter(pl.col("geolevel") == geolevel).select("geocode", "name")
+    names = pl.DataFrame([codes.alias("geocode")]).join(
+        names_here, on="geocode", how="left", maintain_order="left"
+    )
+    return [names["name"]]
 
 
 def _answers(group: QueryGroup, rows: pl.DataFrame) -> Iterator[pl.Series]:
@@ -150,8 +152,8 @@ def _answers(group: QueryGroup, rows: pl.DataFrame) -> Iterator[pl.Series]:
     numbers = ("count", *BESIDE) if has_intervals else ("count",)
     for answer, label in enumerate(group.labels()):
         for name in numbers:
-            own = rows[name].gather_every(group.size, answer)
-            yield own.alias(label if name == "count" else f"{label} {name}")
+            counts = rows[name].gather_every(group.size, answer)
+            yield counts.alias(label if name == "count" else f"{label} {name}")
 
 
 def _shapes(geometry: Geometry, offsets: Integers, members: Integers) -> tuple[pl.Series, Sequence[str]]:
@@ -161,6 +163,6 @@ def _shapes(geometry: Geometry, offsets: Integers, members: Integers) -> tuple[p
     finest = shapely.from_wkb(np.array(geometry.wkb.to_list(), dtype=object))
     known = finest[~shapely.is_missing(finest)]
     shared = not geometry.points and bool(shapely.coverage_is_valid(known))
-    found: NDArray[Any] = merged(finest, offsets, members, shared=shared)
-    stored = pl.Series(list(shapely.to_wkb(found, byte_order=1, flavor="iso")), dtype=pl.Binary)
+    shapes: NDArray[Any] = merged(finest, offsets, members, shared=shared)
+    stored = pl.Series(list(shapely.to_wkb(shapes, byte_order=1, flavor="iso")), dtype=pl.Binary)
     return stored, _SEVERAL_POINTS if geometry.points else POLYGONS

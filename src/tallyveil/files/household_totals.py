@@ -146,7 +146,7 @@ def redistricting_people(schema: Schema, counts: PublicCounts) -> RedistrictingP
 
 def units(schema: Schema, counts: PublicCounts) -> Units:
     """Occupied and vacant units, from counts of schema `pl94-units`."""
-    wanted = np.array([schema.attributes[0].code(one) for one in ("occupied", "vacant")])
+    wanted = np.array([schema.attributes[0].code(label) for label in ("occupied", "vacant")])
     sums = _added_up(schema, counts, lambda codes: codes == wanted)
     return Units(sums[:, 0], sums[:, 1])
 
@@ -164,7 +164,7 @@ def household_people(schema: Schema, counts: PublicCounts) -> HouseholdPeople:
         child & (year < ADULT),
         child,
         np.isin(relation, OTHER_GENERATIONS),
-        *(relation == one for one in PARTNERS),
+        *(relation == partner for partner in PARTNERS),
         *(inside & (year >= first) for first in OLDER),
     )
     table = np.stack(np.broadcast_arrays(*measures), axis=2)
@@ -222,16 +222,16 @@ def _measures_of_types() -> Integers:
         [
             [
                 1,
-                one.size == 1,
-                one.size == LARGEST_SIZE,
-                one.size,
-                one.under_18,
-                one.own > 0,
-                (one.own > 0) + (one.own is MinorAges.BOTH),
-                one.multigenerational,
-                *(one.couple == couple for couple in range(Couple.NO_PARTNER)),
+                household.size == 1,
+                household.size == LARGEST_SIZE,
+                household.size,
+                household.under_18,
+                household.own > 0,
+                (household.own > 0) + (household.own is MinorAges.BOTH),
+                household.multigenerational,
+                *(household.couple == couple for couple in range(Couple.NO_PARTNER)),
             ]
-            for one in household_types()
+            for household in household_types()
         ],
         dtype=np.int64,
     )
@@ -247,12 +247,12 @@ def _added_up(
         counts: Counts of the finest geolevel.
         measures: From level codes, shape (n, attributes), what one record adds to each sum, shape (n, measures).
     """
-    found = []
+    sums = []
     for start, stop in row_ranges(counts.offsets, ENTRIES_AT_ONCE // 16):
         _, cells, records = counts.rows(start, stop)
         each = measures(schema.decode(cells)) * records[:, None]
-        found.append(sums_between(counts.offsets[start : stop + 1] - counts.offsets[start], each))
-    return np.concatenate(found)
+        sums.append(sums_between(counts.offsets[start : stop + 1] - counts.offsets[start], each))
+    return np.concatenate(sums)
 
 
 def _kinds(
@@ -280,7 +280,7 @@ def _kinds_of_people(schema: Schema, codes: Integers) -> tuple[Bools, Integers]:
 
 def _kinds_of_units(schema: Schema, codes: Integers) -> tuple[Bools, Integers]:
     inside: Bools = codes[:, _axis(schema, "tenvacgq")] < TENURES
-    size = np.array([one.size for one in household_types()])
+    size = np.array([household.size for household in household_types()])
     names = ("householder_sex", "householder_age", "householder_hispanic", "householder_race")
     alone = size[codes[inside, _axis(schema, "household")]] == 1
     return inside, _kind(alone, *(codes[inside, _axis(schema, name)] for name in names))

@@ -5,31 +5,46 @@ with four more columns: `estimate`, `standard_error`, `lower`, `upper`. They hav
 zeros included. Beside them are `_README.txt` and `_manifest.json`: readers of folders leave out names that begin with
 an underscore. Where the measurements do not determine an answer, estimate, standard error and upper end are null.
 
-The folder is filled under another name and then renamed: it is complete or absent. The tables of the same counts get
-the same columns (`interval_tables`).
+The folder is filled under another name and then renamed: it is complete or absent.
+
+The tables of the same counts get the same columns. They then have a row for every geounit and answer, zeros included,
+and take the place of those without. They are written in a folder of their own, checked there, and then renamed into
+place, table by table. Until the manifest lists the new tables, the old ones are kept beside them. So whoever goes on
+after an interruption can tell from the manifest whether a table was changed by anybody else.
+
+Releases that an earlier version finished may have intervals of format 1: one folder for each geolevel, a label for each
+answer, and the count as `published`. Reports and districts read them; nothing writes them.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
+from tallyveil.declared import (
+    ContentInPart,
+    Declared,
+    Flag,
+    Number,
+    Text,
+    Whole,
+    mapping_of,
+)
 from tallyveil.errors import StoreError
-from tallyveil.files import manifest_shapes as shapes
-from tallyveil.files.interval_tables import BESIDE
-from tallyveil.files.intervals_format_1 import scan_format_1
-from tallyveil.files.manifest import Manifest
-from tallyveil.files.tables import table_folder, table_part, table_tags
+from tallyveil.files.data_package import DATA_PACKAGE, data_package
+from tallyveil.files.manifest import ListedFile, Manifest, listed_file
+from tallyveil.files.tables import TABLES, has_zeros, table_folder, table_part, table_tags
 from tallyveil.schema.answer_columns import answer_expression, code_expression, label_columns
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.storage.json_files import JsonObject, read_shaped
-from tallyveil.storage.read import scan_parquet
+from tallyveil.storage.json_files import JsonObject, read_declared
+from tallyveil.storage.paths import file_name, hive_folder, inside
+from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
     file_digest,
@@ -49,12 +64,22 @@ EARLIER_MANIFEST = "manifest.json"
 README = "_README.txt"
 AGAIN = "Remove that folder and make the intervals again with `tallyveil intervals`."
 ROWS_PER_PART = 1 << 21
+"""Rows of a file, 2 million: a file is held in memory while it is written. Another number would give other files."""
 DECIMALS = 6
 """Of estimates and standard errors: far below a person, and the same whatever the order of sums of floats."""
+BESIDE: Final = {
+    "estimate": pl.Float64,
+    "standard_error": pl.Float64,
+    "lower": pl.Int64,
+    "upper": pl.Int64,
+}
+"""Columns that stand beside a count, with their types; null where the measurements do not determine it."""
+
+_REPLACED = "replaced"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Declared):
     """How the published counts of one table lie against their intervals.
 
     Attributes:
@@ -69,19 +94,33 @@ class Compared:
         standard_error: Median standard error of the answers neither exact nor undetermined, persons; None without.
     """
 
-    area: str
-    query: str
-    is_entity: bool
-    answers: int
-    exact: int
-    undetermined: int
-    below: int
-    above: int
-    standard_error: float | None
+    area: Text
+    query: Text
+    is_entity: Flag
+    answers: Whole
+    exact: Whole
+    undetermined: Whole
+    below: Whole
+    above: Whole
+    standard_error: Number | None
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data for the manifest."""
-        return {name: getattr(self, name) for name in self.__slots__}
+
+class ListedTable(ContentInPart):
+    """A file of intervals, by its path in the release folder."""
+
+    path: str
+    sha256: str
+
+
+class IntervalsManifest(ContentInPart):
+    """What a command reads of the manifest of `intervals/`, whose other keys tell people what was asked."""
+
+    run: str
+    level: float
+    covers: str
+    bounds_left_out: list[str]
+    compared: list[Compared]
+    files: list[ListedTable]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,13 +142,15 @@ class Tally:
 
 def compared_of(tallies: Iterable[Tally]) -> list[Compared]:
     """One entry for each table, in the order in which tables are first named."""
-    found: dict[tuple[str, str, bool], list[Tally]] = {}
-    for one in tallies:
-        found.setdefault((one.area, one.query, one.is_entity), []).append(one)
+    by_table: dict[tuple[str, str, bool], list[Tally]] = {}
+    for tally in tallies:
+        by_table.setdefault((tally.area, tally.query, tally.is_entity), []).append(tally)
     compared = []
-    for table, own in found.items():
-        errors = np.concatenate([one.errors for one in own])
-        answers, exact, undetermined, below, above = np.sum([one.numbers for one in own], axis=0).tolist()
+    for table, tallies_of_table in by_table.items():
+        errors = np.concatenate([tally.errors for tally in tallies_of_table])
+        answers, exact, undetermined, below, above = np.sum(
+            [tally.numbers for tally in tallies_of_table], axis=0
+        ).tolist()
         middle = round(float(np.median(errors)), DECIMALS) if len(errors) else None
         compared.append(Compared(*table, answers, exact, undetermined, below, above, middle))
     return compared
@@ -175,7 +216,7 @@ class IntervalTable:
             ]
         )
         self._frames.append(frame)
-        if sum(kept.height for kept in self._frames) >= ROWS_PER_PART:
+        if sum(waiting.height for waiting in self._frames) >= ROWS_PER_PART:
             self._flush()
 
     def finish(self) -> "Tally":
@@ -255,7 +296,7 @@ def finish_intervals(
     paths = sorted(unfinished.rglob("*.parquet"))
     manifest = {
         **content,
-        "compared": [item.to_mapping() for item in compared],
+        "compared": [mapping_of(item) for item in compared],
         "files": [
             {
                 "path": f"{INTERVALS}/{path.relative_to(unfinished).as_posix()}",
@@ -296,14 +337,15 @@ def made_intervals(root: Path, run: str) -> JsonObject | None:
     path = intervals_manifest(root)
     if path is None:
         return None
-    made: JsonObject = read_shaped(path, shapes.INTERVALS, AGAIN)
-    if made["run"] != run:
+    content: JsonObject
+    content, manifest = read_declared(path, IntervalsManifest, AGAIN)
+    if manifest.run != run:
         raise StoreError(
-            f"{path} belongs to run {made['run']}, but the release belongs to run {run}. Remove that folder and make "
+            f"{path} belongs to run {manifest.run}, but the release belongs to run {run}. Remove that folder and make "
             "the intervals again.",
             code="release-damaged",
         )
-    return made
+    return content
 
 
 def known_queries(root: Path, manifest: Manifest) -> list[str]:
@@ -312,8 +354,8 @@ def known_queries(root: Path, manifest: Manifest) -> list[str]:
     Raises:
         StoreError: as `made_intervals`.
     """
-    made = made_intervals(root, manifest.run)
-    beside = [] if made is None else [item["query"] for item in made["compared"]]
+    intervals = made_intervals(root, manifest.run)
+    beside = [] if intervals is None else [item["query"] for item in intervals["compared"]]
     return list(dict.fromkeys([*manifest.body["plan"]["tables"], *beside]))
 
 
@@ -364,17 +406,202 @@ def unchanged_parts(root: Path, parts: list[Path]) -> list[Path]:
     if not parts:
         return parts
     path = intervals_manifest(root) or root / INTERVALS / INTERVALS_MANIFEST
-    made = read_shaped(path, shapes.INTERVALS, AGAIN)
-    listed = {file["path"]: file["sha256"] for file in made["files"]}
+    _, manifest = read_declared(path, IntervalsManifest, AGAIN)
+    listed = {file.path: file.sha256 for file in manifest.files}
     for part in parts:
         try:
-            found = file_digest(part)
+            digest = file_digest(part)
         except OSError as error:
             raise store_error(part, error) from error
-        if listed.get(part.relative_to(root).as_posix()) != found:
+        if listed.get(part.relative_to(root).as_posix()) != digest:
             raise StoreError(
                 f"{part} is not the file that {path} lists: its SHA-256 is another one. It was changed after it was "
                 f"written. {AGAIN}",
                 code="release-damaged",
             )
     return parts
+
+
+def refuse_earlier_tables(root: Path, otherwise: str) -> None:
+    """Refuse tables of an earlier version, which have one label for each answer and no columns for attributes.
+
+    Args:
+        root: Release folder.
+        otherwise: What can be done with these tables, as the beginning of a sentence.
+    Raises:
+        StoreError: the release has such tables.
+    """
+    if any(not path.parent.name.startswith("query=") for path in (root / TABLES).rglob("*.parquet")):
+        raise StoreError(
+            f"the tables of {root} were written by an earlier version of Tallyveil, with one label for each answer. "
+            f"{otherwise}, or make the same release with tables of today's form from its measurements: `tallyveil "
+            "estimate` spends nothing.",
+            code="tables-format",
+        )
+
+
+def undo_exchange(root: Path, manifest: Manifest) -> None:
+    """Put back the tables that an interrupted exchange put aside, if the manifest lists those and not the new ones.
+
+    Args:
+        root: Release folder.
+        manifest: Of the release; it is written when all tables are exchanged.
+    Raises:
+        StoreError: the release folder cannot be written to, or a table cannot be read.
+    """
+    staging = root / (TABLES + TEMPORARY_SUFFIX)
+    try:
+        for old in sorted((staging / _REPLACED).glob("*/*")):
+            place = root / TABLES / old.parent.name / old.name
+            # The manifest is written last: while it lists the tables put aside, the new ones are not yet the release's.
+            digests = {
+                f"{place.relative_to(root).as_posix()}/{path.name}": file_digest(path)
+                for path in old.iterdir()
+            }
+            if place.exists() and digests and digests.items() <= manifest.digests.items():
+                shutil.rmtree(place)
+            if not place.exists():
+                old.rename(place)
+    except OSError as error:
+        raise store_error(staging, error) from error
+
+
+def start_tables(root: Path) -> Path:
+    """An empty folder for new tables.
+
+    Raises:
+        StoreError: the release folder cannot be written to.
+    """
+    staging = root / (TABLES + TEMPORARY_SUFFIX)
+    try:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+    except OSError as error:
+        raise store_error(staging, error) from error
+    return staging
+
+
+def clear_other_tables(root: Path, staging: Path, others: Iterable[QueryGroup]) -> None:
+    """Write the tables of other queries with empty columns of intervals, so that all tables have the same columns.
+
+    Their rows are again those of a table without intervals.
+
+    Args:
+        root: Release folder.
+        staging: From `start_tables`.
+        others: Queries of tables that have no intervals.
+    Raises:
+        StoreError: a table cannot be read or written.
+    """
+    empty = [pl.lit(None, dtype=kind).alias(name) for name, kind in BESIDE.items()]
+    for group in others:
+        zeros = has_zeros(group)
+        for path in sorted((root / TABLES).glob(f"*/{hive_folder('query', group.name)}/*.parquet")):
+            tags = parquet_metadata(path)
+            if "tallyveil.level" not in tags and set(BESIDE) <= set(parquet_columns(path)):
+                continue
+            rows = scan_parquet(path).with_columns(empty)
+            frame = collect(rows if zeros else rows.filter(pl.col("count") > 0), path, "table")
+            kept_tags = {
+                name.removeprefix("tallyveil."): value
+                for name, value in tags.items()
+                if name.startswith("tallyveil.") and name.split(".")[1] not in ("format", "level", "covers")
+            }
+            about = table_tags(tags["tallyveil.geolevel"], group.name, zeros=zeros)
+            write_parquet(staging / path.relative_to(root), frame, {**kept_tags, **about})
+
+
+def exchange_tables(root: Path, staging: Path) -> set[str]:
+    """Put the new tables in the place of the old ones, which stay beside them until `forget_replaced`.
+
+    Returns:
+        The folders exchanged, relative to the release folder.
+    Raises:
+        StoreError: the release folder cannot be written to.
+    """
+    exchanged = set()
+    try:
+        for new in sorted((staging / TABLES).glob("*/*")):
+            exchanged.add(new.relative_to(staging).as_posix())
+            place = root / new.relative_to(staging)
+            aside = staging / _REPLACED / place.parent.name / place.name
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            place.rename(aside)
+            new.rename(place)
+    except OSError as error:
+        raise store_error(staging, error) from error
+    return exchanged
+
+
+def forget_replaced(staging: Path) -> None:
+    """Remove the old tables, once the manifest lists the new ones; raises StoreError."""
+    try:
+        shutil.rmtree(staging)
+    except OSError as error:
+        raise store_error(staging, error) from error
+
+
+def manifest_with_tables(
+    root: Path,
+    manifest: Manifest,
+    exchanged: Collection[str],
+    beside: Sequence[ListedFile],
+    intervals: JsonObject,
+) -> Manifest:
+    """The release's manifest, once its tables have been exchanged, and `datapackage.json` anew.
+
+    Args:
+        root: Release folder.
+        manifest: Before.
+        exchanged: Folders of tables, from `exchange_tables`.
+        beside: The tables of `intervals/`, which have a manifest of their own.
+        intervals: What the release's manifest is to say of the intervals.
+    Raises:
+        StoreError: a file cannot be read, or `datapackage.json` cannot be written.
+    """
+    unchanged = [
+        file for file in manifest.files if PurePosixPath(file.path).parent.as_posix() not in exchanged
+    ]
+    paths = [path for folder in exchanged for path in (root / folder).glob("*.parquet")]
+    new = [listed_file(root, path.relative_to(root).as_posix()) for path in paths]
+    files = _in_order([*(file for file in unchanged if file.path != DATA_PACKAGE), *new])
+    body = manifest.body
+    content = data_package(root, body["plan"], manifest.run, manifest.warnings, [*files, *beside])
+    write_json(root / DATA_PACKAGE, content)
+    files = _in_order([*files, listed_file(root, DATA_PACKAGE)])
+    return replace(manifest, files=tuple(files), body={**body, "intervals": intervals})
+
+
+def _in_order(files: Iterable[ListedFile]) -> list[ListedFile]:
+    return sorted(files, key=lambda file: PurePosixPath(file.path))
+
+
+def scan_format_1(folder: Path, geolevel: str, query: str) -> pl.LazyFrame | None:
+    """A table of a geolevel, lazily: `geocode`, `answer` (its label), `count` and the numbers of its interval.
+
+    Args:
+        folder: The folder of the intervals.
+        geolevel: The geolevel.
+        query: Name of the query.
+    Returns:
+        None if there is no such table.
+    """
+    parts = sorted(inside(folder, file_name(geolevel), file_name(query)).glob("part-*.parquet"))
+    return scan_parquet(*parts).rename({"published": "count"}) if parts else None
+
+
+def refuse_format_1(folder: Path) -> None:
+    """Refuse intervals of format 1, where their rows are wanted as they stand.
+
+    Args:
+        folder: The folder of the intervals.
+    Raises:
+        StoreError: they have format 1.
+    """
+    if any(not path.parent.name.startswith("query=") for path in folder.rglob("*.parquet")):
+        raise StoreError(
+            f"the intervals in {folder} were written by an earlier version of Tallyveil, with one label for each "
+            f"answer. Make them again: `tallyveil intervals {folder.parent} --leave-tables` writes today's form and "
+            "spends nothing. Answers for districts need no new ones.",
+            code="tables-format",
+        )

@@ -10,6 +10,7 @@ from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
+from tallyveil.declared import MisfitError
 from tallyveil.errors import StoreError
 from tallyveil.exact import fraction_of
 from tallyveil.files.finished import (
@@ -24,9 +25,8 @@ from tallyveil.files.finished import (
     require_run,
 )
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import MANIFEST_FORMAT, Manifest, Spent, manifest_from_mapping
+from tallyveil.files.manifest import MANIFEST_FORMAT, Manifest, Spent, manifest_of
 from tallyveil.files.manifest_format_2 import upgraded
-from tallyveil.files.manifest_shapes import ESTIMATED_FROM, SHAPES
 from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.json_files import (
@@ -34,9 +34,8 @@ from tallyveil.storage.json_files import (
     JsonObject,
     damaged,
     digest_of,
-    misfit,
+    read_declared,
     read_json_object,
-    read_shaped,
 )
 from tallyveil.storage.paths import inside
 from tallyveil.storage.published import read_published
@@ -132,18 +131,22 @@ def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
             code="release-format",
         )
     named = content.get("kind", ReleaseKind.TOPDOWN if stated == 2 else None)
-    if stated not in (2, MANIFEST_FORMAT) or named not in list(ReleaseKind):
+    if type(stated) is not int or stated not in (2, MANIFEST_FORMAT) or named not in list(ReleaseKind):
         raise StoreError(
             f"{path} is not a manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a "
             f"kind among {', '.join(ReleaseKind)}. {RESTORE}",
             code="release-unreadable",
         )
-    kind = ReleaseKind(named)
-    found = upgraded(root, content, kind, RESTORE) if stated == 2 else _undigested(content)
-    place = found if isinstance(found, str) else _misfit(found, kind)
-    if isinstance(found, str) or place is not None:
-        raise damaged(path, str(place), RESTORE)
-    return manifest_from_mapping(found)
+    # A forger can give every digest anew, so a digest that holds says only that nothing was edited by accident. What is
+    # claimed is held to the ledger later (`require_entered`).
+    try:
+        today = upgraded(root, content, ReleaseKind(named), RESTORE) if stated == 2 else _undigested(content)
+        manifest = manifest_of(today)
+        if manifest.kind in _TOPDOWN:
+            _require_consistent(manifest.privacy, manifest.body["plan"])
+    except MisfitError as error:
+        raise damaged(path, error.place, RESTORE, error.wanted) from None
+    return manifest
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
@@ -159,8 +162,8 @@ def require_entered(root: Path, manifest: Manifest) -> None:
     """
     require_ledger(root, manifest.ledger)
     declaration, entries = read_ledger(root / LEDGER)
-    own = [entry for entry in entries if entry.run == manifest.spender]
-    spends = [entry.event.to_mapping() for entry in own if entry.kind == "spend"]
+    entries_of_run = [entry for entry in entries if entry.run == manifest.spender]
+    spends = [entry.event.to_mapping() for entry in entries_of_run if entry.kind == "spend"]
     shown = Spent(declaration.budget_unit, declaration.total, spent(entries))
     numbers = {
         "budget_unit": shown.unit,
@@ -174,8 +177,8 @@ def require_entered(root: Path, manifest: Manifest) -> None:
         for name, agrees in {
             "event": spends == [manifest.event],
             "spent": manifest.spent == shown,
-            "body.estimated_from": _is_of_ledger(root, manifest, own),
-            "protected": manifest.protected == all(entry.event != TEST_KEY for entry in own),
+            "body.estimated_from": _is_of_ledger(root, manifest, entries_of_run),
+            "protected": manifest.protected == all(entry.event != TEST_KEY for entry in entries_of_run),
             **{
                 f"{place}.{name}": stated.get(name, text) == text
                 for place, stated in (
@@ -193,29 +196,29 @@ def require_entered(root: Path, manifest: Manifest) -> None:
         )
 
 
-def _is_of_ledger(root: Path, manifest: Manifest, own: Sequence[LedgerEntry]) -> bool:
+def _is_of_ledger(root: Path, manifest: Manifest, entries_of_run: Sequence[LedgerEntry]) -> bool:
     """Whether a release that says which measurements it was estimated from names the ledger's lines to their spend."""
     stated = manifest.estimated_from
     if stated is None:
         return True
-    lines = next((entry.sequence + 1 for entry in own if entry.kind == "spend"), 0)
+    lines = next((entry.sequence + 1 for entry in entries_of_run if entry.kind == "spend"), 0)
     named = LedgerRecord(stated["ledger"]["lines"], stated["ledger"]["sha256"])
     return stated["run"] != manifest.run and named == record_of(ledger_bytes(root), lines)
 
 
-def read_listed(root: Path, manifest: Manifest, name: str, shape: object) -> Json:
+def read_listed(root: Path, manifest: Manifest, name: str, kind: type[object]) -> Json:
     """A JSON file of the release, which must be the one that its manifest lists.
 
     Args:
         root: Release folder.
         manifest: Of the release. Format 2 did not list every file.
         name: Path of the file in the folder.
-        shape: Of its content (`read_shaped`).
+        kind: The declaration of its content.
     Raises:
-        StoreError: the file cannot be read, is another one, or does not have the shape.
+        StoreError: the file cannot be read, is another one, or does not fit its declaration.
     """
     path = inside(root, *name.split("/"))
-    content = read_shaped(path, shape, RESTORE)
+    content, _ = read_declared(path, kind, RESTORE)
     if file_digest(path) != manifest.digests.get(name, file_digest(path)):
         raise damaged(path, "the whole", RESTORE)
     return content
@@ -232,9 +235,9 @@ def read_listed_table(root: Path, manifest: Manifest, name: str) -> pl.DataFrame
         StoreError: the file is missing, cannot be read, or is another one.
     """
     path = inside(root, *name.split("/"))
-    found = read_published(path)
+    frame = read_published(path)
     require_unchanged(root, manifest, path)
-    return found
+    return frame
 
 
 def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
@@ -245,13 +248,13 @@ def require_unchanged(root: Path, manifest: Manifest, path: Path) -> None:
     """
     stated = manifest.digests.get(path.relative_to(root).as_posix())
     try:
-        found = file_digest(path)
+        digest = file_digest(path)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be read: {type(error).__name__}. Restore it from a copy of the release.",
             code="release-unreadable",
         ) from None
-    if stated is not None and found != stated:
+    if stated is not None and digest != stated:
         raise StoreError(
             f"{path} is not the file that the manifest of the release lists: its SHA-256 is another one. It was "
             "changed after it was written; restore it from a copy of the release.",
@@ -287,33 +290,16 @@ def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[s
             require_unchanged(root, manifest, path)
 
 
-def _undigested(content: JsonObject) -> JsonObject | str:
-    """The content without its digest, or the word for the part that is damaged."""
+def _undigested(content: JsonObject) -> JsonObject:
+    """The content of format 3 without its format and its digest, which must be that of the rest."""
     digested = {name: value for name, value in content.items() if name not in ("digest", "performance")}
-    rest = {**digested, "performance": content.get("performance")}
-    return rest if content.get("digest") == digest_of(digested).hex() else "digest"
+    if content.get("digest") != digest_of(digested).hex():
+        raise MisfitError("digest")
+    return {name: value for name, value in content.items() if name not in ("format", "digest")}
 
 
-def _misfit(content: JsonObject, kind: ReleaseKind) -> str | None:
-    """The first place where the content of a manifest is not what its kind holds."""
-    place = misfit({"format": MANIFEST_FORMAT, **content}, SHAPES[kind])
-    if place is not None:
-        return place
-    estimated_from = content["body"].get("estimated_from")
-    if estimated_from is not None and misfit(estimated_from, ESTIMATED_FROM) is not None:
-        return "body.estimated_from"
-    if any(fraction_of(content["spent"][name]) is None for name in ("declared", "spent")):
-        return "spent"
-    body = content["body"]
-    if "plan" in body and (
-        misfit(body["plan"], dict) is not None or digest_of(body["plan"]).hex() != content["plan_digest"]
-    ):
-        return "body.plan"
-    return _misstated(content["privacy"], body["plan"]) if kind in _TOPDOWN else None
-
-
-def _misstated(privacy: JsonObject, plan: JsonObject) -> str | None:
-    """The part of a guarantee that the plan, or another part of it, contradicts.
+def _require_consistent(privacy: JsonObject, plan: JsonObject) -> None:
+    """Refuse a guarantee that the plan, or another part of the guarantee, contradicts; raises MisfitError.
 
     The pure epsilon is what was spent, which the ledger shows. With Gaussian noise, epsilon is the upper bound that the
     run computed; whoever opens the release believes the manifest, or computes it again from the ledger's event.
@@ -321,11 +307,12 @@ def _misstated(privacy: JsonObject, plan: JsonObject) -> str | None:
     exact, gaussian = privacy["exact"], privacy["budget_unit"] == "rho"
     cost = fraction_of(privacy["spent"])
     if cost is None:
-        return "privacy.spent"
+        raise MisfitError("privacy.spent")
     epsilon = exact["epsilon"]["upper"] if gaussian else fraction_bounds(cost).upper
     if exact["delta"] != plan.get("delta") or privacy["delta"] != (exact["delta"] if gaussian else "0"):
-        return "privacy.delta"
-    return "privacy.epsilon" if privacy["epsilon"] != epsilon else None
+        raise MisfitError("privacy.delta")
+    if privacy["epsilon"] != epsilon:
+        raise MisfitError("privacy.epsilon")
 
 
 def _listed(kinds: Sequence[ReleaseKind]) -> str:

@@ -7,49 +7,103 @@ of checks without their names, files without their sizes, and the guarantee in a
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from tallyveil.exact import fraction_of
-from tallyveil.files import manifest_shapes as shapes
+from pydantic import AfterValidator, Field
+
+from tallyveil.declared import ContentInPart, MisfitError, validated
+from tallyveil.files.finished import LedgerRecord
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.storage.json_files import Each, JsonObject, misfit, read_json
+from tallyveil.files.manifest import (
+    Budget,
+    HouseholdsPrivacy,
+    ListedFile,
+    SafetabBody,
+    StageTime,
+    StatedEvent,
+    SubspaceBody,
+    SubspacePrivacy,
+    TopdownBody,
+    TopdownPrivacy,
+)
+from tallyveil.storage.json_files import JsonObject, read_json
 from tallyveil.storage.paths import inside
 
-_COMMON: Final = {
-    name: shapes.COMMON[name]
-    for name in ("run", "protected", "warnings", "plan_digest", "event", "ledger", "performance")
-}
-_LISTED: Final = {
-    "checks": [{"check": str, "passed": bool}],
-    "files": shapes.COMMON["files"],
-    "versions": Each(str),
-}
-_SAFETAB: Final = {
-    "version": str,
-    "budget_unit": str,
-    "budgets": Each(str),
-    "checks_passed": int,
-    "files": Each(str),
-}
-SHAPES: Final[Mapping[ReleaseKind, JsonObject]] = {
-    ReleaseKind.TOPDOWN: _COMMON | _LISTED | shapes.TOPDOWN_BODY | {"privacy": shapes.TOPDOWN_PRIVACY},
-    ReleaseKind.SAFETAB: _COMMON | _SAFETAB | shapes.SAFETAB_BODY,
-    ReleaseKind.HOUSEHOLDS: _COMMON | _SAFETAB | shapes.SAFETAB_BODY | {"privacy": shapes.HOUSEHOLDS_PRIVACY},
-    ReleaseKind.SUBSPACE: _COMMON | _LISTED | shapes.SUBSPACE_BODY | {"privacy": shapes.SUBSPACE_PRIVACY},
-}
-_SAFETABS: Final = (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)
 _MOST_CHECKS: Final = 10_000
 """A run of SafeTab made a few hundred. The names of many more would only fill the memory."""
-_BODY: Final[Mapping[ReleaseKind, tuple[str, ...]]] = {
-    ReleaseKind.TOPDOWN: (*shapes.TOPDOWN_BODY, "intervals"),
-    ReleaseKind.SAFETAB: tuple(shapes.SAFETAB_BODY),
-    ReleaseKind.HOUSEHOLDS: tuple(shapes.SAFETAB_BODY),
-    ReleaseKind.SUBSPACE: (*shapes.SUBSPACE_BODY, "inputs"),
+
+
+class EarlierManifest(ContentInPart):
+    """What the manifests of all products said in format 2."""
+
+    run: str
+    protected: bool
+    warnings: list[str]
+    plan_digest: str
+    event: StatedEvent
+    ledger: LedgerRecord
+    performance: list[StageTime]
+
+
+def _true(passed: bool) -> bool:
+    if not passed:
+        raise ValueError("wanted true, because a run sealed its manifest only after every check had passed")
+    return passed
+
+
+class PassedCheck(ContentInPart):
+    """A check on the written files, which passed."""
+
+    check: str
+    passed: Annotated[bool, AfterValidator(_true)]
+
+
+class EarlierListed(EarlierManifest):
+    """What products beside SafeTab said."""
+
+    checks: list[PassedCheck]
+    files: list[ListedFile]
+    versions: dict[str, str]
+
+
+class EarlierTopdown(EarlierListed, TopdownBody, extra="ignore"):
+    """A release of counts."""
+
+    privacy: TopdownPrivacy
+
+
+class EarlierSubspace(EarlierListed, SubspaceBody, extra="ignore"):
+    """The release of a table."""
+
+    privacy: SubspacePrivacy
+
+
+class EarlierSafetab(EarlierManifest, SafetabBody, extra="ignore"):
+    """A release of SafeTab, by run; its guarantee is in `privacy.json`."""
+
+    version: str
+    budget_unit: str
+    budgets: dict[str, Budget]
+    checks_passed: Annotated[int, Field(ge=0, le=_MOST_CHECKS)]
+    files: dict[str, str]
+
+
+class EarlierHouseholds(EarlierSafetab):
+    """A release of SafeTab-H, by run."""
+
+    privacy: dict[str, HouseholdsPrivacy]
+
+
+EARLIER: Final[Mapping[ReleaseKind, type[EarlierManifest]]] = {
+    ReleaseKind.TOPDOWN: EarlierTopdown,
+    ReleaseKind.SAFETAB: EarlierSafetab,
+    ReleaseKind.HOUSEHOLDS: EarlierHouseholds,
+    ReleaseKind.SUBSPACE: EarlierSubspace,
 }
 
 
-def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonObject | str:
-    """The content of today's format that says the same, or the place where the manifest is damaged.
+def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonObject:
+    """The content of today's format that says the same.
 
     Args:
         root: Release folder.
@@ -57,76 +111,54 @@ def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonO
         kind: The kind that it names.
         mend: What to do about a damaged file, for messages.
     Raises:
+        MisfitError: the content is not what a run wrote.
         StoreError: the guarantee of a SafeTab release, which is in a file of its own, cannot be read.
     """
-    if kind not in SHAPES:
-        return "kind"
-    place = misfit(old, SHAPES[kind])
-    if place is not None:
-        return place
-    spent = _spent(old, kind)
-    if spent is None:
-        return "privacy"
-    checks = _checks(old, kind)
-    if isinstance(checks, str):
-        return checks
-    versions = {} if kind in _SAFETABS else dict(old["versions"])
-    made_with = old["version"] if kind in _SAFETABS else versions.pop("tallyveil", None)
-    if made_with is None:
-        return "versions"
+    if kind not in EARLIER:
+        raise MisfitError("kind")
+    earlier = validated(EARLIER[kind], old)
+    common = {name: old[name] for name in EarlierManifest.model_fields} | {"kind": kind.value}
+    common["declassified"] = old.get("declassified", [])
+    if isinstance(earlier, EarlierSafetab):
+        # Every person is in one of the runs, so the costliest is what is spent.
+        most = str(max(earlier.budgets.values(), default=Fraction(0)))
+        return {
+            **common,
+            "spent": {"unit": earlier.budget_unit, "declared": most, "spent": most},
+            "privacy": _privacy_by_run(root, mend) if kind is ReleaseKind.SAFETAB else old["privacy"],
+            "body": {"sizes": old["sizes"]},
+            "checks": [f"check {n + 1}, which format 2 does not name" for n in range(earlier.checks_passed)],
+            "files": _sized(root, earlier.files),
+            "tallyveil": [earlier.version],
+            "versions": {},
+        }
+    if "tallyveil" not in old["versions"]:
+        raise MisfitError("versions")
+    body = TopdownBody if kind is ReleaseKind.TOPDOWN else SubspaceBody
+    budget = old["privacy"] if "spent" in old["privacy"] else old["plan"]
+    stated = {"unit": "budget_unit", "declared": "declared", "spent": "spent"}
     return {
-        **{name: old[name] for name in _COMMON},
-        "kind": kind.value,
-        "spent": spent,
-        "privacy": _privacy_by_run(root, mend) if kind is ReleaseKind.SAFETAB else old["privacy"],
-        "body": {name: old[name] for name in _BODY[kind] if name in old},
-        "checks": checks,
-        "files": _files(root, old),
-        "tallyveil": [made_with],
-        "versions": versions,
-        "declassified": old.get("declassified", []),
+        **common,
+        "spent": {name: budget.get(key) for name, key in stated.items()},
+        "privacy": old["privacy"],
+        "body": {name: old[name] for name in body.model_fields if name in old},
+        "checks": [item["check"] for item in old["checks"]],
+        "files": old["files"],
+        "tallyveil": [old["versions"]["tallyveil"]],
+        "versions": {name: text for name, text in old["versions"].items() if name != "tallyveil"},
     }
-
-
-def _spent(old: JsonObject, kind: ReleaseKind) -> JsonObject | None:
-    """The budget as the manifest gives it; None where a number is none."""
-    if kind in _SAFETABS:  # every person is in one of the runs, so the costliest is what is spent
-        found = [fraction_of(text) for text in old["budgets"].values()]
-        budgets = [budget for budget in found if budget is not None]
-        most = str(max(budgets, default=Fraction(0)))
-        stated = {"unit": old["budget_unit"], "declared": most, "spent": most}
-        return stated if len(budgets) == len(found) else None
-    source = old["privacy"] if "spent" in old["privacy"] else old["plan"]
-    return {name: source.get(key) for name, key in _BUDGET.items()}
-
-
-_BUDGET: Final = {"unit": "budget_unit", "declared": "declared", "spent": "spent"}
 
 
 def _privacy_by_run(root: Path, mend: str) -> JsonObject:
     """The guarantees of a SafeTab release, which format 2 kept in a file beside the manifest."""
     path = inside(root, "privacy.json")
     runs = read_json(path, mend) if path.is_file() else []
-    named = isinstance(runs, list) and all(isinstance(one, dict) and "run" in one for one in runs)
-    return {str(one["run"]): one for one in runs} if named else {}
+    named = isinstance(runs, list) and all(isinstance(run, dict) and "run" in run for run in runs)
+    return {str(run["run"]): run for run in runs} if named else {}
 
 
-def _checks(old: JsonObject, kind: ReleaseKind) -> list[str] | str:
-    """Names of the checks; the place where they are not those of a finished run."""
-    if kind not in _SAFETABS:
-        return (
-            [one["check"] for one in old["checks"]]
-            if all(one["passed"] for one in old["checks"])
-            else "checks"
-        )
-    if not 0 <= old["checks_passed"] <= _MOST_CHECKS:
-        return "checks_passed"
-    return [f"check {number + 1}, which format 2 does not name" for number in range(old["checks_passed"])]
-
-
-def _files(root: Path, old: JsonObject) -> list[JsonObject]:
-    if isinstance(old["files"], list):
-        return old["files"]
-    places = {path: inside(root, *path.split("/")) for path in old["files"]}
+def _sized(root: Path, digests: Mapping[str, str]) -> list[JsonObject]:
+    """Files with the sizes that they have now, 0 where a file is gone."""
+    places = {path: inside(root, *path.split("/")) for path in digests}
     sizes = {path: place.stat().st_size if place.is_file() else 0 for path, place in places.items()}
-    return [{"path": path, "bytes": sizes[path], "sha256": digest} for path, digest in old["files"].items()]
+    return [{"path": path, "bytes": sizes[path], "sha256": digest} for path, digest in digests.items()]

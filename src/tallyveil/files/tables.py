@@ -7,7 +7,7 @@ have the same names and types, so that all tables of a release can be read as on
 A query of few answers has a row for every geounit and answer, zeros included. One of many would be mostly zeros
 (the 2,016 cells of 8 million blocks are 16 billion), so only its counts above zero are written. Every file says in its
 metadata which of the two it is (`tallyveil.zeros`: "included" or "left out") and what a missing row means
-(`tallyveil.rows`). Intervals of the same counts, once they are made, stand beside them (`interval_tables`). A table
+(`tallyveil.rows`). Intervals of the same counts, once they are made, stand beside them (`intervals`). A table
 with intervals has every row: estimates that are chosen by their published counts are too high, and so are their sums.
 `whole_tables` reads all rows of every table.
 """
@@ -29,6 +29,7 @@ from tallyveil.storage.write import write_parquet
 
 TABLES = "tables"
 ROWS_PER_PART = 1 << 21
+"""Rows of a file, 2 million: a file is held in memory while it is written. Another number would give other files."""
 ANSWERS_WITH_ZEROS = 16
 """Most answers a query may have for its tables to hold the zeros, too."""
 INCLUDED: Final = "included"

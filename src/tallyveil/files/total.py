@@ -51,30 +51,30 @@ def total_guarantee(
     Raises:
         BudgetError: a release protects nobody.
     """
-    units = list(dict.fromkeys(one.unit for one in releases))
-    by_unit = [_part([one for one in releases if one.unit == unit], joint_of) for unit in units]
+    units = list(dict.fromkeys(release.unit for release in releases))
+    by_unit = [_part([release for release in releases if release.unit == unit], joint_of) for unit in units]
     return {"by_unit": by_unit, "together": by_unit[0] if len(units) == 1 else _part(releases, joint_of)}
 
 
 def at_once(units: Sequence[Unit], neighbours: Neighbours) -> str:
     """What changes between two neighbouring populations, where one record of each unit does."""
-    records = [_one_record(unit) for unit in units]
+    records = [_record_of(unit) for unit in units]
     if len(records) == 1:
         return f"{records[0]} {_CHANGE[neighbours]}"
     return f"{', '.join(records[:-1])} and {records[-1]} {_CHANGE_AT_ONCE[neighbours]}"
 
 
-def _one_record(unit: Unit) -> str:
+def _record_of(unit: Unit) -> str:
     return f"one {unit.one}' record" if unit.one.endswith("s") else f"one {unit.one}'s record"
 
 
 def _part(releases: Sequence[Costed], joint_of: Callable[[Sequence[str]], JointLedgers]) -> JsonObject:
     """The cost of some of the releases, with a sentence."""
-    units = list(dict.fromkeys(one.unit for one in releases))
-    names = [one.name for one in releases]
+    units = list(dict.fromkeys(release.unit for release in releases))
+    names = [release.name for release in releases]
     joint = joint_of(names)
-    unknown = next((one.not_exact for one in releases if one.not_exact), "")
-    cost = joint_cost(joint, max(one.delta for one in releases), not_exact=unknown)
+    unknown = next((release.not_exact for release in releases if release.not_exact), "")
+    cost = joint_cost(joint, max(release.delta for release in releases), not_exact=unknown)
     return {
         "units": [unit.many for unit in units],
         "releases": names,

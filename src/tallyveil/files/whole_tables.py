@@ -13,8 +13,7 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.geography import GEOGRAPHY, read_hierarchies
-from tallyveil.files.interval_tables import BESIDE
-from tallyveil.files.intervals import INTERVALS, unchanged_parts
+from tallyveil.files.intervals import BESIDE, INTERVALS, unchanged_parts
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.files.tables import INCLUDED, ROWS_PER_PART, table_folder, table_name
@@ -124,9 +123,9 @@ def _restored(
             )
         for start in range(begin, end, step):
             here = np.arange(start, min(start + step, end))
-            own = slice(*np.searchsorted(rows, [start, start + len(here)]))
+            rows_here = slice(*np.searchsorted(rows, [start, start + len(here)]))
             counts = np.zeros((len(here), group.size), dtype=np.int64)
-            counts[rows[own] - start, answers[own]] = persons[own]
+            counts[rows[rows_here] - start, answers[rows_here]] = persons[rows_here]
             columns = [
                 codes.gather(np.repeat(here, group.size)).alias("geocode"),
                 *label_columns(group, np.tile(np.arange(group.size), len(here))),

@@ -115,8 +115,10 @@ def answers_at(queries: Sequence[QueryGroup], n_cells: int, cells: Integers) -> 
     """
     if n_cells <= MOST_CELLS_KEPT:
         return answer_tables(queries, n_cells), cells
-    own, places = np.unique(cells, return_inverse=True)
-    table = np.array([group.answers_of(own) for group in queries], np.int32).reshape(len(queries), len(own))
+    distinct, places = np.unique(cells, return_inverse=True)
+    table = np.array([group.answers_of(distinct) for group in queries], np.int32).reshape(
+        len(queries), len(distinct)
+    )
     return table, places.astype(np.int64).reshape(-1)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -29,9 +30,9 @@ from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
 from tallyveil.measurements.measurements import NoisyMeasurements
-from tallyveil.measurements.part_columns import require_part
 from tallyveil.schema.counts import narrow
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.storage.json_files import damaged
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.published import read_published
 from tallyveil.storage.write import file_digest, write_parquet
@@ -39,6 +40,9 @@ from tallyveil.storage.write import file_digest, write_parquet
 FOLDER = "measurements"
 ANSWER_LABELS = f"{FOLDER}/answers.parquet"
 VALUES_PER_PART = 1 << 23
+"""Noisy answers in a file, 8 million: 64 MiB while it is written. Another number would give other files."""
+_WHOLE: Final = (pl.List(pl.Int32), pl.List(pl.Int64))
+_RESTORE: Final = "Restore the file from a copy of the release."
 
 
 def measurement_name(geolevel: str, query: str) -> str:
@@ -85,11 +89,11 @@ def write_measured_part(
     level, at_once = spine.level_index(geolevel), _geounits_per_part(group)
     start, stop = part * at_once, min((part + 1) * at_once, spine.n_geounits(level))
     measured = source.measure(geolevel, group.name, start, stop, np.arange(group.size, dtype=np.int64))
-    kept = np.flatnonzero(np.isfinite(measured.variances))
+    measured_rows = np.flatnonzero(np.isfinite(measured.variances))
     rows = (
-        spine.geocodes[level].text.gather(start + kept),
-        measured.values[kept],
-        measured.variances[kept],
+        spine.geocodes[level].text.gather(start + measured_rows),
+        measured.values[measured_rows],
+        measured.variances[measured_rows],
     )
     write_part(root, geolevel, group.name, part, rows, metadata)
     return (stop - start) * group.size
@@ -119,11 +123,11 @@ def write_part(
     Raises:
         StoreError: the file cannot be written.
     """
-    geocodes, own, variances = rows
+    geocodes, noisy, variances = rows
     # A polars series without rows cannot be reshaped.
-    values = pl.Series("values", own.ravel()).reshape(own.shape) if len(own) else pl.Series([])
+    values = pl.Series("values", noisy.ravel()).reshape(noisy.shape) if len(noisy) else pl.Series([])
     frame = pl.DataFrame(
-        {"geocode": geocodes, "values": values.cast(pl.List(_whole_numbers(own))), "variance": variances}
+        {"geocode": geocodes, "values": values.cast(pl.List(_whole_numbers(noisy))), "variance": variances}
     )
     folder = measurement_folder(root, geolevel, query)
     tags = {**metadata, "query": query, "geolevel": geolevel}
@@ -156,8 +160,8 @@ def write_support_measurements(
     layers: dict[str, list[int]] = {}
     for q, group in enumerate(wanted.queries):
         layers.setdefault(group.name, []).append(q)
-    for query, own in layers.items():
-        geounits, answers, noisy = _of_layers(wanted, own, values)
+    for query, layer in layers.items():
+        geounits, answers, noisy = _of_layers(wanted, layer, values)
         lengths = np.bincount(geounits - wanted.child_begin[0], minlength=variances.shape[1])
         measured = lengths > 0
         frame = pl.DataFrame(
@@ -165,7 +169,7 @@ def write_support_measurements(
                 "geocode": codes[np.flatnonzero(measured) + wanted.child_begin[0]].text,
                 "answers": _lists(answers, lengths[measured], pl.Int32),
                 "values": _lists(noisy, lengths[measured], _whole_numbers(noisy)),
-                "variance": variances[own[0]][measured],
+                "variance": variances[layer[0]][measured],
             }
         )
         path = measurement_folder(root, wanted.geolevel, query) / f"part-{part:05d}.parquet"
@@ -228,27 +232,27 @@ class _Stored:
 
     def at(self, geounits: Integers, answers: Integers) -> Integers:
         """Value of each pair of a geounit and an answer, where every answer was kept; 0 where it is not measured."""
-        found = np.zeros(len(geounits), dtype=np.int64)
+        values = np.zeros(len(geounits), dtype=np.int64)
         measured = np.isfinite(self.variances[geounits])
-        found[measured] = self.values[self.offsets[geounits[measured]] + answers[measured]]
-        return found
+        values[measured] = self.values[self.offsets[geounits[measured]] + answers[measured]]
+        return values
 
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
         """Values of the answers for geounits start..stop; None where one of them was not kept."""
         if self.answers is None:
             grid = np.repeat(np.arange(start, stop), len(answers)), np.tile(answers, stop - start)
             return self.at(*grid).reshape(stop - start, len(answers))
-        found = np.zeros((stop - start, len(answers)), dtype=np.int64)
+        values = np.zeros((stop - start, len(answers)), dtype=np.int64)
         for row, geounit in enumerate(range(start, stop)):
             if np.isinf(self.variances[geounit]):
                 continue  # not measured
-            kept = slice(int(self.offsets[geounit]), int(self.offsets[geounit + 1]))
-            place = np.searchsorted(self.answers[kept], answers)
-            inside = np.minimum(place, max(kept.stop - kept.start - 1, 0))
-            if kept.start == kept.stop or (self.answers[kept][inside] != answers).any():
+            span = slice(int(self.offsets[geounit]), int(self.offsets[geounit + 1]))
+            place = np.searchsorted(self.answers[span], answers)
+            inside = np.minimum(place, max(span.stop - span.start - 1, 0))
+            if span.start == span.stop or (self.answers[span][inside] != answers).any():
                 return None
-            found[row] = self.values[kept][place]
-        return found
+            values[row] = self.values[span][place]
+        return values
 
 
 class StoredMeasurements:
@@ -302,12 +306,12 @@ class StoredMeasurements:
     def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, as written."""
         stored = [self._load(wanted.geolevel, group.name) for group in wanted.queries]
-        if any(one.answers is not None for one in stored):
+        if any(source.answers is not None for source in stored):
             return measure_one_by_one(self, wanted)
         return np.concatenate(
             [
                 np.zeros(0, dtype=np.int64),
-                *(one.at(*wanted.addresses(number)) for number, one in enumerate(stored)),
+                *(source.at(*wanted.addresses(number)) for number, source in enumerate(stored)),
             ]
         )
 
@@ -372,3 +376,32 @@ class StoredMeasurements:
 
 def _joined_lists(column: pl.Series) -> Integers:
     return column.explode(empty_as_null=False).cast(pl.Int64).to_numpy()
+
+
+def require_part(path: Path, frame: pl.DataFrame) -> None:
+    """Refuse a part whose columns are not those of the layout, or that lacks a value.
+
+    Args:
+        path: The file.
+        frame: Its content: `geocode`, `values`, `variance`, and `answers` if only the answers on the support are kept.
+    Raises:
+        StoreError: a column is missing or has another type, a value is missing, or a geounit has other numbers of
+            answers and of values.
+    """
+    kinds = frame.schema
+    lists = [name for name in ("values", "answers") if name in kinds]
+    fits = kinds.get("geocode") == pl.String and kinds.get("variance") == pl.Float64 and "values" in lists
+    if not fits or any(kinds[name] not in _WHOLE for name in lists):
+        raise _damaged(path, "the columns geocode, values and variance, and their types")
+    lengths = frame.select(pl.col(lists).list.len())
+    whole = frame.select(pl.col(lists).list.drop_nulls().list.len())
+    if any(frame[name].null_count() for name in frame.columns) or not lengths.equals(whole):
+        raise _damaged(path, "a value")
+    if "answers" in lists and not (lengths["values"] == lengths["answers"]).all():
+        raise _damaged(path, "a value for each answer")
+    if not frame["variance"].is_finite().all() or not (frame["variance"] > 0).all():
+        raise _damaged(path, "a variance")
+
+
+def _damaged(path: Path, place: str) -> StoreError:
+    return damaged(path, place, _RESTORE)

@@ -99,7 +99,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     found = _samples(files, levels, query) if given else []
     samples = [(name, sample) for name, sample, _ in found]
     panels = [_panel(geolevel, sample) for geolevel, sample in samples]
-    titles = files.titles
+    titles, noted = files.titles, files.manifest.body.get("intervals")
     return Uncertainty(
         level=f"{100 * manifest['level']:g} %",
         share=f"{100 * manifest['level']:g} of 100",
@@ -115,7 +115,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         entities_outside=_by_family(entities, _outside, titles) if entities and given else None,
         entities_errors=_by_family(entities, _error, titles) if entities else None,
         plot=interval_plot(panels, files.unit) if panels else None,
-        in_tables=bool(files.manifest.body.get("intervals", {}).get("tables")),
+        in_tables=isinstance(noted, dict) and bool(noted.get("tables")),
     )
 
 

@@ -171,6 +171,7 @@ def _manifest(
         tallyveil=run.versions,
         versions=library_versions(),
         ledger=ledger_record(run.path),
+        declassified=(),
         performance=stage_times(stages),
         body=body,
     )

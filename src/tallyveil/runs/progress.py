@@ -9,17 +9,60 @@ import json
 import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
 
+from pydantic import Field
+
+from tallyveil.declared import Declared, Format1, Many, Number, Text, Whole, mapping_of
 from tallyveil.errors import StoreError
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.observer import Observer, SilentObserver
 
 PROGRESS: Final = "progress.json"
-PROGRESS_FORMAT: Final = 1
 _BETWEEN: Final = 1.0
 """Least seconds between two writes while a stage advances."""
+
+MOST: Final = 1 << 53
+"""Above all numbers that a run writes: seconds, families, noisy answers, rows. Floats count exactly up to here."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStage(Declared):
+    """A stage that has ended, and how many seconds it took."""
+
+    stage: Text
+    seconds: Annotated[Number, Field(ge=0, lt=MOST)]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunStage(Declared):
+    """The stage under way: when it began, all of it, and how much of that was finished."""
+
+    stage: Text
+    begun: Text
+    total: Annotated[Whole, Field(lt=MOST)]
+    done: Annotated[Whole, Field(ge=0, lt=MOST)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressFile(Declared):
+    """The content of the file.
+
+    Attributes:
+        format: Of the file.
+        process: Number of the process that wrote it.
+        written: When.
+        finished: Stages that have ended in this process, in order.
+        under_way: The stage that the process is in.
+    """
+
+    format: Format1 = 1
+    process: Whole
+    written: Text
+    finished: Many[FinishedStage]
+    under_way: BegunStage | None
 
 
 class Progress:
@@ -28,9 +71,8 @@ class Progress:
     def __init__(self, observer: Observer | None = None) -> None:
         self._observer = observer or SilentObserver()
         self._folder: RunFolder | None = None
-        self._finished: list[dict[str, object]] = []
-        self._stage: dict[str, object] | None = None
-        self._done = 0
+        self._finished: list[FinishedStage] = []
+        self._stage: BegunStage | None = None
         self._written = 0.0
 
     @classmethod
@@ -45,21 +87,21 @@ class Progress:
 
     def stage_started(self, stage: str, total: int) -> None:
         """Write that a stage begins, and hand it on."""
-        self._stage = {"stage": stage, "begun": _now(), "total": int(total)}
-        self._done = 0
+        self._stage = BegunStage(stage, _now(), int(total), 0)
         self._write()
         self._observer.stage_started(stage, total)
 
     def advanced(self, amount: int) -> None:
         """Write how far the stage has come, unless that was written just now, and hand it on."""
-        self._done += int(amount)
+        if self._stage is not None:
+            self._stage = replace(self._stage, done=self._stage.done + int(amount))
         if time.monotonic() - self._written >= _BETWEEN:
             self._write()
         self._observer.advanced(amount)
 
     def stage_finished(self, stage: str, seconds: float) -> None:
         """Keep that the stage has ended for the next write, and hand it on."""
-        self._finished.append({"stage": stage, "seconds": round(seconds, 3)})
+        self._finished.append(FinishedStage(stage, round(seconds, 3)))
         self._stage = None
         self._observer.stage_finished(stage, seconds)
 
@@ -70,16 +112,12 @@ class Progress:
     def _write(self) -> None:
         if self._folder is None or not self._folder.is_held:
             return
-        content = {
-            "format": PROGRESS_FORMAT,
-            "process": os.getpid(),
-            "written": _now(),
-            "finished": self._finished,
-            "under_way": None if self._stage is None else {**self._stage, "done": self._done},
-        }
+        content = ProgressFile(
+            process=os.getpid(), written=_now(), finished=tuple(self._finished), under_way=self._stage
+        )
         # Nothing depends on this file. Where the disk is full or fails, the run stops at a file that matters.
         with suppress(StoreError):
-            self._folder.write(PROGRESS, json.dumps(content).encode(), lasting=False)
+            self._folder.write(PROGRESS, json.dumps(mapping_of(content)).encode(), lasting=False)
         self._written = time.monotonic()
 
 

@@ -5,7 +5,6 @@ itself, and a file that is missing, cut off or no plain file counts as absent. W
 asked of the operating system, so that a process that was killed is never taken for one that works.
 """
 
-import json
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -13,10 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import spent
+from tallyveil.declared import ContentInPart
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import LEDGER, PRIVATE, PROGRAMME
 from tallyveil.files.manifest import Manifest
@@ -24,38 +26,47 @@ from tallyveil.files.manifest_files import written_manifest
 from tallyveil.files.marks import Marks, joined, ledger_marks, marks_of
 from tallyveil.runs.folder_state import LOCK_FILE, FolderState, folder_state
 from tallyveil.runs.log import LOG
-from tallyveil.runs.progress import PROGRESS, PROGRESS_FORMAT
-from tallyveil.storage.json_files import TEXT_OR_NONE, Each, Json, misfit
+from tallyveil.runs.progress import MOST, PROGRESS, FinishedStage, ProgressFile
+from tallyveil.storage.json_files import parsed
 from tallyveil.storage.paths import inside
 from tallyveil.storage.system import is_locked, open_to_read
 
 _MOST_BYTES: Final = 1 << 22
 """Bytes read of the end of a file. A log of all stages of a run has some thousand."""
-_MOST: Final = 1 << 53
-"""Larger numbers than a run writes; such a file was damaged."""
 _LOOKS: Final = 5
 """How often a folder is looked at that changes from one state to another meanwhile."""
 _LEAST_SECONDS: Final = 5.0
 _LEAST_SHARE: Final = 0.02
 """Before so many seconds and such a share of a stage, its rate says too little about what is left."""
-_STAGE: Final = {"stage": str, "seconds": (int, float)}
-_SHAPE: Final = {
-    "format": int,
-    "process": int,
-    "written": str,
-    "finished": [_STAGE],
-}
-_UNDER_WAY: Final = {"stage": str, "begun": str, "total": int, "done": int}
 
 Clock = Callable[[], datetime]
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedStage:
-    """A stage that has ended, and how many seconds it took."""
+class LoggedStage(ContentInPart):
+    """The line of a log that says that a stage has ended."""
 
+    event: Literal["stage finished"]
     stage: str
-    seconds: float
+    seconds: Annotated[float, Field(ge=0, lt=MOST)]
+
+
+class ReleasesBegun(ContentInPart):
+    """The names of the releases in what an unfinished programme keeps."""
+
+    begun: dict[str, str | None]
+    waiting: dict[str, dict[str, Any]]
+
+
+class NamedFolder(ContentInPart):
+    """A release of a finished programme, which is in the folder of this name."""
+
+    name: str
+
+
+class ReleasesNamed(ContentInPart):
+    """The names of the releases in `programme.json`."""
+
+    releases: list[NamedFolder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,33 +158,31 @@ def run_status(path: Path, now: Clock = lambda: datetime.now(UTC)) -> RunStatus:
     Raises:
         StoreError: the path is a file, or cannot be read.
     """
-    found = _look(path, now)
+    status = _look(path, now)
     for _ in range(_LOOKS):
         again = _look(path, now)
-        if (again.state, again.held) == (found.state, found.held):
+        if (again.state, again.held) == (status.state, status.held):
             return again
-        found = again
-    return found
+        status = again
+    return status
 
 
 def _look(path: Path, now: Clock) -> RunStatus:
     state = folder_state(path)
     held = is_locked(path / PRIVATE / LOCK_FILE)
-    told = _json(path / PRIVATE / PROGRESS)
-    if misfit(told, _SHAPE) is not None or told["format"] != PROGRESS_FORMAT:
-        told = None
+    progress = parsed(_tail(path / PRIVATE / PROGRESS), ProgressFile)
     manifest, damage = _manifest(path) if state is FolderState.FINISHED else (None, None)
     ledger = _ledger(path)
     releases = _releases(path, now) if state is FolderState.PROGRAMME else ()
     whole = state is FolderState.FINISHED and damage is None
-    is_complete = whole or (bool(releases) and all(one.is_complete for _, one in releases))
+    is_complete = whole or (bool(releases) and all(status.is_complete for _, status in releases))
     return RunStatus(
         path=path,
         state=state,
         held=held,
-        process=None if told is None else told["process"],
-        finished=_finished(path, told),
-        under_way=None if told is None else _under_way(told, now() if held else _time(told["written"])),
+        process=None if progress is None else progress.process,
+        finished=_finished(path, progress),
+        under_way=None if progress is None else _under_way(progress, now if held else None),
         ledger=ledger,
         damage=damage,
         marks=_joint(releases) if releases else ledger.marks if manifest is None else marks_of(manifest),
@@ -182,33 +191,26 @@ def _look(path: Path, now: Clock) -> RunStatus:
     )
 
 
-def _under_way(told: Json, until: datetime | None) -> StageUnderWay | None:
-    stage = told.get("under_way")
-    if misfit(stage, _UNDER_WAY) is not None or not 0 <= stage["done"] < _MOST or not stage["total"] < _MOST:
+def _under_way(progress: ProgressFile, now: Clock | None) -> StageUnderWay | None:
+    """The stage that a run is in, by the clock; or that it was in when it last wrote, without a clock."""
+    stage = progress.under_way
+    if stage is None:
         return None
-    begun = _time(stage["begun"])
+    begun, until = _time(stage.begun), _time(progress.written) if now is None else now()
     # A clock that was set back gives less than nothing.
     seconds = 0.0 if begun is None or until is None else max(0.0, (until - begun).total_seconds())
-    return StageUnderWay(stage["stage"], stage["done"], stage["total"], seconds)
+    return StageUnderWay(stage.stage, stage.done, stage.total, seconds)
 
 
-def _finished(path: Path, told: Json) -> tuple[FinishedStage, ...]:
+def _finished(path: Path, progress: ProgressFile | None) -> tuple[FinishedStage, ...]:
     """Stages that have ended: by the log, which holds those of earlier processes too, and by the progress.
 
     The log of a main job lists all stages. Other products write none. The last time of a repeated stage is kept.
     """
-    lines = [_parsed(line) for line in _tail(path / LOG).split(b"\n")]
-    logged = [line for line in lines if isinstance(line, dict) and line.get("event") == "stage finished"]
-    found = logged + ([] if told is None else told["finished"])
-    return tuple(
-        {
-            one["stage"]: FinishedStage(one["stage"], one["seconds"]) for one in found if _is_stage(one)
-        }.values()
-    )
-
-
-def _is_stage(line: Json) -> bool:
-    return misfit({name: line.get(name) for name in _STAGE}, _STAGE) is None and 0 <= line["seconds"] < _MOST
+    lines = [parsed(line, LoggedStage) for line in _tail(path / LOG).split(b"\n")]
+    stages = [FinishedStage(line.stage, line.seconds) for line in lines if line is not None]
+    stages += [] if progress is None else progress.finished
+    return tuple({stage.stage: stage for stage in stages}.values())
 
 
 def _ledger(path: Path) -> LedgerStatus:
@@ -236,25 +238,26 @@ def _manifest(path: Path) -> tuple[Manifest | None, str | None]:
 
 def _joint(releases: tuple[tuple[str, RunStatus], ...]) -> Marks | None:
     """The marks of a programme; None where nothing tells those of any release."""
-    told = {name: one.marks for name, one in releases if one.marks is not None}
-    return joined(told) if told else None
+    marks = {name: status.marks for name, status in releases if status.marks is not None}
+    return joined(marks) if marks else None
 
 
 def _releases(path: Path, now: Clock) -> tuple[tuple[str, RunStatus], ...]:
     """The releases of a programme, by what its folder says of them while it is unfinished, or once it is finished."""
     names: Sequence[str] = ()
-    stated, kept = _json(path / PROGRAMME), _json(path / PRIVATE / PROGRAMME)
-    if misfit(kept, {"begun": Each(TEXT_OR_NONE), "waiting": Each(dict)}) is None:
-        names = [*kept["begun"], *kept["waiting"]]
-    elif misfit(stated, {"releases": [{"name": str}]}) is None:
-        names = [one["name"] for one in stated["releases"]]
-    found = []
+    unfinished = parsed(_tail(path / PRIVATE / PROGRAMME), ReleasesBegun)
+    finished = parsed(_tail(path / PROGRAMME), ReleasesNamed)
+    if unfinished is not None:
+        names = [*unfinished.begun, *unfinished.waiting]
+    elif finished is not None:
+        names = [release.name for release in finished.releases]
+    releases = []
     for name in dict.fromkeys(names):
         try:
-            found.append((name, _look(inside(path, name), now)))
+            releases.append((name, _look(inside(path, name), now)))
         except StoreError:  # a damaged file of the programme names what is no folder of a release
             continue
-    return tuple(found)
+    return tuple(releases)
 
 
 def _time(text: str) -> datetime | None:
@@ -263,17 +266,6 @@ def _time(text: str) -> datetime | None:
     except ValueError:
         return None
     return None if time.tzinfo is None else time
-
-
-def _json(path: Path) -> Json:
-    return _parsed(_tail(path))
-
-
-def _parsed(data: bytes) -> Json:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _tail(path: Path) -> bytes:

@@ -126,7 +126,7 @@ def _is_plain(entry: zipfile.ZipInfo) -> bool:
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
-            if not all(_is_plain(one) for one in archive.infolist()):
+            if not all(_is_plain(entry) for entry in archive.infolist()):
                 raise zipfile.BadZipFile
             yield archive
     except OSError as error:

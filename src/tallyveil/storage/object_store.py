@@ -119,8 +119,8 @@ def whole_text(path: Path) -> bytes:
     Raises:
         StoreError: it cannot be read, is replaced meanwhile, or is larger than `MOST_TEXT`.
     """
-    with unchanged(path, "text") as found:
-        if found.size > MOST_TEXT:
+    with unchanged(path, "text") as stream:
+        if stream.size > MOST_TEXT:
             raise StoreError(
                 f"{address_of(path)} is larger than {MOST_TEXT >> 30} GiB, and text in an object store is read "
                 "into memory as a whole. Store it as Parquet, which is read piece by piece, or copy it to a disk.",
@@ -163,8 +163,8 @@ def object_names(path: Path) -> dict[str, int]:
     )  # here, since the line above says what to do where it is not installed
 
     with _speaking(path, "published"):
-        found = store.get_file_info(FileSelector(top, recursive=True, allow_not_found=True))
-    return {one.path[len(top) + 1 :]: int(one.size) for one in found if one.is_file}
+        entries = store.get_file_info(FileSelector(top, recursive=True, allow_not_found=True))
+    return {entry.path[len(top) + 1 :]: int(entry.size) for entry in entries if entry.is_file}
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def _speaking(path: Path, what: str) -> Iterator[None]:
 
 
 def _failed(path: Path, what: str, text: str) -> StoreError:
-    said = {word for found in _REASON.findall(text) for word in found}
+    said = {word for reason in _REASON.findall(text) for word in reason}
     if said & _NO_BUCKET:
         return StoreError(
             f"the bucket of the {what} file {address_of(path)} does not exist. Correct the address, or make it.",
@@ -245,8 +245,8 @@ def _require_credentials() -> None:
 
 def _endpoint(text: str) -> str:
     """The address of a store that is not Amazon's; raises StoreError where it holds more than that, or has no TLS."""
-    found = _ENDPOINT.fullmatch(text)
-    if found is None:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
         raise StoreError(
             f"{' or '.join(_ENDPOINTS)} is not the address of an object store. Wanted https://HOST or "
             "https://HOST:PORT, without a user name, a password, a path or a query. It is not shown, because it may "
@@ -254,7 +254,7 @@ def _endpoint(text: str) -> str:
             code="bad-address",
         )
     is_open = text.lower().startswith("http:") and os.environ.get(_ALLOW_HTTP, "").lower() != "true"
-    if is_open and found[1].lower() not in _THIS_MACHINE:
+    if is_open and match[1].lower() not in _THIS_MACHINE:
         raise StoreError(
             f"{' or '.join(_ENDPOINTS)} begins with http://, so everybody on the way to the object store could read "
             f"what is confidential. Wanted https://. If the way is protected otherwise, set {_ALLOW_HTTP} to true.",

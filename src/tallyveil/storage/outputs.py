@@ -153,10 +153,10 @@ def claim_file(path: Path, inputs: Iterable[Path]) -> None:
     if not (path.is_symlink() or path.exists()):
         return
     try:
-        own = path.suffix == ".parquet" and FORMAT_TAG in parquet_metadata(path)
+        is_ours = path.suffix == ".parquet" and FORMAT_TAG in parquet_metadata(path)
     except (OSError, pl.exceptions.PolarsError):
-        own = False
-    if not own:
+        is_ours = False
+    if not is_ours:
         raise _file_taken(path)
 
 
@@ -177,7 +177,7 @@ def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
     place = path.with_name(f".{path.name}{LOCK_SUFFIX}")
     if _is_taken(path):
         raise _file_taken(path)
-    made = absent_folders(path.parent)
+    folders = absent_folders(path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         held = take_lock(place)
@@ -197,7 +197,7 @@ def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
             raise
     finally:
         remove_locked(place, held)
-        remove_empty(made)  # which hold the file if all went well
+        remove_empty(folders)  # which hold the file if all went well
 
 
 def _is_taken(path: Path) -> bool:

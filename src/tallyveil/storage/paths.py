@@ -67,9 +67,11 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def is_same_file(one: Path, other: Path) -> bool:
+def is_same_file(path: Path, other_path: Path) -> bool:
     """Whether two paths lead to one file, possibly through symbolic or hard links."""
-    return real(one) == real(other) or (one.is_file() and other.is_file() and one.samefile(other))
+    return real(path) == real(other_path) or (
+        path.is_file() and other_path.is_file() and path.samefile(other_path)
+    )
 
 
 def inside(root: Path, *parts: str) -> Path:

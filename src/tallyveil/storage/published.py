@@ -1,14 +1,14 @@
 """Reads the Parquet files of a release. They may be damaged, and every fault becomes one kind of error."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 
+from tallyveil.declared import Text
 from tallyveil.errors import StoreError
-from tallyveil.storage.json_files import damaged, misfit
+from tallyveil.storage.json_files import damaged, parsed
 from tallyveil.storage.read import UNREADABLE, parquet_metadata, read_parquet, scan_parquet
 
 _RESTORE = (
@@ -55,13 +55,10 @@ def names_of_tag(path: Path, text: str) -> tuple[str, ...]:
     Raises:
         StoreError: the entry contains something else.
     """
-    try:
-        names = json.loads(text)
-    except (ValueError, RecursionError):
-        names = None
-    if misfit(names, [str]) is not None:
+    names = parsed(text, tuple[Text, ...])
+    if names is None:
         raise damaged(path, "the list of names among its tags", _RESTORE)
-    return tuple(names)
+    return names
 
 
 @contextmanager

@@ -109,9 +109,9 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
     if not is_object(path):
         refuse_unfinished_folder(path.parent)
     if not is_input(path, what):
-        found = "is no file" if path.exists() else "does not exist"
+        fault = "is no file" if path.exists() else "does not exist"
         raise StoreError(
-            f"the {what} file {path} {found}. Name a Parquet or CSV file. Paths in a TOML file are relative to that "
+            f"the {what} file {path} {fault}. Name a Parquet or CSV file. Paths in a TOML file are relative to that "
             "file, and paths on the command line to the folder that the command is started in.",
             code="input-missing",
         )

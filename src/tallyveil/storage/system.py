@@ -249,14 +249,14 @@ def set_mode(descriptor: int | None, mode: int) -> None:
         os.fchmod(descriptor, mode)
 
 
-def has_other_owner(found: os.stat_result) -> bool:
+def has_other_owner(status: os.stat_result) -> bool:
     """Whether a file belongs to another user; False on Windows, which does not say."""
-    return not WINDOWS and found.st_uid != os.geteuid()
+    return not WINDOWS and status.st_uid != os.geteuid()
 
 
-def is_open_to_others(found: os.stat_result) -> bool:
+def is_open_to_others(status: os.stat_result) -> bool:
     """Whether the mode of a file lets other users open it; False on Windows, whose modes do not say."""
-    return not WINDOWS and bool(found.st_mode & 0o077)
+    return not WINDOWS and bool(status.st_mode & 0o077)
 
 
 def longest_names(folder: Path) -> tuple[int, int]:

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tallyveil.declared import validated
 from tallyveil.files import between
 from tallyveil.files.geography import write_geography
 from tallyveil.files.histograms import write_histogram
-from tallyveil.files.manifest_shapes import PROGRAMME_SHAPE
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.build import spine_from_columns
+from tallyveil.products.dhc.public.programme_file import CheckBetween
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.presets import load_preset
-from tallyveil.storage.json_files import misfit
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_files_are_compared_geounit_by_geounit(write, tmp_path):
         write("h1", "pl94-units", [("b", "occupied")]),
     ]
     found = between.checks_between(tmp_path, releases)
-    assert misfit(found, PROGRAMME_SHAPE["between"]) is None
+    validated(list[CheckBetween], found)
     assert [(one["check"], one["agrees"]) for one in found] == [
         ("same finest geounits", True),
         ("h1 and homes", False),

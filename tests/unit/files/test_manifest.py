@@ -15,13 +15,13 @@ from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, NonPr
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.declared import MisfitError, adapter_of, validated
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import LedgerRecord, ledger_record
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import MANIFEST_FORMAT, Spent
+from tallyveil.files.manifest import CONTENT, MANIFEST_FORMAT, Manifest, Spent
 from tallyveil.files.manifest_files import read_listed_table, read_manifest, written_manifest
-from tallyveil.files.manifest_shapes import SHAPES
-from tallyveil.storage.json_files import ByKind, Each, Perhaps, digest_of, misfit
+from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import file_digest
 
 PLAN = {"name": "small", "shares": {"b": "1/2", "a": "1/2"}, "delta": "a"}
@@ -30,21 +30,42 @@ TOPDOWN = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
 DECLARATION = Declaration("rho", Fraction(3), Neighbours.BOUNDED)
 
 
-def example(shape: Any) -> Any:
-    """The smallest value of a shape that has an item in every list and a key in every object."""
-    if isinstance(shape, Perhaps):
-        return example(shape.shape)
-    if isinstance(shape, ByKind):
-        kind, inner = next(iter(shape.shapes.items()))
-        return {"kind": kind, **example(inner)}
-    if isinstance(shape, Each):
-        return {"any": example(shape.shape)}
-    if isinstance(shape, dict):
-        return {key: example(inner) for key, inner in shape.items()}
-    if isinstance(shape, list):
-        return [example(shape[0])]
-    kind = shape[0] if isinstance(shape, tuple) else shape
-    return "a" if kind is str else kind()
+def example(declaration: Any) -> Any:
+    """The smallest value of a declaration that has an item in every list and a key in every object."""
+    schema = adapter_of(declaration).json_schema()
+    return example_of(schema, schema.get("$defs", {}))
+
+
+def example_of(schema: dict[str, Any], parts: dict[str, Any]) -> Any:
+    """The same of a JSON Schema."""
+    if "$ref" in schema:
+        return example_of(parts[schema["$ref"].rsplit("/", 1)[1]], parts)
+    if choices := schema.get("oneOf", schema.get("anyOf")):
+        return example_of(choices[0], parts)
+    if fixed := schema.get("examples", schema.get("enum", [schema.get("const")]))[0]:
+        return fixed
+    items = schema.get("additionalProperties", True)
+    if schema.get("type") == "object" and isinstance(items, dict):
+        return {"any": example_of(items, parts)}
+    if schema.get("type") == "array":
+        return [example_of(schema["items"], parts)]
+    inner = {key: example_of(part, parts) for key, part in schema.get("properties", {}).items()}
+    return {"object": inner, "string": "a", "integer": 0, "number": 0.0, "boolean": False}.get(
+        schema.get("type")
+    )
+
+
+def fits(content: dict[str, Any], kind: ReleaseKind) -> bool:
+    """Whether a manifest fits the declarations of its kind."""
+    privacy, body = CONTENT[kind]
+    whole = {name: part for name, part in content.items() if name != "format"}
+    try:
+        validated(Manifest, whole)
+        validated(privacy, content["privacy"])
+        validated(body, content["body"])
+    except (MisfitError, KeyError):
+        return False
+    return content["format"] == MANIFEST_FORMAT
 
 
 def enter(folder: Path) -> LedgerRecord:
@@ -56,14 +77,18 @@ def enter(folder: Path) -> LedgerRecord:
 
 def manifest_of(kind: ReleaseKind, folder: Path) -> dict[str, Any]:
     """A manifest with the least content of its kind, for the ledger in a folder; without its digest."""
-    manifest = example(SHAPES[kind]) | {
-        "format": MANIFEST_FORMAT,
+    privacy, body = CONTENT[kind]
+    manifest = {"format": MANIFEST_FORMAT, **example(Manifest)} | {
+        "privacy": example(privacy),
+        "body": example(body),
         "kind": kind.value,
         "protected": True,
+        "declassified": [],
         "event": EVENT.to_mapping(),
         "spent": {"unit": "rho", "declared": "3", "spent": "1"},
         "ledger": asdict(ledger_record(folder)),
     }
+    manifest["body"].pop("estimated_from", None)  # would name another run
     if "plan" in manifest["body"]:
         manifest["body"]["plan"] = PLAN
         manifest["plan_digest"] = digest_of(PLAN).hex()
@@ -119,7 +144,7 @@ def test_every_change_of_a_type_is_refused(tmp_path, kind):
                 continue
             part[place[-1]] = other
             put(tmp_path, changed)
-            if misfit(changed, SHAPES[kind]) is None:  # such as a float for an int where any number may stand
+            if fits(changed, kind):  # such as a float for an int where any number may stand
                 with suppress(StoreError):
                     read_manifest(tmp_path, kind)
                 continue

@@ -271,9 +271,9 @@ def test_a_file_that_format_2_did_not_list_is_read_and_a_changed_one_refused(fol
     manifest = read_manifest(folder)
     for name in ("plan.json", "expected.json"):
         (folder / name).write_text('{"a": 1}')
-    assert read_listed(folder, manifest, "plan.json", {"a": int}) == {"a": 1}
+    assert read_listed(folder, manifest, "plan.json", dict[str, int]) == {"a": 1}
     with pytest.raises(StoreError) as caught:
-        read_listed(folder, manifest, "expected.json", {"a": int})
+        read_listed(folder, manifest, "expected.json", dict[str, int])
     assert caught.value.code == "release-damaged"
 
 
@@ -346,7 +346,7 @@ def test_a_number_of_checks_that_no_run_made_is_refused(folder, number):
 def test_a_check_that_did_not_pass_is_damage(folder, kind):
     """A run sealed its manifest only after every check had passed; format 3 says so by naming the check."""
     put(folder, WRITERS[kind]() | {"checks": [*CHECKS, {"check": "sums agree", "passed": False}]})
-    with pytest.raises(StoreError, match="'checks'") as caught:
+    with pytest.raises(StoreError, match=r"'checks\[2\]\.passed'") as caught:
         read_manifest(folder)
     assert caught.value.code == "release-damaged"
 
@@ -367,7 +367,7 @@ def test_a_kind_that_format_2_did_not_have_is_refused(folder, kind):
 def test_a_budget_that_is_no_number_is_refused(folder):
     for budgets in ({"US": "1/0"}, {"US": "one"}, {"US": "1", "PR": "-"}):
         put(folder, safetab() | {"budgets": budgets})
-        with pytest.raises(StoreError, match="'privacy'"):
+        with pytest.raises(StoreError, match="'budgets"):
             read_manifest(folder)
 
 

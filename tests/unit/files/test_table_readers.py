@@ -11,8 +11,14 @@ import pytest
 
 from tallyveil.errors import SchemaError
 from tallyveil.files import tables
-from tallyveil.files.interval_tables import BESIDE, clear_other_tables, exchange_tables, start_tables
-from tallyveil.files.intervals import INTERVALS_MANIFEST, README
+from tallyveil.files.intervals import (
+    BESIDE,
+    INTERVALS_MANIFEST,
+    README,
+    clear_other_tables,
+    exchange_tables,
+    start_tables,
+)
 from tallyveil.files.tables import table_folder, table_tags, write_table
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.attribute import Attribute

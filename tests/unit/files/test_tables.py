@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tallyveil.errors import StoreError
 from tallyveil.files import tables
 from tallyveil.files.areas import area_counts
-from tallyveil.files.interval_tables import (
+from tallyveil.files.intervals import (
     BESIDE,
     clear_other_tables,
     exchange_tables,

@@ -6,8 +6,7 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.measurements.part_columns import require_part
-from tallyveil.measurements.store import StoredMeasurements, measurement_folder
+from tallyveil.measurements.store import StoredMeasurements, measurement_folder, require_part
 
 SPINE = spine_from_prefixes(["A0", "A1"], ("Region", "Block"), (1, 2))
 WHOLE = pl.DataFrame(

@@ -14,8 +14,8 @@ import tallyveil
 from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.files.manifest import Spent, manifest_from_mapping
-from tallyveil.files.manifest_files import read_manifest
+from tallyveil.files.manifest import Spent
+from tallyveil.files.manifest_files import parsed_manifest, read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.runs import key_file as keys
 from tallyveil.runs import once
@@ -55,7 +55,7 @@ def test_a_finished_release_holds_no_key(make, tmp_path, whole):
         "a.txt", "b.txt", "a/part-00000.parquet", "b/part-00000.parquet",
         "ledger.jsonl", "manifest.json", "plan.json",
     }  # fmt: skip
-    assert outcome.manifest == manifest_from_mapping(json.loads(whole["manifest.json"]))
+    assert outcome.manifest == parsed_manifest(tmp_path / "out", json.loads(whole["manifest.json"]))
     assert outcome.manifest.spent == Spent("rho", Fraction(6), Fraction(1))
     assert outcome.manifest.checks == ("a is there", "b is there")
     assert make(tmp_path / "out").already_finished

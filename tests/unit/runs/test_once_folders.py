@@ -168,6 +168,7 @@ def test_the_manifest_says_what_was_done_and_nothing_else(tmp_path, test_key):
         tallyveil=(tallyveil.__version__,),
         versions=library_versions(),
         ledger=record_of(ledger, ledger.count(b"\n")),
+        declassified=(),
         performance=(StageTime("tables", 0.0, 1),),
         body={"sizes": {"a": {"groups": {"rows": 1}}, "b": {"groups": {"rows": 1}}}},
     )

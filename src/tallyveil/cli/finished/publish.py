@@ -160,7 +160,7 @@ def tables_on_a_map(
 
 def _show(found: "Publication", out: Path) -> None:
     from tallyveil.files.marks import mark_lines
-    from tallyveil.products.topdown.pl94.readme import cost_lines
+    from tallyveil.products.topdown.pl94.publication import cost_lines
 
     content = found.content
     for line in mark_lines(content["warnings"]):

@@ -105,11 +105,11 @@ def find_artefacts(
         sides = truth.slice(start, stop), estimate.slice(start, stop)
         emptiness.add(*(sums_between(offsets, counts) for offsets, _, counts in sides))
         for side, (offsets, cells, _) in enumerate(sides):
-            for group, found in zip(groups, only, strict=True):
-                found[side] += _single_groups(group, offsets, cells)
+            for group, numbers in zip(groups, only, strict=True):
+                numbers[side] += _single_groups(group, offsets, cells)
     rows = emptiness.rows(estimate.geolevel, truth.total, estimate.total)
-    for group, found in zip(groups, only, strict=True):
-        rows += _only_rows(estimate.geolevel, group, found)
+    for group, numbers in zip(groups, only, strict=True):
+        rows += _only_rows(estimate.geolevel, group, numbers)
     return pl.DataFrame(rows, schema=ARTEFACT_COLUMNS, orient="row")
 
 
@@ -123,18 +123,18 @@ def queried_factors(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup,
 def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDArray[np.int64]:
     """For each group, the number of nonempty geounits whose records are all of it. All entries must be above zero."""
     starts = offsets[:-1][np.diff(offsets) > 0]
-    found = np.zeros(group.size, dtype=np.int64)
+    numbers = np.zeros(group.size, dtype=np.int64)
     if not len(starts):
-        return found
+        return numbers
     for layer in group.layers:
         answers = layer.answers_of(cells)
         least, most = np.minimum.reduceat(answers, starts), np.maximum.reduceat(answers, starts)
-        found += np.bincount(least[(least == most) & (least >= 0)], minlength=group.size)
-    return found
+        numbers += np.bincount(least[(least == most) & (least >= 0)], minlength=group.size)
+    return numbers
 
 
-def _only_rows(geolevel: str, group: QueryGroup, found: NDArray[np.int64]) -> Iterator[Row]:
-    true, published = found.tolist()
+def _only_rows(geolevel: str, group: QueryGroup, numbers: NDArray[np.int64]) -> Iterator[Row]:
+    true, published = numbers.tolist()
     yield geolevel, "only", group.name, None, sum(true), sum(published), None, None
     if group.size <= MOST_GROUPS:
         labels = next(factor.labels for factor in group.factors if factor.name is not None)

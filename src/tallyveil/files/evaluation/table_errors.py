@@ -21,7 +21,7 @@ def table_errors(released: pl.DataFrame, truth: Integers) -> pl.DataFrame:
         margin is that of the unbiased counts).
     Privacy: none.
     """
-    labels = [one.value for one in SizeClass]
+    labels = [size_class.value for size_class in SizeClass]
     classes = [labels[i] for i in size_classes(truth).tolist()]
     present = [name for name in COUNTS if name in released.columns]
     margin = released["margin"] if "margin" in released.columns else pl.Series([None] * released.height)

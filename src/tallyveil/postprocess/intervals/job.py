@@ -12,23 +12,21 @@ from tallyveil.estimation.intervals.interval import refuse_level
 from tallyveil.files.estimated import require_own_kind
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import HISTOGRAM
-from tallyveil.files.interval_tables import (
-    BESIDE,
-    clear_other_tables,
-    exchange_tables,
-    forget_replaced,
-    manifest_with_tables,
-    refuse_earlier_tables,
-    start_tables,
-    undo_exchange,
-)
 from tallyveil.files.intervals import (
+    BESIDE,
     INTERVALS,
     INTERVALS_MANIFEST,
     Compared,
+    clear_other_tables,
+    exchange_tables,
     finish_intervals,
+    forget_replaced,
     intervals_manifest,
+    manifest_with_tables,
+    refuse_earlier_tables,
     start_intervals,
+    start_tables,
+    undo_exchange,
 )
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import ListedFile, Manifest, stage_times

@@ -16,16 +16,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tallyveil.declared import Content
 from tallyveil.errors import ClusterError, StoreError
 from tallyveil.runs.cluster.failures import UnwrittenError
-from tallyveil.storage.json_files import JsonObject, misfit
+from tallyveil.storage.json_files import JsonObject, parsed
 from tallyveil.storage.paths import inside
 from tallyveil.storage.system import flush, open_new, set_mode
 from tallyveil.storage.write import file_digest, store_error
 
-_RECORD: Final = {"sha256": str, "mac": str}
 _WAITS: Final = 0.05
 """Seconds between two looks at a file that a file system may still hide."""
+
+
+class ChunkRecord(Content):
+    """What stands beside the file of a finished chunk: its digest, and the code that authenticates it."""
+
+    sha256: str
+    mac: str
 
 
 class ChunkFiles:
@@ -44,17 +51,11 @@ class ChunkFiles:
         """The file of a finished chunk; None if there is none, or if its record or its content does not hold."""
         name = _name(address, number)
         try:
-            record = json.loads(inside(self._folder, f"{name}.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return None
-        if misfit(record, _RECORD) is not None:
-            return None
-        digest = record["sha256"]
-        if not hmac.compare_digest(self._mac(address, number, digest).encode(), record["mac"].encode()):
-            return None
-        path = self._path(name, digest)
-        try:
-            return path if file_digest(path) == digest else None
+            record = parsed(inside(self._folder, f"{name}.json").read_bytes(), ChunkRecord)
+            if record is None or not self._is_authentic(address, number, record):
+                return None
+            path = self._path(name, record.sha256)
+            return path if file_digest(path) == record.sha256 else None
         except OSError:
             return None
 
@@ -77,8 +78,8 @@ class ChunkFiles:
             os.close(open_new(temporary, mode=0o600))
             write(temporary)
             digest = settle(temporary, lambda digest: self._path(name, digest))
-            record = {"sha256": digest, "mac": self._mac(address, number, digest)}
-            temporary.write_bytes(json.dumps(record).encode())
+            record = ChunkRecord(sha256=digest, mac=self._mac(address, number, digest))
+            temporary.write_bytes(json.dumps(record.model_dump()).encode())
             settle(temporary, lambda _: inside(self._folder, f"{name}.json"))
             flush(self._folder)
         except (OSError, StoreError) as error:
@@ -111,6 +112,10 @@ class ChunkFiles:
                 )
             time.sleep(_WAITS)
         return path
+
+    def _is_authentic(self, address: JsonObject, number: int, record: ChunkRecord) -> bool:
+        mac = self._mac(address, number, record.sha256)
+        return hmac.compare_digest(mac.encode(), record.mac.encode())
 
     def _mac(self, address: JsonObject, number: int, digest: str) -> str:
         message = json.dumps(["chunk", address, number, digest], sort_keys=True, separators=(",", ":"))

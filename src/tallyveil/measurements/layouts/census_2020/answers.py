@@ -74,39 +74,39 @@ def copy_answers(
         for query in settings.allocation.strategy.queries(geolevel)
     }
 
-    def write(one: _Query) -> None:
-        _write(one, root, spine, level, metadata)
+    def write(query: _Query) -> None:
+        _write(query, root, spine, level, metadata)
 
     for path, batch in files.batches(geolevel, ANSWERS):
         for (name,), rows in batch.group_by("query_name", maintain_order=True):
             if name not in named:
                 raise changed_file(path)
-            one = queries[named[str(name)]]
-            yield _take(one, path, spine, level, rows)
-            if one.waiting >= VALUES_PER_PART:
-                write(one)
-    for one in queries.values():
-        _require_all(one, files, spine, level)
-        if one.waiting or not one.parts:
-            write(one)
+            query = queries[named[str(name)]]
+            yield _take(query, path, spine, level, rows)
+            if query.waiting >= VALUES_PER_PART:
+                write(query)
+    for query in queries.values():
+        _require_all(query, files, spine, level)
+        if query.waiting or not query.parts:
+            write(query)
 
 
-def _take(one: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.DataFrame) -> int:
+def _take(query: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.DataFrame) -> int:
     """Check the rows of one query, and keep them until a part is full; returns the number of values."""
     geounits = spine.locate(level, frame["geocode"])
     if bool((geounits < 0).any()):
         raise changed_file(path)
-    values = _values_of(one.group, path, frame)
-    _require_variances(one, path, geounits, frame)
+    values = _values_of(query.group, path, frame)
+    _require_variances(query, path, geounits, frame)
     _, place, times = np.unique(geounits, return_inverse=True, return_counts=True)
-    twice = one.seen[geounits] | (times[place] > 1)
+    twice = query.seen[geounits] | (times[place] > 1)
     if bool(twice.any()):
         code = frame["geocode"][int(np.argmax(twice))]
-        raise _bad_row(path, code, f"has noisy answers of '{one.group.name}' twice")
-    one.seen[geounits] = True
-    one.rows.append(geounits)
-    one.values.append(narrow(values))
-    one.waiting += values.size
+        raise _bad_row(path, code, f"has noisy answers of '{query.group.name}' twice")
+    query.seen[geounits] = True
+    query.rows.append(geounits)
+    query.values.append(narrow(values))
+    query.waiting += values.size
     return values.size
 
 
@@ -130,41 +130,42 @@ def _values_of(group: QueryGroup, path: Path, frame: pl.DataFrame) -> Integers:
     return values
 
 
-def _require_variances(one: _Query, path: Path, geounits: Integers, frame: pl.DataFrame) -> None:
+def _require_variances(query: _Query, path: Path, geounits: Integers, frame: pl.DataFrame) -> None:
     """Refuse variances that are not those of the geounits' places in the tree."""
-    found = frame["variance"].to_numpy()
-    fits = np.any([is_close(found, wanted[geounits]) for wanted in one.variances], axis=0)
+    variances = frame["variance"].to_numpy()
+    fits = np.any([is_close(variances, wanted[geounits]) for wanted in query.variances], axis=0)
     if not bool(fits.all()):
         row = int(np.argmin(fits))
-        wanted = one.variances[0][geounits[row]]
+        wanted = query.variances[0][geounits[row]]
         raise _bad_row(
             path,
             frame["geocode"][row],
-            f"gives '{one.group.name}' the variance {found[row]!r}; wanted {wanted:.6g}, that of its place in the tree",
+            f"gives '{query.group.name}' the variance {variances[row]!r}; wanted {wanted:.6g}, that of its place in "
+            "the tree",
         )
 
 
-def _write(one: _Query, root: Path, spine: SourceSpine, level: int, metadata: Mapping[str, str]) -> None:
-    rows = np.concatenate([np.zeros(0, dtype=np.int64), *one.rows])
-    values = np.concatenate([np.zeros((0, one.group.size), dtype=np.int32), *one.values])
+def _write(query: _Query, root: Path, spine: SourceSpine, level: int, metadata: Mapping[str, str]) -> None:
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *query.rows])
+    values = np.concatenate([np.zeros((0, query.group.size), dtype=np.int32), *query.values])
     order = np.argsort(rows)
     codes = spine.spine.geocodes[level].text.gather(rows[order])
     geolevel = spine.spine.geolevels[level]
-    variances = one.variances[0][rows[order]]
-    write_part(root, geolevel, one.group.name, one.parts, (codes, values[order], variances), metadata)
-    one.rows.clear()
-    one.values.clear()
-    one.waiting, one.parts = 0, one.parts + 1
+    variances = query.variances[0][rows[order]]
+    write_part(root, geolevel, query.group.name, query.parts, (codes, values[order], variances), metadata)
+    query.rows.clear()
+    query.values.clear()
+    query.waiting, query.parts = 0, query.parts + 1
 
 
-def _require_all(one: _Query, files: SourceFiles, spine: SourceSpine, level: int) -> None:
-    lacking = spine.measured[level] & ~one.seen
+def _require_all(query: _Query, files: SourceFiles, spine: SourceSpine, level: int) -> None:
+    lacking = spine.measured[level] & ~query.seen
     if bool(lacking.any()):
         geolevel = files.geolevels[level]
         code = spine.spine.geocodes[level][int(np.argmax(lacking))]
         raise SchemaError(
             f"{int(lacking.sum()):,} geounit(s) of {geolevel} in {files.root}, such as {code!a:.60}, have noisy "
-            f"answers of other queries and none of '{one.group.name}'. Download the files of {geolevel} again.",
+            f"answers of other queries and none of '{query.group.name}'. Download the files of {geolevel} again.",
             code="layout-rows",
         )
 

@@ -35,15 +35,15 @@ def published_geocodes(spine: Spine) -> tuple[pl.Series, ...]:
     # The files write the number of the block group by itself, too.
     long = blocks.str.slice(0, 11) + blocks.str.slice(11, 1) + blocks.str.slice(11)
     tabulated = tuple(_tabulated(spine, level, long) for level in range(spine.finest))
-    if all(one is not None for one in tabulated):
-        return (*(one for one in tabulated if one is not None), long)
+    if all(column is not None for column in tabulated):
+        return (*(column for column in tabulated if column is not None), long)
     codes = [_first(spine)]
     for level in range(1, spine.n_levels):
         parents = spine.parents(level)
         number = np.arange(len(parents)) - spine.child_offsets[level - 1][parents]
         width = len(str(int(number.max(initial=0))))
-        own = pl.Series(number).cast(pl.String).str.zfill(width) if level < spine.finest else long
-        codes.append(codes[-1].gather(parents) + own)
+        numbers = pl.Series(number).cast(pl.String).str.zfill(width) if level < spine.finest else long
+        codes.append(codes[-1].gather(parents) + numbers)
     return tuple(codes)
 
 

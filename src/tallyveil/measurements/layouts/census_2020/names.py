@@ -37,7 +37,7 @@ def answer_name(query: str) -> str:
     return _JOINT.join(query.split("*")) + _SUFFIX
 
 
-def queries_by_name(queries: Iterable[str], found: Iterable[str]) -> dict[str, str]:
+def queries_by_name(queries: Iterable[str], names: Iterable[str]) -> dict[str, str]:
     """For each `query_name` found, the query that it is; none for one that is no query.
 
     The layout orders the factors of a query's name freely. The answers have the order of the schema in any case.
@@ -45,7 +45,7 @@ def queries_by_name(queries: Iterable[str], found: Iterable[str]) -> dict[str, s
     known = {frozenset(query.split("*")): query for query in queries}
     named = {
         name: frozenset(part.strip() for part in name.removesuffix(_SUFFIX).split("*"))
-        for name in found
+        for name in names
         if name.endswith(_SUFFIX)
     }
     return {name: known[factors] for name, factors in named.items() if factors in known}

@@ -59,17 +59,17 @@ def find_settings(files: SourceFiles, spine: SourceSpine, strategies: Mapping[st
         GeographyError: geounits lack noisy answers although they have siblings.
         StoreError: a file cannot be read.
     """
-    same = {name: one for name, one in strategies.items() if one.geolevels == files.geolevels}
+    same = {name: strategy for name, strategy in strategies.items() if strategy.geolevels == files.geolevels}
     if not same:
-        known = "; ".join(f"{name}: {', '.join(one.geolevels)}" for name, one in strategies.items())
+        known = "; ".join(f"{name}: {', '.join(strategy.geolevels)}" for name, strategy in strategies.items())
         raise _bad(
             f"{files.root} has the geolevels {', '.join(files.geolevels)}. Known products have: {known}. Add the "
             "missing geolevels, or remove those above the part of the country that is imported."
         )
-    found = {name: _variances(files, name) for name in files.geolevels}
+    tables = {name: _variances(files, name) for name in files.geolevels}
     mistakes = []
     for name, strategy in same.items():
-        settings, mistake = _try(files, spine, name, strategy, found)
+        settings, mistake = _try(files, spine, name, strategy, tables)
         if settings is not None:
             return settings
         mistakes.append(f"  {name}: {mistake}")
@@ -104,20 +104,20 @@ def rho_of_variances(spine: SourceSpine, settings: Settings) -> float:
         here = np.zeros(spine.spine.n_geounits(level))
         stated = settings.variances[geolevel]
         for name, query in settings.queries[geolevel].items():
-            own = np.zeros_like(here)
+            of_level = np.zeros_like(here)
             laws = expected_variances(settings.allocation, geolevel, query)
             for variance in stated.filter(pl.col("query_name") == name)["variance"]:
                 fits = np.any([is_close(variance, wanted) for wanted in laws], axis=0)
-                own[fits] = np.maximum(own[fits], 1 / variance)
-            here += own
+                of_level[fits] = np.maximum(of_level[fits], 1 / variance)
+            here += of_level
         total = here + (total if level == 0 else total[spine.spine.parents(level)])
     return float(total.max())
 
 
-def is_close(found: NDArray[np.float64] | float, wanted: NDArray[np.float64]) -> NDArray[np.bool_]:
+def is_close(variance: NDArray[np.float64] | float, wanted: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether variances agree up to the rounding of a file. Where nothing is measured, none does."""
     finite = np.where(np.isfinite(wanted), wanted, 0.0)
-    return np.abs(found - finite) <= TOLERANCE * finite
+    return np.abs(variance - finite) <= TOLERANCE * finite
 
 
 def _try(
@@ -125,13 +125,13 @@ def _try(
     spine: SourceSpine,
     name: str,
     strategy: Strategy,
-    found: Mapping[str, pl.DataFrame],
+    tables: Mapping[str, pl.DataFrame],
 ) -> tuple[Settings | None, str]:
     """The settings if they fit, else the first mistake in words."""
     queries = {}
     for level, geolevel in enumerate(files.geolevels):
-        named = queries_by_name(strategy.queries(geolevel), found[geolevel]["query_name"].unique())
-        unknown = sorted(set(found[geolevel]["query_name"]) - set(named))
+        named = queries_by_name(strategy.queries(geolevel), tables[geolevel]["query_name"].unique())
+        unknown = sorted(set(tables[geolevel]["query_name"]) - set(named))
         missing = sorted(set(strategy.queries(geolevel)) - set(named.values()))
         if unknown:
             return None, f"{geolevel} has noisy answers of '{unknown[0]!s:.80}', which it does not measure"
@@ -141,20 +141,22 @@ def _try(
     shares = _shares(spine, strategy)
     allocation = allocation_of(strategy, spine.spine, shares)
     for geolevel in files.geolevels:
-        for query_name, variance in found[geolevel].iter_rows():
+        for query_name, variance in tables[geolevel].iter_rows():
             wanted = _wanted(allocation, geolevel, queries[geolevel][query_name])
             if not is_close(variance, wanted).any():
                 return None, (
                     f"'{query_name}' at {geolevel} has the variance {variance!r}; wanted "
-                    f"{' or '.join(f'{one:.6g}' for one in wanted[:_SHOWN])}"
+                    f"{' or '.join(f'{variance:.6g}' for variance in wanted[:_SHOWN])}"
                 )
-    return Settings(name, shares, allocation, queries, found), ""
+    return Settings(name, shares, allocation, queries, tables), ""
 
 
 def _wanted(allocation: Allocation, geolevel: str, query: str) -> NDArray[np.float64]:
     """The different variances that a query may have at a geolevel."""
     return np.unique(
-        np.concatenate([_distinct(one) for one in expected_variances(allocation, geolevel, query)])
+        np.concatenate(
+            [_distinct(variances) for variances in expected_variances(allocation, geolevel, query)]
+        )
     )
 
 
@@ -165,11 +167,11 @@ def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _shares(spine: SourceSpine, strategy: Strategy) -> GeounitShares | None:
     """Shares after bypassing, if some geounits have no noisy answers; those must be the only children."""
-    if all(bool(one.all()) for one in spine.measured):
+    if all(bool(measured.all()) for measured in spine.measured):
         return None
     uniform = uniform_shares(spine.spine, dict(strategy.geolevel_shares))
-    made, shares = bypass(spine.spine, uniform, BypassRule.SINGLE_CHILD)
-    if made.spine.digest() != spine.spine.digest():
+    spine_made, shares = bypass(spine.spine, uniform, BypassRule.SINGLE_CHILD)
+    if spine_made.spine.digest() != spine.spine.digest():
         raise ValueError("bypassing only children changed the tree")
     for level, name in enumerate(spine.spine.geolevels):
         wrong = np.flatnonzero(shares.measured(level) != spine.measured[level])
@@ -193,8 +195,8 @@ def _shares(spine: SourceSpine, strategy: Strategy) -> GeounitShares | None:
 def _variances(files: SourceFiles, geolevel: str) -> pl.DataFrame:
     """The different pairs of a query name and a variance, at a geolevel."""
     frame = files.scan(geolevel, ANSWERS, ["query_name", "variance"]).unique()
-    found = files.collect(frame, geolevel, ANSWERS).sort("query_name", "variance")
-    bad = found.filter(
+    frame_of_variances = files.collect(frame, geolevel, ANSWERS).sort("query_name", "variance")
+    bad = frame_of_variances.filter(
         pl.col("query_name").is_null() | pl.col("variance").is_null() | ~pl.col("variance").is_finite()
     )
     if bad.height:
@@ -202,7 +204,7 @@ def _variances(files: SourceFiles, geolevel: str) -> pl.DataFrame:
             f"noisy answers at {geolevel} in {files.root} have no query name or no finite variance. A geounit that was "
             "not measured has no row in this layout. Download the files of this geolevel again."
         )
-    return found
+    return frame_of_variances
 
 
 def _bad(what: str) -> ConfigError:

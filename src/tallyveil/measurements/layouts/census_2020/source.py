@@ -115,10 +115,10 @@ def find_files(root: Path) -> SourceFiles:
     refuse_unfinished_folder(root)
     geolevels = _geolevels(root)
     paths = {(geolevel, table): _files(root, geolevel, table) for geolevel in geolevels for table in TABLES}
-    stamps = {path: _stamp(path) for found in paths.values() for path in found}
+    stamps = {path: _stamp(path) for files in paths.values() for path in files}
     protected = True
-    for (_, table), found in paths.items():
-        for path in found:
+    for (_, table), files in paths.items():
+        for path in files:
             protected &= _is_protected(path)
             _require_columns(path, table)
     return SourceFiles(root, geolevels, paths, protected, stamps)
@@ -162,22 +162,22 @@ def _files(root: Path, geolevel: str, table: str) -> tuple[Path, ...]:
     A geolevel whose geounits were all bypassed has no noisy answers, and so may have no file of them.
     """
     folder = root.joinpath(*table_folder(geolevel, table))
-    found = [
+    paths = [
         path
         for path in sorted(folder.rglob("*"))
         if (path.is_symlink() or not path.is_dir()) and not path.name.startswith(("_", "."))
     ]
-    if other := [path for path in found if path.suffix != _ENDING or not path.is_file()]:
+    if other := [path for path in paths if path.suffix != _ENDING or not path.is_file()]:
         raise _bad_files(
             f"{other[0]} is no Parquet file. Move it out of the folder of the table. If it is a link, put in its place "
             "what it leads to: links to folders are not followed."
         )
-    if not found and table == CONSTRAINTS:
+    if not paths and table == CONSTRAINTS:
         raise _bad_files(
             f"{folder} has no Parquet file. Download the table {table} of {geolevel}, which lists all geounits with "
             f"their bounds. The noisy answers are in {ANSWERS}."
         )
-    return tuple(found)
+    return tuple(paths)
 
 
 def _is_protected(path: Path) -> bool:
@@ -223,8 +223,8 @@ def _is_kind(dtype: pl.DataType, kind: str) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _scan(path: Path, table: str, columns: Sequence[str]) -> pl.LazyFrame:

@@ -108,20 +108,20 @@ def tabulation_blocks(geocodes: pl.Series) -> pl.Series:
 
     The files write the number of the block group twice: by itself, and as the first digit of the block.
     """
-    own = geocodes.str.tail(_BLOCK_DIGITS)
-    return own.str.slice(0, 11) + own.str.slice(12)
+    block_numbers = geocodes.str.tail(_BLOCK_DIGITS)
+    return block_numbers.str.slice(0, 11) + block_numbers.str.slice(12)
 
 
 def _geocodes(files: SourceFiles, geolevel: str, table: str) -> pl.Series:
     """The different geocodes of a table."""
     frame = files.scan(geolevel, table, ["geocode"]).unique()
-    found = files.collect(frame, geolevel, table)["geocode"]
-    if found.null_count():
+    codes = files.collect(frame, geolevel, table)["geocode"]
+    if codes.null_count():
         raise _bad(
             f"{files.root.joinpath(*table_folder(geolevel, table))} has rows without a geocode. Download the table "
             "again."
         )
-    return found
+    return codes
 
 
 def _length(files: SourceFiles, geolevel: str, geocodes: pl.Series) -> int:
@@ -155,29 +155,29 @@ def _require_same(files: SourceFiles, geolevel: str, listed: pl.Series, prefixes
 
 def _hierarchies(blocks: pl.Series, geolevels: Sequence[str], lengths: Sequence[int]) -> Hierarchies:
     """The tree with tabulation geocodes where it has tabulation geounits, and the tabulation geography."""
-    own = tabulation_blocks(blocks)
-    _require_tabulation(blocks, own)
-    given, tabulated, replaced = {}, {}, []
+    numbers = tabulation_blocks(blocks)
+    _require_tabulation(blocks, numbers)
+    geocodes, tabulated, replaced = {}, {}, []
     for name, length in zip(geolevels[:-1], lengths, strict=False):
         of_files = blocks.str.slice(0, length)
         digits = _TABULATION[name]
-        of_tables = own.str.slice(0, digits) if digits else pl.repeat(name, len(own), eager=True)
+        of_tables = numbers.str.slice(0, digits) if digits else pl.repeat(name, len(numbers), eager=True)
         pairs = pl.DataFrame([of_files.alias("files"), of_tables.alias("tables")]).unique()
         is_same = pairs.height == pairs["files"].n_unique() == pairs["tables"].n_unique()
-        given[name] = of_tables if is_same else of_files
+        geocodes[name] = of_tables if is_same else of_files
         tabulated[name] = of_tables
         if not is_same:
             replaced.append(name)
-    spine = spine_from_columns({**given, _BLOCK: own}, geolevels)
+    spine = spine_from_columns({**geocodes, _BLOCK: numbers}, geolevels)
     if not replaced:
         return plain_hierarchies(spine)
-    original = spine_from_columns({**tabulated, _BLOCK: own}, geolevels)
+    original = spine_from_columns({**tabulated, _BLOCK: numbers}, geolevels)
     order = original.locate(original.finest, spine.geocodes[-1].text)
     areas = [geounits_as_entities(original, original.level_index(name)).reordered(order) for name in replaced]
     return Hierarchies(spine, original, replaced=tuple(areas))
 
 
-def _require_tabulation(blocks: pl.Series, own: pl.Series) -> None:
+def _require_tabulation(blocks: pl.Series, numbers: pl.Series) -> None:
     tail = blocks.str.tail(_BLOCK_DIGITS)
     bad = ~tail.str.contains(r"^[0-9]{16}$") | (tail.str.slice(11, 1) != tail.str.slice(12, 1))
     if bool(bad.any()):
@@ -187,8 +187,8 @@ def _require_tabulation(blocks: pl.Series, own: pl.Series) -> None:
             "beginning with the block group). They say which State, county, tract and block group counts are "
             "published for. Take the files as the Census Bureau published them."
         )
-    if own.n_unique() != len(own):
-        twice = own.filter(own.is_duplicated())
+    if numbers.n_unique() != len(numbers):
+        twice = numbers.filter(numbers.is_duplicated())
         raise _bad(
             f"two geocodes of {_BLOCK} end with the same tabulation block, such as {twice[0]!a}. A block is in one "
             "place of the tree. Remove the files of one of the two."
@@ -197,8 +197,8 @@ def _require_tabulation(blocks: pl.Series, own: pl.Series) -> None:
 
 def _rows(source: Spine, spine: Spine) -> tuple[Integers, ...]:
     """The geounit of a spine that each geounit of the same tree in another order is, by geolevel."""
-    own = tabulation_blocks(source.geocodes[-1].text)
-    blocks = spine.locate(spine.finest, own)
+    numbers = tabulation_blocks(source.geocodes[-1].text)
+    blocks = spine.locate(spine.finest, numbers)
     rows = [
         spine.ancestors(level)[blocks[source.finest_offsets(level)[:-1]]] for level in range(source.finest)
     ]
@@ -208,8 +208,8 @@ def _rows(source: Spine, spine: Spine) -> tuple[Integers, ...]:
 def _located(source: Spine, rows: Integers, level: int, geocodes: pl.Series) -> Integers:
     if source.n_geounits(level) == 1 and len(geocodes) and geocodes.eq("").all():
         return np.full(len(geocodes), rows[0], dtype=np.int64)  # a root with the empty geocode
-    found = source.locate(level, geocodes)
-    return np.where(found < 0, -1, rows[found])
+    places = source.locate(level, geocodes)
+    return np.where(places < 0, -1, rows[places])
 
 
 def _examples(geocodes: pl.Series) -> str:

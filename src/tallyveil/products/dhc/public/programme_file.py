@@ -4,27 +4,120 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tallyveil.accounting.ledger.joint import JointLedgers, read_joint
+from tallyveil.declared import ABSENT, Content, ContentInPart, Format1
 from tallyveil.errors import StoreError
 from tallyveil.files.between import checks_between
 from tallyveil.files.finished import MANIFEST, PROGRAMME
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, StatedBounds
 from tallyveil.files.manifest_files import read_manifest
-from tallyveil.files.manifest_shapes import PROGRAMME_SHAPE
 from tallyveil.files.marks import Marks, joint_marks
 from tallyveil.files.total import Costed, total_guarantee
 from tallyveil.schema.unit import Unit, unit_of
-from tallyveil.storage.json_files import JsonObject, damaged, digest_of, misfit, read_json_object
+from tallyveil.storage.json_files import JsonObject, damaged, digest_of, read_declared
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest, write_json
 from tallyveil.version import VERSION
 
-PROGRAMME_FORMAT: Final = 1
 A_NEW_SPEND: Final = "A new folder would draw new noise, which is a new spend."
 _RESTORE: Final = f"Restore the file from a copy. {A_NEW_SPEND}"
+
+
+class ExactEpsilon(ContentInPart):
+    """The exact epsilon of a release at a delta."""
+
+    delta: str
+    epsilon: StatedBounds
+
+
+class ReleasePrivacy(ContentInPart):
+    """The guarantee of a release, as its manifest states it."""
+
+    statement: str
+    exact: ExactEpsilon
+
+
+class ListedRelease(Content):
+    """A release of the programme, as its manifest states it."""
+
+    name: str
+    title: str
+    run: str
+    counts: str
+    reads: list[str]
+    plan_digest: str
+    manifest_sha256: str
+    protected: bool
+    warnings: list[str]
+    declassified: list[dict[str, Any]]
+    privacy: ReleasePrivacy
+
+
+class Together(ContentInPart):
+    """What several releases guarantee together."""
+
+    units: list[str]
+    releases: list[str]
+    neighbours: str
+    rho: str
+    delta: str
+    epsilon: float
+    added_delta: float = ABSENT
+    exact_epsilon: StatedBounds = ABSENT
+    engines: list[str] = ABSENT
+    not_exact: str = ABSENT
+    not_covered: list[str]
+    statement: str
+
+
+class Sentence(ContentInPart):
+    """One sentence, also where no guarantee is given."""
+
+    statement: str
+
+
+class Guarantees(Content):
+    """What the releases guarantee together, by the unit of their records and for all units."""
+
+    by_unit: list[Together]
+    together: Sentence
+
+
+class KindCompared(ContentInPart):
+    """How often two releases contradict each other in one way."""
+
+    kind: str
+    meaning: str
+    can_agree: bool
+    geounits: int
+    records: int
+
+
+class CheckBetween(ContentInPart):
+    """A check between two releases."""
+
+    check: str
+    agrees: bool
+    statement: str
+    kinds: list[KindCompared] = ABSENT
+
+
+class ProgrammeManifest(Content):
+    """`programme.json`."""
+
+    format: Format1
+    tallyveil: str
+    name: str
+    plan_digest: str
+    protected: bool
+    warnings: list[str]
+    releases: list[ListedRelease]
+    guarantee: Guarantees
+    between: list[CheckBetween]
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +156,7 @@ def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[Par
     _require_read(root, parts)
     marks = joint_marks({part.name: part.manifest for part in parts})
     content = {
-        "format": PROGRAMME_FORMAT,
+        "format": 1,
         "tallyveil": VERSION,
         "name": name,
         "plan_digest": plan_digest,
@@ -102,11 +195,11 @@ def restated_programme(root: Path) -> tuple[JsonObject, list[Part]]:
 def _with_parts(root: Path) -> tuple[JsonObject, list[Part]]:
     content = stated_programme(root)
     parts = []
-    for one in content["releases"]:
-        manifest = read_manifest(inside(root, one["name"]), ReleaseKind.TOPDOWN)
-        parts.append(Part(one["name"], tuple(one["reads"]), manifest))
-        if (manifest.run, manifest.plan_digest) != (one["run"], one["plan_digest"]):
-            raise _another(root / one["name"], manifest.run, one["run"])
+    for listed in content["releases"]:
+        manifest = read_manifest(inside(root, listed["name"]), ReleaseKind.TOPDOWN)
+        parts.append(Part(listed["name"], tuple(listed["reads"]), manifest))
+        if (manifest.run, manifest.plan_digest) != (listed["run"], listed["plan_digest"]):
+            raise _another(root / listed["name"], manifest.run, listed["run"])
     _require_read(root, parts)
     return content, parts
 
@@ -122,9 +215,9 @@ def _require_read(root: Path, parts: Sequence[Part]) -> None:
                 raise _another(root / name, str(runs.get(name)), item["run"])
 
 
-def _another(folder: Path, found: str, wanted: str) -> StoreError:
+def _another(folder: Path, run_there: str, wanted: str) -> StoreError:
     return StoreError(
-        f"{folder} holds another release than the one that the programme made there: run {found!a:.40}, wanted run "
+        f"{folder} holds another release than the one that the programme made there: run {run_there!a:.40}, wanted run "
         f"{wanted!a:.40}. Restore the folder from a copy.",
         code="release-damaged",
     )
@@ -140,27 +233,20 @@ def stated_programme(root: Path) -> JsonObject:
             f"restore it from a copy. {A_NEW_SPEND}",
             code="no-release",
         )
-    content = read_json_object(path, _RESTORE)
-    place = misfit(content, PROGRAMME_SHAPE)
-    if place is None and content["format"] != PROGRAMME_FORMAT:
-        place = "format"
-    if place is None and content["digest"] != digest_of(_undigested(content)).hex():
-        place = "digest"
-    if place is not None:
-        raise damaged(path, place, _RESTORE)
+    content: JsonObject
+    content, programme = read_declared(path, ProgrammeManifest, _RESTORE)
+    undigested = {name: value for name, value in content.items() if name != "digest"}
+    if programme.digest != digest_of(undigested).hex():
+        raise damaged(path, "digest", _RESTORE)
     return content
 
 
 def is_current(root: Path, content: JsonObject) -> bool:
     """Whether the manifests are still those that `programme.json` was made from; later work may add to them."""
     return all(
-        file_digest(inside(root, one["name"], MANIFEST)) == one["manifest_sha256"]
-        for one in content["releases"]
+        file_digest(inside(root, release["name"], MANIFEST)) == release["manifest_sha256"]
+        for release in content["releases"]
     )
-
-
-def _undigested(content: JsonObject) -> JsonObject:
-    return {name: value for name, value in content.items() if name != "digest"}
 
 
 def _record(root: Path, part: Part) -> JsonObject:

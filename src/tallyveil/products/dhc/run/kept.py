@@ -8,36 +8,37 @@ records are kept as keyed hashes, with a key that is removed together with the f
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated
 
+from pydantic import BeforeValidator, PlainSerializer
+
+from tallyveil.declared import Declared, Format1, Text, mapping_of
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import PROGRAMME
 from tallyveil.noise.key import KEY_BYTES, derive_key, new_run_key
 from tallyveil.products.dhc.public.plan import PlannedRelease
 from tallyveil.products.dhc.run.inputs import CheckedRelease
 from tallyveil.runs.folder import RunFolder
-from tallyveil.storage.json_files import TEXT_OR_NONE, Each, JsonObject, misfit
+from tallyveil.storage.json_files import parsed
 
-_FORMAT: Final = 1
-_SHAPE: Final = {
-    "format": int,
-    "key": str,
-    "test_key": TEXT_OR_NONE,
-    "begun": Each(str),
-    "waiting": Each({"plan": str, "inputs": str}),
-}
+
+def _key(text: object) -> bytes:
+    key = bytes.fromhex(text) if isinstance(text, str) else b""
+    if len(key) != KEY_BYTES:
+        raise ValueError("wanted the 32 bytes of a key, as hexadecimal digits")
+    return key
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Declared):
     """A release that is not begun: the digest of its plan, and the keyed hash of its inputs."""
 
-    plan: str
-    inputs: str
+    plan: Text
+    inputs: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Declared):
     """The content of the file.
 
     Attributes:
@@ -48,10 +49,11 @@ class Kept:
         waiting: The releases that had not been begun when the inputs were checked.
     """
 
-    key: bytes = field(repr=False)
-    test_key: str | None
-    begun: Mapping[str, str]
-    waiting: Mapping[str, Waiting] = field(repr=False)
+    format: Format1 = 1
+    key: Annotated[bytes, BeforeValidator(_key), PlainSerializer(bytes.hex)] = field(repr=False)
+    test_key: Text | None
+    begun: dict[str, Text]
+    waiting: dict[str, Waiting] = field(repr=False)
 
     def hashed(self, digest: bytes) -> str:
         """Keyed hash of a confidential digest."""
@@ -71,14 +73,7 @@ class Kept:
 
     def write(self, folder: RunFolder) -> None:
         """Write the file; on return it is on disk. Raises StoreError."""
-        content: JsonObject = {
-            "format": _FORMAT,
-            "key": self.key.hex(),
-            "test_key": self.test_key,
-            "begun": dict(self.begun),
-            "waiting": {name: {"plan": one.plan, "inputs": one.inputs} for name, one in self.waiting.items()},
-        }
-        folder.write(PROGRAMME, json.dumps(content, indent=2).encode())
+        folder.write(PROGRAMME, json.dumps(mapping_of(self), indent=2).encode())
 
 
 def new_kept(test_key: bytes | None, begun: Mapping[str, str]) -> Kept:
@@ -88,7 +83,7 @@ def new_kept(test_key: bytes | None, begun: Mapping[str, str]) -> Kept:
         test_key: Key for tests, or None.
         begun: Releases that the folder holds from an earlier, shorter programme, with the digests of their plans.
     """
-    kept = Kept(new_run_key(), None, begun, {})
+    kept = Kept(key=new_run_key(), test_key=None, begun=dict(begun), waiting={})
     return kept if test_key is None else replace(kept, test_key=kept.hashed(test_key))
 
 
@@ -101,20 +96,15 @@ def read_kept(folder: RunFolder) -> Kept | None:
     data = folder.read(PROGRAMME)
     if data is None:
         return None
-    try:
-        content = json.loads(data)
-        key = bytes.fromhex(content["key"])
-    except (ValueError, RecursionError, TypeError, KeyError):
-        content, key = None, b""
-    if misfit(content, _SHAPE) is not None or content["format"] != _FORMAT or len(key) != KEY_BYTES:
+    kept = parsed(data, Kept)
+    if kept is None:
         raise StoreError(
             f"{folder.private / PROGRAMME} is damaged, so it is not known which releases of the programme were begun, "
             "and on which records. Restore the file from a copy: a new folder would draw new noise, which is a new "
             "spend. The finished releases in the folder are whole, and each can be used by itself. Nothing was spent.",
             code="run-damaged",
         )
-    waiting = {name: Waiting(one["plan"], one["inputs"]) for name, one in content["waiting"].items()}
-    return Kept(key, content["test_key"], content["begun"], waiting)
+    return kept
 
 
 def require_same_key(kept: Kept, test_key: bytes | None, where: str) -> None:

@@ -2,24 +2,228 @@
 
 The columns of a table split the levels of each attribute into groups that no column tells apart. A recode of these
 groups makes a query of few answers, and every column is a sum of its answers.
+
+The lines of `tables.toml` are indented as trees. A condition in them is "factor = values". The factor is an attribute,
+a recode, or a variable of household types; values are labels, or ranges of ages such as "0-17" and "65+". "*white*"
+stands for all sets of races with White.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from itertools import product
+from types import MappingProxyType
 from typing import Any, Final
 
 from tallyveil.errors import SchemaError
-from tallyveil.products.dhc.tables.conditions import LevelSets, both, level_sets
-from tallyveil.products.dhc.tables.line_trees import TextLine, line_tree
-from tallyveil.products.topdown.pl94.layouts import Line, TableLayout, columns_of
+from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, Line, TableLayout, columns_of
+from tallyveil.schema.household_types import AGES_IN_LABELS, HouseholdType, household_types
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.presets import load_preset
 from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
+
+_INDENT: Final = "  "
+
+Node = tuple[str, list["Node"]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line of a table.
+
+    Attributes:
+        label: What it counts, in words, without a colon at the end.
+        conditions: What records must meet besides the conditions of the lines above.
+        parts: The lines that it is the sum of.
+    """
+
+    label: str
+    conditions: str
+    parts: tuple["TextLine", ...]
+
+
+def line_tree(lines: Sequence[str], lists: Mapping[str, Sequence[str]]) -> tuple[TextLine, ...]:
+    """The lines without indentation, with their parts.
+
+    Args:
+        lines: Indented text.
+        lists: The lines that a name in braces stands for.
+    """
+    return _expanded(_nodes(lines), {**_long_lists(), **lists})
+
+
+def _nodes(lines: Sequence[str]) -> list[Node]:
+    """Each line that is not indented, with the lines under it."""
+    nodes: list[Node] = []
+    below: list[list[Node]] = [nodes]
+    for line in lines:
+        text = line.lstrip()
+        depth = (len(line) - len(text)) // len(_INDENT)
+        node: Node = (text, [])
+        below[depth].append(node)
+        below[depth + 1 :] = [node[1]]
+    return nodes
+
+
+def _expanded(nodes: Sequence[Node], lists: Mapping[str, Sequence[str]]) -> tuple[TextLine, ...]:
+    expanded: list[TextLine] = []
+    for text, below in nodes:
+        parts = _expanded(below, lists)
+        if text.startswith("{"):
+            expanded += [
+                _with_parts(line_of_list, parts)
+                for line_of_list in _expanded(_nodes(lists[text.strip("{}")]), lists)
+            ]
+        else:
+            label, _, conditions = (part.strip() for part in text.partition("|"))
+            expanded.append(TextLine(label.removesuffix(":"), conditions, parts))
+    return tuple(expanded)
+
+
+def _with_parts(line: TextLine, parts: tuple[TextLine, ...]) -> TextLine:
+    """A line whose leaves have parts."""
+    if not line.parts:
+        return replace(line, parts=parts)
+    return replace(line, parts=tuple(_with_parts(part, parts) for part in line.parts))
+
+
+def _long_lists() -> dict[str, list[str]]:
+    """The lists that follow from rules: races, single years and types of group quarters."""
+    years = [
+        "Under 1 year | age = 0",
+        "1 year | age = 1",
+        *(f"{age} years | age = {age}" for age in range(2, 100)),
+    ]
+    oldest = [
+        (100, "100 to 104 years", "100-104"),
+        (105, "105 to 109 years", "105-109"),
+        (110, "110 years and over", "110+"),
+    ]
+    return {
+        "races_63": _races(),
+        "years_under_20": years[:20],
+        "years": years + [f"{label} | age = {ages}" for _, label, ages in oldest],
+        "quarters_24": [f"{label} | relgq = {level}" for level, label in _QUARTERS.items()],
+    }
+
+
+def _races() -> list[str]:
+    """The lines of all sets of races, as in table P1 of the redistricting data."""
+    (table,) = (layout for layout in PERSON_TABLES if layout.name == "P1")
+    return [
+        _INDENT * (column.indent - 1)
+        + (column.label if column.parts else f"{column.label} | cenrace = {column.counts[0][0]}")
+        for column in table.columns[1:]
+    ]
+
+
+_QUARTERS: Final = {
+    "federal_detention_centers": "Federal detention centers",
+    "federal_prisons": "Federal prisons",
+    "state_prisons": "State prisons",
+    "local_jails": "Local jails and other municipal confinement facilities",
+    "correctional_residential_facilities": "Correctional residential facilities",
+    "military_disciplinary_barracks": "Military disciplinary barracks and jails",
+    "juvenile_group_homes": "Group homes for juveniles (non-correctional)",
+    "juvenile_treatment_centers": "Residential treatment centers for juveniles (non-correctional)",
+    "juvenile_correctional_facilities": "Correctional facilities intended for juveniles",
+    "nursing_facilities": "Nursing facilities/Skilled-nursing facilities",
+    "psychiatric_hospitals": "Mental (psychiatric) hospitals and psychiatric units in other hospitals",
+    "hospitals_without_usual_home_elsewhere": "Hospitals with patients who have no usual home elsewhere",
+    "inpatient_hospices": "In-patient hospice facilities",
+    "military_treatment_facilities": "Military treatment facilities with assigned patients",
+    "residential_schools": "Residential schools for people with disabilities",
+    "college_housing": "College/University student housing",
+    "military_quarters": "Military quarters",
+    "military_ships": "Military ships",
+    "shelters": "Emergency and transitional shelters for people experiencing homelessness",
+    "adult_group_homes": "Group homes intended for adults",
+    "adult_treatment_centers": "Residential treatment centers for adults",
+    "maritime_vessels": "Maritime/Merchant vessels",
+    "workers_quarters": "Workers' group living quarters and job corps centers",
+    "other_noninstitutional_quarters": "Other noninstitutional facilities",
+}
+
+LevelSets = Mapping[str, frozenset[int]]
+"""Level codes by attribute. Attributes that are not named may have any level."""
+
+_YES: Final = ("no", "yes")
+VARIABLES: Final[Mapping[str, Callable[[HouseholdType], str]]] = MappingProxyType(
+    {
+        "couple": lambda household: household.couple.name.lower(),
+        "relatives": lambda household: _YES[household.relatives],
+        "own": lambda household: AGES_IN_LABELS[household.own],
+        "minors": lambda household: AGES_IN_LABELS[household.minors],
+        "under_18": lambda household: _YES[household.under_18],
+        "multigenerational": lambda household: _YES[household.multigenerational],
+        "size": lambda household: str(household.size),
+    }
+)
+"""The word that each variable of household types has for a type."""
+
+
+def level_sets(schema: Schema, conditions: str) -> LevelSets:
+    """The levels that records with some conditions have.
+
+    Args:
+        schema: The schema of the records.
+        conditions: Conditions that commas separate; may be empty.
+    Raises:
+        SchemaError: a factor or a value is unknown.
+    """
+    sets: dict[str, frozenset[int]] = {}
+    for condition in filter(None, (text.strip() for text in conditions.split(","))):
+        name, _, values = (part.strip() for part in condition.partition("="))
+        attribute, levels_of = _factor(schema, name)
+        codes = frozenset(code for value in values.split() for code in _codes(name, value, levels_of))
+        sets = dict(both({attribute: codes}, sets))
+    return sets
+
+
+def both(left: LevelSets, right: LevelSets) -> LevelSets:
+    """The levels of records that have both."""
+    return {
+        name: left.get(name, right.get(name, frozenset())) & right.get(name, left.get(name, frozenset()))
+        for name in dict.fromkeys((*left, *right))
+    }
+
+
+def _factor(schema: Schema, name: str) -> tuple[str, dict[str, list[int]]]:
+    """The attribute of a factor, and the level codes of each of its labels."""
+    labels: dict[str, list[int]] = {}
+    if name in VARIABLES and "household" in schema.attribute_names:
+        for code, household in enumerate(household_types()):
+            labels.setdefault(VARIABLES[name](household), []).append(code)
+        return "household", labels
+    factor = next(
+        factor_of_query for factor_of_query in schema.query(name).factors if factor_of_query.name is not None
+    )
+    for code, group in enumerate(factor.codes):
+        if group >= 0:
+            labels.setdefault(factor.labels[group], []).append(code)
+    return factor.attribute, labels
+
+
+def _codes(name: str, value: str, levels_of: Mapping[str, list[int]]) -> Iterator[int]:
+    """The level codes of one value."""
+    if name == "age":
+        first, _, last = value.removesuffix("+").partition("-")
+        top = len(levels_of) - 1 if value.endswith("+") else int(last or first)
+        yield from range(int(first), top + 1)
+        return
+    if value.startswith("*"):
+        word = value.strip("*")
+        yield from (code for label, codes in levels_of.items() if word in label.split("_") for code in codes)
+        return
+    if value not in levels_of:
+        raise SchemaError(
+            f"{name!r} has no value {value!r}; it has {', '.join(levels_of)}. Use one of these."
+        )
+    yield from levels_of[value]
+
 
 PRESETS: Final[Mapping[str, str]] = {"persons": "dhc-persons", "units": "dhc-units"}
 """The schema preset of each kind of records."""
@@ -77,13 +281,13 @@ def table_names(records: str) -> tuple[str, ...]:
     Args:
         records: "persons" or "units".
     """
-    found = []
+    names = []
     for table in _definitions()["tables"]:
         if table["records"] == records:
-            found.append(table["name"])
+            names.append(table["name"])
             if table.get("letters"):
-                found += [f"{table['name']}{letter}" for letter in "ABCDEFGHI"]
-    return tuple(found)
+                names += [f"{table['name']}{letter}" for letter in "ABCDEFGHI"]
+    return tuple(names)
 
 
 def load_table(name: str) -> DhcTable:
@@ -100,7 +304,7 @@ def load_table(name: str) -> DhcTable:
             who, condition = _letters(table["records"])[letter]
             where = ", ".join(filter(None, (table.get("where", ""), condition)))
             return _table({**table, "name": name, "title": f"{table['title']} ({who})"}, where)
-    known = [one for records in PRESETS for one in table_names(records)]
+    known = [table_name for records in PRESETS for table_name in table_names(records)]
     raise SchemaError(
         f"there is no table {name!r} of persons or units. {closest_hint(name, known)}", code="publish-table"
     )
@@ -141,13 +345,13 @@ _LeafSets = dict[_Place, LevelSets]
 
 def _leaf_sets(schema: Schema, line: TextLine, above: LevelSets, place: _Place = ()) -> _LeafSets:
     """The levels that each leaf counts."""
-    own = both(level_sets(schema, line.conditions), above)
+    levels = both(level_sets(schema, line.conditions), above)
     if not line.parts:
-        return {place: own}
-    found: _LeafSets = {}
+        return {place: levels}
+    leaves: _LeafSets = {}
     for number, part in enumerate(line.parts):
-        found |= _leaf_sets(schema, part, own, (*place, number))
-    return found
+        leaves |= _leaf_sets(schema, part, levels, (*place, number))
+    return leaves
 
 
 def _recodes(schema: Schema, leaves: Sequence[LevelSets]) -> tuple[Recode, ...]:
@@ -160,7 +364,7 @@ def _recodes(schema: Schema, leaves: Sequence[LevelSets]) -> tuple[Recode, ...]:
         everywhere = any(attribute.name not in leaf for leaf in leaves)
         groups: dict[tuple[bool, ...], list[str]] = {}
         for code, level in enumerate(attribute.levels):
-            inside = tuple(code in one for one in sets)
+            inside = tuple(code in levels for levels in sets)
             if everywhere or any(inside):
                 groups.setdefault(inside, []).append(level)
         named = tuple((str(number), tuple(levels)) for number, levels in enumerate(groups.values()))
@@ -193,7 +397,7 @@ def _line(
         return Line(f"{line.label}:", parts=parts)
     levels = sets[place]
     inside = [
-        [label for label, code in own if attribute not in levels or code in levels[attribute]]
-        for attribute, own in groups.items()
+        [label for label, code in labelled if attribute not in levels or code in levels[attribute]]
+        for attribute, labelled in groups.items()
     ]
     return Line(line.label, tuple(product(*inside)))

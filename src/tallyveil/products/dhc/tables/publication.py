@@ -1,40 +1,156 @@
-"""Publishes tables and microdata of the Demographic and Housing Characteristics in a folder of their own."""
+"""Publishes tables and microdata of the Demographic and Housing Characteristics in a folder of their own.
+
+With them stand a page for people who open the folder, and checks that hold the written tables to the counts of the
+releases.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.files.histograms import read_histogram
 from tallyveil.files.manifest import listed_file
-from tallyveil.products.dhc.tables.checks import CHECKS, check_dhc_table, require_same_records
+from tallyveil.files.marks import mark_lines
 from tallyveil.products.dhc.tables.definitions import PRESETS, DhcTable, load_table, preset_of, table_names
-from tallyveil.products.dhc.tables.microdata import MICRODATA, write_records
-from tallyveil.products.dhc.tables.readme import readme_text
-from tallyveil.products.topdown.pl94.areas import PublishedAreas, published_areas
-from tallyveil.products.topdown.pl94.costs import joint_record, release_record, source_marks
-from tallyveil.products.topdown.pl94.layouts import label_rows
+from tallyveil.products.dhc.tables.microdata import CHECK, MICRODATA, write_records
+from tallyveil.products.topdown.pl94.checks import CHECKS as NUMBER_CHECKS
+from tallyveil.products.topdown.pl94.checks import check_numbers, require
+from tallyveil.products.topdown.pl94.layouts import label_rows, table_frames, write_rows
 from tallyveil.products.topdown.pl94.publication import (
+    GEOCODES,
     GEOGRAPHY_FOLDER,
     LABELS,
+    NUMBERS,
     PUBLICATION,
     PUBLICATION_FORMAT,
     README,
     TABLES_FOLDER,
     Publication,
+    cost_lines,
+    joint_record,
+    page,
+    release_record,
+    source_marks,
     tags_of,
 )
-from tallyveil.products.topdown.pl94.sources import Source, open_source, source_counts
-from tallyveil.products.topdown.pl94.tables import table_frames, write_rows
-from tallyveil.schema.counts import PublicCounts
+from tallyveil.products.topdown.pl94.sources import (
+    PublishedAreas,
+    Source,
+    open_source,
+    published_areas,
+    source_counts,
+)
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import write_json, write_text
 from tallyveil.version import VERSION
+
+_FILES: Final = """\
+tables/<areas>/<table>.parquet    one row for each area: geolevel, geocode, and the columns of the table
+geography/<areas>.parquet         one row for each area, in the same order: geocode; finest_geounits, how many
+                                  finest geounits it consists of; for each coarser geolevel the geounit that holds
+                                  the whole area (empty if none does); POP100, its people, and HU100, its housing
+                                  units. For the finest geounits, also the entities that they lie in.
+labels.parquet                    what each column counts: table, title, universe, column, position, indent, label,
+                                  path
+microdata/persons.txt, units.txt  one row for each record, with "|" between the fields, if microdata were asked for;
+                                  the Parquet files of the same name have the same rows
+publication.json                  where the numbers come from, what they cost, and the SHA-256 of every file
+*.csv, if there are any           the same rows as the Parquet files of the same name
+"""
+
+
+def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
+    """The text of README.txt.
+
+    Args:
+        content: What `publication.json` says.
+        areas: The areas.
+    """
+    kinds = [f"{name} ({len(areas.codes(name)):,})" for name in areas.names]
+    parts = [
+        *mark_lines(content["warnings"]),
+        f"Tables {', '.join(content['tables']) or '(none)'} of the Demographic and Housing Characteristics. They were "
+        "made by Tallyveil from releases with differential privacy. They are no publication of the Census Bureau. "
+        "Columns are numbered in the order of their labels, and labels.parquet says what each counts.",
+        f"Areas: {', '.join(kinds)}.",
+        f"{NUMBERS} Persons and units have noise of their own, so the number of householders of an area may differ "
+        "from the number of its occupied housing units.",
+        "The microdata are made-up records that have the published counts. No row is the record of a person or a "
+        "housing unit.",
+        GEOCODES,
+        *cost_lines(content),
+    ]
+    return page(parts, _FILES)
+
+
+_TOTALS: Final = "the total of every area is the number of its records"
+CHECKS: Final = (*NUMBER_CHECKS[:2], _TOTALS, NUMBER_CHECKS[-1], CHECK)
+
+
+def check_dhc_table(
+    path: Path, table: DhcTable, counts: PublicCounts, codes: pl.Series, schema: Schema
+) -> None:
+    """Verify one written table.
+
+    Args:
+        path: Its Parquet file.
+        table: What it holds.
+        counts: Counts of the same areas.
+        codes: Codes of the areas, in order.
+        schema: The universe of the counts.
+    Raises:
+        SolverError: a check failed; the tables must not be published.
+        StoreError: the file cannot be read.
+    """
+    check_numbers(path, table.layout)
+    first = table.layout.identifiers[0]
+    rows = collect(scan_parquet(path).select("geocode", first), path, "table")
+    agree = rows["geocode"].equals(codes)
+    if not table.tallies:
+        agree = agree and np.array_equal(rows[first], records_counted(counts, table, schema))
+    require(path, _TOTALS, agree)
+
+
+def records_counted(counts: PublicCounts, table: DhcTable, schema: Schema) -> Integers:
+    """Number of records of each area that a table counts, without its query."""
+    totals = np.zeros(counts.n_geounits, dtype=np.int64)
+    for start, stop in row_ranges(counts.offsets):
+        rows, cells, records = counts.rows(start, stop)
+        codes = schema.decode(cells)
+        inside = np.ones(len(cells), dtype=np.bool_)
+        for name, levels in table.counted.items():
+            inside &= np.isin(codes[:, schema.attribute_names.index(name)], list(levels))
+        np.add.at(totals, start + rows[inside], records[inside])
+    return totals
+
+
+def require_same_records(path: Path, counts: PublicCounts, expected: PublicCounts, schema: Schema) -> None:
+    """Verify that two geolevels have the same records of every cell; raises SolverError."""
+    ours, theirs = (_all_areas(side, schema) for side in (counts, expected))
+    same = all(np.array_equal(left, right) for left, right in zip(ours, theirs, strict=True))
+    require(path, NUMBER_CHECKS[-1], same)
+
+
+def _all_areas(counts: PublicCounts, schema: Schema) -> tuple[Integers, Integers]:
+    """The cells that have records in any area, and how many."""
+    total = TripletSum(1, schema.size)
+    for start, stop in row_ranges(counts.offsets):
+        rows, cells, records = counts.rows(start, stop)
+        total.add(0 * rows, cells, records)
+    _, filled, sums = total.finish()
+    return filled.astype(np.int64), sums.astype(np.int64)
+
 
 COMMAND: Final = "publish dhc"
 TOTALS: Final = {"persons": ("P1", "POP100"), "units": ("H1", "HU100")}
@@ -92,7 +208,9 @@ def publish_dhc(
     )
     with new_folder(out, COMMAND, "the tables", parts):
         sources = {
-            records: replace(source, layouts=tuple(one.layout for one in wanted if one.records == records))
+            records: replace(
+                source, layouts=tuple(table.layout for table in wanted if table.records == records)
+            )
             for records, source in opened.items()
         }
         job = _Job(out, sources, published_areas(list(sources.values())), wanted, microdata, csv)
@@ -101,11 +219,16 @@ def publish_dhc(
 
 def _opened(releases: Sequence[Path]) -> dict[str, Source]:
     """The releases by the kind of their records."""
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for root in releases:
         source = open_source(root, ())
         records = next(
-            (one for one in PRESETS if preset_of(one).attributes == source.schema.attributes), None
+            (
+                preset_name
+                for preset_name in PRESETS
+                if preset_of(preset_name).attributes == source.schema.attributes
+            ),
+            None,
         )
         if records is None:
             raise SchemaError(
@@ -113,30 +236,30 @@ def _opened(releases: Sequence[Path]) -> dict[str, Source]:
                 f"schema presets {' and '.join(PRESETS.values())}. Name releases with one of these presets.",
                 code="publish-attributes",
             )
-        if records in found:
+        if records in sources:
             raise ConfigError(
-                f"the releases {found[records].root} and {root} are both of {records}. Name one release of persons, or "
-                "one of units, or one of each.",
+                f"the releases {sources[records].root} and {root} are both of {records}. Name one release of persons, "
+                "or one of units, or one of each.",
                 code="publish-releases",
             )
-        found[records] = source
-    return dict(sorted(found.items()))
+        sources[records] = source
+    return dict(sorted(sources.items()))
 
 
 def _wanted_tables(records: Sequence[str], names: Sequence[str] | None) -> tuple[DhcTable, ...]:
     """The tables asked for; all of the releases' records if none are named."""
     if names is None:
-        return tuple(load_table(name) for one in records for name in table_names(one))
-    found = tuple(load_table(name) for name in dict.fromkeys(names))
-    other = [one.layout.name for one in found if one.records not in records]
+        return tuple(load_table(name) for record_kind in records for name in table_names(record_kind))
+    tables = tuple(load_table(name) for name in dict.fromkeys(names))
+    other = [table.layout.name for table in tables if table.records not in records]
     if other:
-        missing = " and ".join(one for one in PRESETS if one not in records)
+        missing = " and ".join(preset for preset in PRESETS if preset not in records)
         raise ConfigError(
             f"tables {', '.join(other)} count {missing}, and no release of {missing} is named. Name one, or leave "
             "these tables out.",
             code="publish-releases",
         )
-    return found
+    return tables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +280,7 @@ class _Job:
 
     def publish(self) -> Publication:
         """Write everything."""
-        written = self._rows([f"{LABELS}.parquet"], label_rows(tuple(one.layout for one in self.tables)))
+        written = self._rows([f"{LABELS}.parquet"], label_rows(tuple(table.layout for table in self.tables)))
         totals: dict[str, list[pl.Series]] = {name: [] for name in self.areas.names}
         for records, source in self.sources.items():
             written += self._files_of(records, source, totals)

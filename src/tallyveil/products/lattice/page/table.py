@@ -8,11 +8,10 @@ import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.files import manifest_shapes as shapes
 from tallyveil.files.evaluation.store import FOLDER
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, TablePlan
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
 from tallyveil.products.lattice.page.short import table_points
@@ -43,7 +42,7 @@ def write_table_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.SUBSPACE)
-    plan = read_listed(out, manifest, "plan.json", shapes.TABLE_PLAN)
+    plan = read_listed(out, manifest, "plan.json", TablePlan)
     titles = schema_titles(schema_from_mapping(plan["schema"]))
     frames = {
         title: read_listed_table(out, manifest, name)

@@ -14,8 +14,8 @@ from tallyveil.files.evaluation.store import write_errors
 from tallyveil.files.evaluation.table_errors import table_errors
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import TablePlan
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
-from tallyveil.files.manifest_shapes import TABLE_PLAN
 from tallyveil.products.lattice.confidential import declassify_table
 from tallyveil.products.lattice.run.run import TABLE
 from tallyveil.runs.folder_state import PLAN
@@ -36,7 +36,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
     Privacy: none. Before counts are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.SUBSPACE)
-    plan = read_listed(root, manifest, PLAN, TABLE_PLAN)
+    plan = read_listed(root, manifest, PLAN, TablePlan)
     schema, released = schema_from_mapping(plan["schema"]), read_listed_table(root, manifest, TABLE)
     if released.height != schema.size or "count" not in released.columns:
         raise StoreError(

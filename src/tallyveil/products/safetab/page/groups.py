@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+from pydantic import Field
 
 from tallyveil.accounting.decimals import short_decimal
-from tallyveil.files import manifest_shapes as shapes
+from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation.store import FOLDER
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
@@ -36,6 +37,50 @@ MOST_SERIES: Final = 10
 """Largest number of levels that a plot shows. Tables show all of them."""
 
 
+class StatedGroupLevel(ContentInPart):
+    """A level of groups, as `plan.json` states it."""
+
+    name: str
+    by: list[str]
+    budget: str
+    stability: int
+    groups: int
+    total_only_groups: int
+    details: list[str]
+    thresholds: list[int]
+
+
+class GroupsPlanFile(ContentInPart):
+    """What the page reads of `plan.json`."""
+
+    mechanism: str
+    schema_: dict[str, Any] = Field(alias="schema")
+    levels: list[StatedGroupLevel]
+
+
+class ExpectedGroupDetail(ContentInPart):
+    """Margins of a detail of a level."""
+
+    level: str
+    detail: str
+
+
+class ExpectedGroupSize(ContentInPart):
+    """Expected errors of a group of some true size."""
+
+    level: str
+    size: int
+    count_rmse: float
+    estimate_rmse: float
+
+
+class GroupsExpected(ContentInPart):
+    """What the page reads of `expected.json`."""
+
+    details: list[ExpectedGroupDetail]
+    sizes: list[ExpectedGroupSize]
+
+
 def write_groups_report(out: Path) -> Path:
     """Write `report.html`: the guarantee, the expected errors and the published numbers.
 
@@ -46,8 +91,8 @@ def write_groups_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.GROUPS)
-    plan = read_listed(out, manifest, "plan.json", shapes.GROUPS_PLAN)
-    expected = read_listed(out, manifest, "expected.json", shapes.GROUPS_EXPECTED)
+    plan = read_listed(out, manifest, "plan.json", GroupsPlanFile)
+    expected = read_listed(out, manifest, "expected.json", GroupsExpected)
     unit, levels = _unit(plan), [one["name"] for one in plan["levels"]]
     published = {name: _published(out, manifest, name) for name in levels}
     totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]
@@ -78,7 +123,7 @@ def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Pa
     Privacy: none. The page begins with a warning.
     """
     manifest = read_manifest(out, ReleaseKind.GROUPS)
-    unit = _unit(read_listed(out, manifest, "plan.json", shapes.GROUPS_PLAN))
+    unit = _unit(read_listed(out, manifest, "plan.json", GroupsPlanFile))
     totals = errors["errors-totals"]
     adaptive = totals.filter(~pl.col("TOTAL_ONLY"))
     levels = list(dict.fromkeys(adaptive["LEVEL"]))

@@ -8,12 +8,14 @@ from typing import Any, Final
 import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
-from tallyveil.files import manifest_shapes as shapes
+from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation.store import FOLDER
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.safetab.page.persons import (
+    ExpectedDetail,
+    ListedLevelSet,
     error_plot,
     level_parameters,
     plots_points,
@@ -26,6 +28,26 @@ from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.wording import groups_counted, power_of_ten, rounded
 from tallyveil.schema.unit import Unit
+
+
+class HouseholdsLevelSet(ListedLevelSet):
+    """A level set of a run of SafeTab-H."""
+
+    table: str
+
+
+class HouseholdsRunSets(ContentInPart):
+    """The level sets of a run."""
+
+    sets: list[HouseholdsLevelSet]
+
+
+class HouseholdsPlanFile(ContentInPart):
+    """What the page reads of `plan.json`."""
+
+    mechanism: str
+    runs: dict[str, HouseholdsRunSets]
+
 
 HOUSEHOLD: Final = Unit("household", "households")
 
@@ -40,8 +62,8 @@ def write_households_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
-    plan = read_listed(out, manifest, "plan.json", shapes.HOUSEHOLDS_PLAN)
-    expected = read_listed(out, manifest, "expected.json", shapes.HOUSEHOLDS_EXPECTED)
+    plan = read_listed(out, manifest, "plan.json", HouseholdsPlanFile)
+    expected = read_listed(out, manifest, "expected.json", list[ExpectedDetail])
     geographies = list(dict.fromkeys(one["geography"] for one in expected))
     published = {
         table: _published(out, manifest, table, list(manifest.body["sizes"])) for table in ("t3", "t4")

@@ -9,7 +9,7 @@ import polars as pl
 
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.files import manifest_shapes as shapes
+from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation.store import FOLDER, PARAMETERS, WARNING
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
@@ -42,6 +42,53 @@ from tallyveil.report.wording import (
 from tallyveil.schema.unit import PERSON, Unit
 
 
+class ListedLevelSet(ContentInPart):
+    """A level set of a run, as `plan.json` states it."""
+
+    geography: str
+    level: int
+    budget: str
+
+
+class RunSets(ContentInPart):
+    """The level sets of a run."""
+
+    sets: list[ListedLevelSet]
+
+
+class SafetabPlanFile(ContentInPart):
+    """What the page reads of `plan.json`."""
+
+    mechanism: str
+    iterations: list[list[Any]]
+    runs: dict[str, RunSets]
+
+
+class ExpectedDetail(ContentInPart):
+    """Margins of a detail of a level set."""
+
+    geography: str
+    level: int
+
+
+class ExpectedSize(ContentInPart):
+    """Expected errors of a group of some true size."""
+
+    geography: str
+    level: int
+    size: int
+    published: float
+    count_rmse: float
+    estimate_rmse: float
+
+
+class SafetabExpected(ContentInPart):
+    """What the page reads of `expected.json`."""
+
+    details: list[ExpectedDetail]
+    sizes: list[ExpectedSize]
+
+
 def write_safetab_report(out: Path) -> Path:
     """Write `report.html` of a SafeTab run: the guarantee, the expected errors and the published numbers.
 
@@ -52,8 +99,8 @@ def write_safetab_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
-    plan = read_listed(out, manifest, "plan.json", shapes.SAFETAB_PLAN)
-    expected = read_listed(out, manifest, "expected.json", shapes.SAFETAB_EXPECTED)
+    plan = read_listed(out, manifest, "plan.json", SafetabPlanFile)
+    expected = read_listed(out, manifest, "expected.json", SafetabExpected)
     published = _published(out, manifest, plan, list(manifest.body["sizes"]))
     geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
     values = {

@@ -35,8 +35,8 @@ def total_errors(rows: pl.DataFrame, groups: pl.DataFrame, runs: int) -> pl.Data
         absolute error, and the share of errors within the margin. Totals that are published because they passed the
         suppression bound are a selection, and so are their errors.
     """
-    found = _of_totals(rows, DETAIL_NAMES, _KEYS, (pl.len() / runs).alias("published"))
-    return groups.join(found, on=_KEYS, how="full", coalesce=True).sort(_order())
+    errors = _of_totals(rows, DETAIL_NAMES, _KEYS, (pl.len() / runs).alias("published"))
+    return groups.join(errors, on=_KEYS, how="full", coalesce=True).sort(_order())
 
 
 def level_total_errors(
@@ -64,8 +64,8 @@ def level_cell_errors(rows: pl.DataFrame, levels: Sequence[str]) -> pl.DataFrame
         levels: As in `level_total_errors`.
     """
     named = rows.with_columns(size_of(pl.col("TOTAL")).alias("SIZE"))
-    found = named.group_by([LEVEL, "DETAIL", "SIZE"]).agg(pl.len().alias("rows"), *_measures())
-    return found.sort(_level_order(levels, "DETAIL"))
+    errors = named.group_by([LEVEL, "DETAIL", "SIZE"]).agg(pl.len().alias("rows"), *_measures())
+    return errors.sort(_level_order(levels, "DETAIL"))
 
 
 def cell_errors(rows: pl.DataFrame) -> pl.DataFrame:
@@ -79,8 +79,8 @@ def cell_errors(rows: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col("AGESTART") == ANY).then(pl.lit("sex")).otherwise(pl.lit("cell")).alias("ROW"),
     )
     keys = ["REGION_TYPE", LEVEL, "SIZE", "ROW"]
-    found = named.group_by(keys).agg(pl.len().alias("rows"), *_measures())
-    return found.sort(["REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
+    errors = named.group_by(keys).agg(pl.len().alias("rows"), *_measures())
+    return errors.sort(["REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
 
 
 def household_errors(rows: pl.DataFrame) -> pl.DataFrame:
@@ -95,8 +95,8 @@ def household_errors(rows: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col("PARTS") > 1).then(pl.lit("sum")).otherwise(pl.lit("cell")).alias("ROW"),
     )
     keys = ["TABLE", "REGION_TYPE", LEVEL, "SIZE", "ROW"]
-    found = named.group_by(keys).agg(pl.len().alias("rows"), *_measures(_VALUES[:1]))
-    return found.sort(["TABLE", "REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
+    errors = named.group_by(keys).agg(pl.len().alias("rows"), *_measures(_VALUES[:1]))
+    return errors.sort(["TABLE", "REGION_TYPE", LEVEL, "ROW", pl.col("SIZE").replace_strict(_places())])
 
 
 def _of_totals(rows: pl.DataFrame, details: Sequence[str], keys: list[str], count: pl.Expr) -> pl.DataFrame:

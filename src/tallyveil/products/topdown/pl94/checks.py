@@ -8,8 +8,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.products.topdown.pl94.layouts import TableLayout
-from tallyveil.products.topdown.pl94.tables import area_totals, column_matrix
+from tallyveil.products.topdown.pl94.layouts import TableLayout, area_totals, column_matrix
 from tallyveil.schema.counts import PublicCounts, row_ranges
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import collect, scan_parquet
@@ -74,13 +73,13 @@ def check_numbers(path: Path, layout: TableLayout) -> None:
     ]
     flawed = pl.sum_horizontal((columns < 0).sum() + columns.null_count())
     frame = scan_parquet(path)
-    found = collect(
+    numbers = collect(
         frame.select(pl.sum_horizontal(pl.lit(0), *wrong).alias("wrong"), flawed.alias("flawed")),
         path,
         "table",
     )
-    require(path, CHECKS[0], found["flawed"][0] == 0)
-    require(path, CHECKS[1], found["wrong"][0] == 0)
+    require(path, CHECKS[0], numbers["flawed"][0] == 0)
+    require(path, CHECKS[1], numbers["wrong"][0] == 0)
 
 
 def check_sums(root: Path, geolevel: str, totals: Integers, expected: Integers) -> None:

@@ -1,28 +1,168 @@
-"""Publishes the tables P1 to P5 and H1 from finished releases, in a folder of their own."""
+"""Publishes the tables P1 to P5 and H1 from finished releases, in a folder of their own.
 
-from collections.abc import Iterator, Mapping, Sequence
+With them stands a page for people who open the folder, which says what the releases cost, each by itself and together.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from tallyveil.accounting.decimals import at_most, delta_text
+from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.ledger.joint import JointLedgers, read_joint
+from tallyveil.accounting.ledger.joint_cost import joint_cost, least_epsilon
+from tallyveil.files.estimated import copied_lines
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import read_histogram
 from tallyveil.files.manifest import listed_file
-from tallyveil.products.topdown.pl94.areas import PublishedAreas, published_areas
+from tallyveil.files.marks import Marks, joint_marks, mark_lines
+from tallyveil.files.total import at_once
 from tallyveil.products.topdown.pl94.checks import CHECKS, cell_totals, check_sums, check_table
-from tallyveil.products.topdown.pl94.costs import joint_record, release_record, source_marks
-from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, UNIT_TABLES, label_rows
-from tallyveil.products.topdown.pl94.readme import readme_text
-from tallyveil.products.topdown.pl94.sources import Source, open_source, source_counts
-from tallyveil.products.topdown.pl94.tables import area_totals, table_frames, write_rows
+from tallyveil.products.topdown.pl94.layouts import (
+    PERSON_TABLES,
+    UNIT_TABLES,
+    area_totals,
+    label_rows,
+    table_frames,
+    write_rows,
+)
+from tallyveil.products.topdown.pl94.sources import (
+    PublishedAreas,
+    Source,
+    open_source,
+    published_areas,
+    source_counts,
+)
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.write import write_json, write_text
+from tallyveil.storage.write import file_digest, write_json, write_text
 from tallyveil.version import VERSION
+
+_WIDTH: Final = 100
+
+NUMBERS: Final = (
+    "All numbers are whole and not negative, and every subtotal is the sum of its parts. They hold the noise of "
+    "the releases. A number of a small area may be far from the truth in relation to its size."
+)
+"""What to know of the numbers of every publication."""
+
+GEOCODES: Final = (
+    "Geocodes are text and may begin with a zero. Some programs turn them into numbers when they open a CSV "
+    "file. A spreadsheet computes a text that begins with =, +, - or @ as a formula. Import all columns with codes "
+    "or names as text."
+)
+"""What to know of the geocodes of every publication."""
+
+_FILES: Final = """\
+tables/<areas>/<table>.parquet    one row for each area: geolevel, geocode, and the columns of the table
+geography/<areas>.parquet         one row for each area, in the same order: geocode; finest_geounits, how many
+                                  finest geounits it consists of; for each coarser geolevel the geounit that holds
+                                  the whole area (empty if none does); POP100, its people; if there is a table H1,
+                                  HU100, its housing units. For the finest geounits, also the entities that they
+                                  lie in.
+labels.parquet                    what each column counts: table, title, universe, column, position, indent, label,
+                                  path
+publication.json                  where the numbers come from, what they cost, and the SHA-256 of every file
+*.csv, if there are any           the same rows as the Parquet files of the same name
+"""
+
+
+def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
+    """The text of README.txt.
+
+    Args:
+        content: What `publication.json` says.
+        areas: The areas.
+    """
+    kinds = [f"{name} ({len(areas.codes(name)):,})" for name in areas.names]
+    parts = [
+        *mark_lines(content["warnings"]),
+        f"Tables {', '.join(content['tables'])} of the redistricting data (P.L. 94-171), with the identifiers and "
+        "labels of the Census Bureau. They were made by Tallyveil from releases with differential privacy. They are "
+        "no publication of the Census Bureau.",
+        f"Areas: {', '.join(kinds)}.",
+        f"{NUMBERS} Persons and housing units have noise of their own, so a block may have people in households and no "
+        "occupied housing unit, or the other way round.",
+        GEOCODES,
+        *cost_lines(content),
+    ]
+    return page(parts, _FILES)
+
+
+def page(parts: Iterable[str], files: str) -> str:
+    """Paragraphs of a page, wrapped, and the list of the files of its folder."""
+    return "\n\n".join(textwrap.fill(part, _WIDTH) for part in parts) + f"\n\nFiles\n\n{files}"
+
+
+def cost_lines(content: JsonObject) -> list[str]:
+    """What each release costs, and what two cost together; one text each."""
+    said = [
+        f"Release of {release['counts']}: {release['privacy']['statement']}."
+        for release in content["releases"]
+    ]
+    together = content.get("together", {})
+    if "rho" in together:
+        delta, rho = delta_text(Fraction(together["delta"])), exact_text(Fraction(together["rho"]))
+        said.append(
+            f"{together['statement']} epsilon <= {at_most(least_epsilon(together))} at delta = {delta}, "
+            f"{together['neighbours']} neighbours; rho = {rho}."
+        )
+    if "not_exact" in together:
+        said[-1] += f" This epsilon is an upper bound, and a smaller one may hold: {together['not_exact']}."
+    return said
+
+
+def source_marks(sources: Sequence[Source]) -> Marks:
+    """What must be said of all that follows from these releases."""
+    return joint_marks({f"release of {source.schema.unit.many}": source.manifest for source in sources})
+
+
+def release_record(source: Source) -> JsonObject:
+    """Which release it is, and its own guarantee, as its manifest states them."""
+    manifest = source.manifest
+    return {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        "counts": source.schema.unit.many,
+        "tables": [layout.name for layout in source.layouts],
+        "manifest_sha256": file_digest(source.root / MANIFEST),
+        "protected": manifest.protected,
+        "warnings": list(manifest.warnings),
+        "declassified": list(manifest.declassified),
+        "privacy": manifest.privacy,
+    }
+
+
+def joint_record(sources: Sequence[Source]) -> JsonObject:
+    """What two releases guarantee together, as `joint_cost` states it, with a sentence.
+
+    Raises:
+        StoreError: a ledger cannot be read.
+        BudgetError: the releases are stated under different neighbours.
+    """
+    if not (marks := source_marks(sources)).protected:
+        return {"statement": " ".join(marks.lines())}
+    folders = [source.root for source in sources]
+    joint = read_joint(folders, {source.root: copied_lines(source.manifest) for source in sources})
+    delta = max(Fraction(source.manifest.privacy["exact"]["delta"]) for source in sources)
+    return {**joint_cost(joint, delta), "statement": _statement(sources, joint)}
+
+
+def _statement(sources: Sequence[Source], joint: JointLedgers) -> str:
+    change = at_once([source.schema.unit for source in sources], joint.neighbours)
+    return (
+        f"Both releases together, when {change}. The tables add nothing to this cost, because they are sums of "
+        "published counts."
+    )
+
 
 COMMAND: Final = "publish pl94"
 PUBLICATION: Final = "publication.json"
@@ -62,13 +202,13 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
         SolverError: a check of the written tables failed.
     Privacy: nothing is spent: everything follows from what is published.
     """
-    given = [(persons, PERSON_TABLES), *([(units, UNIT_TABLES)] if units is not None else [])]
-    refuse_inputs(out, [root for root, _ in given])
-    for root, _ in given:
+    folders = [(persons, PERSON_TABLES), *([(units, UNIT_TABLES)] if units is not None else [])]
+    refuse_inputs(out, [root for root, _ in folders])
+    for root, _ in folders:
         refuse_output_inside(out, root)
     parts = (TABLES_FOLDER, GEOGRAPHY_FOLDER, f"{LABELS}.parquet", f"{LABELS}.csv", README, PUBLICATION)
     with new_folder(out, COMMAND, "the tables", parts):
-        return _publish([open_source(root, layouts) for root, layouts in given], out, csv=csv)
+        return _publish([open_source(root, layouts) for root, layouts in folders], out, csv=csv)
 
 
 def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:

@@ -1,4 +1,4 @@
-"""The releases that a publication is made of."""
+"""The releases that a publication is made of, and their areas: the releases share their geography."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from tallyveil.errors import SchemaError
+from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.files.areas import area_counts
 from tallyveil.files.geography import (
     ENTITY,
@@ -84,17 +84,17 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
     entities = tuple(plan.get("entities", ()))
     stored = published_columns(root / GEOGRAPHY)
     replaced = [name.removeprefix(ORIGINAL) for name in stored if name.startswith(ORIGINAL)]
-    own = [name for name in spine.geolevels if name not in replaced]
+    levels = [name for name in spine.geolevels if name not in replaced]
     columns = {
-        **{name: name for name in own},
+        **{name: name for name in levels},
         **{ORIGINAL + name: name for name in replaced},
         **{ENTITY + name: name for name in entities},
     }
     blocks = read_published(root / GEOGRAPHY, list(columns)).rename(columns).sort(spine.geolevels[-1])
-    for name in own:
+    for name in levels:
         require_unchanged(root, manifest, histogram_path(root, name))
     geolevels = coarse_first(blocks, list(dict.fromkeys([*spine.geolevels, *replaced])))
-    return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(own))
+    return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(levels))
 
 
 def coarse_first(blocks: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
@@ -149,6 +149,117 @@ def source_counts(source: Source, name: str, members: pl.DataFrame, finest: Publ
     if codes.is_sorted():
         return counts
     order = codes.arg_sort().to_numpy().astype("int64")
-    one_each = pl.int_range(len(codes) + 1, eager=True).to_numpy()
-    summed = sum_members(counts.offsets, counts.cells, counts.counts, one_each, order, source.schema.size)
+    each_once = pl.int_range(len(codes) + 1, eager=True).to_numpy()
+    summed = sum_members(counts.offsets, counts.cells, counts.counts, each_once, order, source.schema.size)
     return PublicCounts(name, *summed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedAreas:
+    """All areas of a publication: those of its releases, which share their geography.
+
+    Attributes:
+        finest: Name of the finest geolevel.
+        geolevels: Names of the geolevels, fewest areas first.
+        entities: Names of the families of entities.
+        blocks: As in `Source`.
+    """
+
+    finest: str
+    geolevels: tuple[str, ...]
+    entities: tuple[str, ...]
+    blocks: pl.DataFrame
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Geolevels and families of entities."""
+        return (*self.geolevels, *self.entities)
+
+    def members(self, name: str) -> pl.DataFrame:
+        """The finest geounits and the area of a kind that each lies in."""
+        area = self.blocks[name]
+        return pl.DataFrame([self.blocks[self.finest].alias("finest_geounits"), area])
+
+    def codes(self, name: str) -> pl.Series:
+        """Codes of all areas of a kind, sorted."""
+        column = self.blocks[name]
+        held = column.explode(empty_as_null=False) if isinstance(column.dtype, pl.List) else column
+        return held.drop_nulls().unique().sort()
+
+    def rows(self, name: str) -> pl.DataFrame:
+        """One row for each area of a kind, in the order of codes.
+
+        Columns: `geocode`; the number of its finest geounits; then, for each coarser geolevel, the geounit that holds
+        the whole area (null if none does). Finest geounits also have their entities, if these do not overlap.
+        """
+        names = (
+            self.geolevels[: self.geolevels.index(name)] if name in self.geolevels else self.geolevels[:-1]
+        )
+        if name == self.finest:
+            lists = {column for column in self.entities if isinstance(self.blocks.schema[column], pl.List)}
+            names = (*names, *(column for column in self.entities if column not in lists))
+        held = self.blocks.select(pl.col(name).alias("geocode"), *names)
+        if isinstance(held.schema["geocode"], pl.List):
+            held = held.explode("geocode", empty_as_null=False)
+        whole = [
+            pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first()).alias(column)
+            for column in names
+        ]
+        grouped = held.drop_nulls("geocode").group_by("geocode")
+        return grouped.agg(pl.len().cast(pl.Int64).alias("finest_geounits"), *whole).sort("geocode")
+
+
+RESERVED: Final = ("geocode", "finest_geounits", "POP100", "HU100")
+"""Columns of the geography that no geolevel and no family may be named like."""
+
+
+def published_areas(sources: Sequence[Source]) -> PublishedAreas:
+    """The areas of one release, or of two with the same geography.
+
+    Raises:
+        GeographyError: the releases have other finest geounits, or areas of the same name with other members; or a
+            geolevel or family has the name of another column of the geography.
+    """
+    first = sources[0]
+    blocks, geolevels, entities = first.blocks, list(first.geolevels), list(first.entities)
+    for source in sources[1:]:
+        _require_same(first, source)
+        more = [name for name in source.blocks.columns if name not in blocks.columns]
+        blocks = blocks.with_columns(source.blocks.select(more))
+        geolevels += [name for name in source.geolevels if name in more]
+        entities += [name for name in source.entities if name in more]
+    if reserved := [name for name in blocks.columns if name in RESERVED]:
+        raise GeographyError(
+            f"{', '.join(reserved)} is the name of a geolevel or family of {first.root}, and of a column of the "
+            "geography that is published with the tables. Rename it in the release file.",
+            code="publish-geography",
+        )
+    return PublishedAreas(first.finest, coarse_first(blocks, geolevels), tuple(entities), blocks)
+
+
+def _require_same(left: Source, right: Source) -> None:
+    both = f"{left.root} and {right.root}"
+    mend = (
+        "Tables of both belong into one publication only if they count the same areas. Publish each by itself, or make "
+        "both releases with the same geography and entity tables."
+    )
+    if left.finest != right.finest:
+        raise GeographyError(
+            f"the finest geolevel of {left.root} is {left.finest}, that of {right.root} is {right.finest}. {mend}",
+            code="publish-geography",
+        )
+    ours, theirs = left.blocks[left.finest], right.blocks[left.finest]
+    apart = sorted(set(ours) ^ set(theirs)) if not ours.equals(theirs) else []
+    if apart:
+        raise GeographyError(
+            f"{both} have different geographies: {len(apart)} {left.finest} geounits are in one of them only, such as "
+            f"'{apart[0]}'. {mend}",
+            code="publish-geography",
+        )
+    for name in [name for name in left.blocks.columns if name in right.blocks.columns]:
+        here, there = left.blocks[name], right.blocks[name]
+        if here.dtype != there.dtype or not here.equals(there):
+            raise GeographyError(
+                f"{both} have different geographies: {name} does not have the same areas in both. {mend}",
+                code="publish-geography",
+            )

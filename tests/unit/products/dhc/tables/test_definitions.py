@@ -7,12 +7,18 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.products.dhc.tables.checks import records_counted
-from tallyveil.products.dhc.tables.conditions import both, level_sets
-from tallyveil.products.dhc.tables.definitions import PRESETS, DhcTable, load_table, preset_of, table_names
-from tallyveil.products.dhc.tables.line_trees import line_tree
-from tallyveil.products.topdown.pl94.layouts import label_rows
-from tallyveil.products.topdown.pl94.tables import table_frames
+from tallyveil.products.dhc.tables.definitions import (
+    PRESETS,
+    DhcTable,
+    both,
+    level_sets,
+    line_tree,
+    load_table,
+    preset_of,
+    table_names,
+)
+from tallyveil.products.dhc.tables.publication import records_counted
+from tallyveil.products.topdown.pl94.layouts import label_rows, table_frames
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.household_types import household_types
 

@@ -8,9 +8,14 @@ import pytest
 
 from tallyveil.errors import GeographyError, SolverError
 from tallyveil.files import histograms
-from tallyveil.products.dhc.tables.microdata import _check, write_records
-from tallyveil.products.dhc.tables.persons_columns import OF_RELGQ, persons_columns
-from tallyveil.products.dhc.tables.units_columns import ORDER, units_columns
+from tallyveil.products.dhc.tables.microdata import (
+    OF_RELGQ,
+    ORDER,
+    _check,
+    persons_columns,
+    units_columns,
+    write_records,
+)
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.presets import load_preset
 

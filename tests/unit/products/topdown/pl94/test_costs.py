@@ -1,6 +1,6 @@
 """What two releases cost together, as the page of a publication says it."""
 
-from tallyveil.products.topdown.pl94.readme import cost_lines
+from tallyveil.products.topdown.pl94.publication import cost_lines
 
 
 def test_what_is_not_exact_is_said_to_people():

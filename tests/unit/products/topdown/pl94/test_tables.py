@@ -8,8 +8,15 @@ import pytest
 
 from tallyveil.errors import SolverError
 from tallyveil.products.topdown.pl94.checks import CHECKS, cell_totals, check_sums, check_table
-from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, RACES, UNIT_TABLES, TableLayout, label_rows
-from tallyveil.products.topdown.pl94.tables import table_frames, write_rows
+from tallyveil.products.topdown.pl94.layouts import (
+    PERSON_TABLES,
+    RACES,
+    UNIT_TABLES,
+    TableLayout,
+    label_rows,
+    table_frames,
+    write_rows,
+)
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.presets import load_preset
 
@@ -87,7 +94,7 @@ def test_columns_count_the_records_that_their_labels_speak_of(layout, monkeypatc
     preset = "pl94-units" if layout.name == "H1" else "pl94-persons"
     counts, records = made_up(preset, 1_500)
     # Pieces of one or two areas.
-    monkeypatch.setattr("tallyveil.products.topdown.pl94.tables.ANSWERS_AT_ONCE", 300)
+    monkeypatch.setattr("tallyveil.products.topdown.pl94.layouts.ANSWERS_AT_ONCE", 300)
     made = pl.concat(table_frames(counts, AREAS, layout, load_preset(preset)))
     assert made["geocode"].equals(AREAS)
     assert made["geolevel"].unique().to_list() == ["Town"]

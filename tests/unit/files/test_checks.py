@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import SolverError, StoreError
-from tallyveil.files import histograms, tables
+from tallyveil.files import checks, histograms, tables
 from tallyveil.files.areas import area_counts
 from tallyveil.files.checks import (
     Agreeing,
@@ -16,7 +16,6 @@ from tallyveil.files.checks import (
     check_release,
     described,
     part_of,
-    parts,
     parts_of,
     require_no_other_files,
 )
@@ -59,7 +58,7 @@ def release(tmp_path, monkeypatch):
     """A release in which every stretch, table and file of microdata is cut into several."""
     monkeypatch.setattr(histograms, "PERSONS_PER_PART", 3)
     monkeypatch.setattr(tables, "ROWS_PER_PART", 4)
-    monkeypatch.setattr(parts, "ENTRIES_IN_A_PART", 2)
+    monkeypatch.setattr(checks, "ENTRIES_IN_A_PART", 2)
     for level in (REGIONS, BLOCKS):
         histograms.write_histogram(tmp_path, level, SCHEMA, SPINE, {})
     places = area_counts(BLOCKS, PLACES, SCHEMA.size)
