@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tallyveil.face.estimating import estimate
     from tallyveil.face.making import measure, run
     from tallyveil.face.opened import Measurements, Opened
-    from tallyveil.face.opening import open_folder as open  # noqa: A004 - read as `tallyveil.open`
+    from tallyveil.face.released import open_folder as open  # noqa: A004 - read as `tallyveil.open`
     from tallyveil.face.planned import Plan, plan
     from tallyveil.face.programme import plan_programme, run_programme
     from tallyveil.face.released import Release
@@ -34,7 +34,7 @@ _PLACES = {
     "TallyveilError": ("errors", "TallyveilError"),
     "estimate": ("face.estimating", "estimate"),
     "measure": ("face.making", "measure"),
-    "open": ("face.opening", "open_folder"),
+    "open": ("face.released", "open_folder"),
     "plan": ("face.planned", "plan"),
     "plan_programme": ("face.programme", "plan_programme"),
     "reliability": ("face.reliability", "reliability"),

@@ -16,7 +16,7 @@ from tallyveil.accounting.ledger.joint import read_joint
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.explore.opened import open_for_explorer
-from tallyveil.face.opening import open_folder
+from tallyveil.face.released import open_folder
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key

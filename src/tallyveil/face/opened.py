@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.accounting.decimals import at_most
-from tallyveil.face.given import fixed, name_given
+from tallyveil.face.arguments import Name, checked, fixed
 from tallyveil.face.products import write_page
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.printable import described
@@ -111,7 +111,8 @@ class WithMeasurements(Opened):
         """What the release or the measurements promise to every person. An estimate costs nothing more."""
         return StatedGuarantee(self.manifest.privacy, self.warnings)
 
-    def measurements(self, geolevel: str, query: str) -> "pl.DataFrame":
+    @checked
+    def measurements(self, geolevel: Name, query: Name) -> "pl.DataFrame":
         """The noisy answers of a query: the true count plus noise of known variance, possibly negative.
 
         Args:
@@ -128,8 +129,7 @@ class WithMeasurements(Opened):
         """
         from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
 
-        wanted = name_given(geolevel, "geolevel"), name_given(query, "query")
-        return noisy_answers(self.path, self.manifest, *wanted)
+        return noisy_answers(self.path, self.manifest, geolevel, query)
 
 
 class Measurements(WithMeasurements):
@@ -142,5 +142,5 @@ class Measurements(WithMeasurements):
 
 def _spent(spent: Spent) -> str:
     """What was spent and declared, in a few digits; an exact number that needs more of them is added."""
-    said = f"{spent.unit} = {at_most(spent.spent, 4)} of {at_most(spent.declared, 4)} declared"
-    return said if Fraction(at_most(spent.spent, 4)) == spent.spent else f"{said}; exactly {spent.spent}"
+    text = f"{spent.unit} = {at_most(spent.spent, 4)} of {at_most(spent.declared, 4)} declared"
+    return text if Fraction(at_most(spent.spent, 4)) == spent.spent else f"{text}; exactly {spent.spent}"

@@ -1,13 +1,13 @@
 """Plan a release: its cost and its expected accuracy, before any data is opened."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.config.load import load_plan, plan_from_mapping
 from tallyveil.errors import ConfigError
-from tallyveil.face.given import count_given, fixed, names_given, path_given
+from tallyveil.face.arguments import AnyPath, Names, WholeNumber, as_path, checked, fixed
 from tallyveil.face.products import require_input
 from tallyveil.face.stated import StatedGuarantee
 from tallyveil.plans.release import ReleasePlan
@@ -74,12 +74,13 @@ class Plan:
         from tallyveil.plans.record import CONFIDENCE
 
         columns = ("geolevel", "query", "variance", "standard_deviation", "margin")
-        found = expected_errors(self.content.strategy, CONFIDENCE)
-        frame = pl.DataFrame({name: [getattr(item, name) for item in found] for name in columns})
-        sizes = pl.Series("answers", [self.content.query(item.query).size for item in found])
+        errors = expected_errors(self.content.strategy, CONFIDENCE)
+        frame = pl.DataFrame({name: [getattr(item, name) for item in errors] for name in columns})
+        sizes = pl.Series("answers", [self.content.query(item.query).size for item in errors])
         return frame.insert_column(2, sizes)
 
-    def resources(self, blocks: int, people: int | None = None) -> "Resources":
+    @checked
+    def resources(self, blocks: WholeNumber, people: WholeNumber | None = None) -> "Resources":
         """The memory, disk and time that a run will need, predicted from sizes alone.
 
         Args:
@@ -93,16 +94,15 @@ class Plan:
         from tallyveil.plans.resources import predict
         from tallyveil.plans.sizes import sizes_of_blocks
 
-        n_people = None if people is None else count_given(people, "people")
-        sizes = sizes_of_blocks(len(self.geolevels), count_given(blocks, "blocks"), n_people)
-        return predict(self.content, sizes)
+        return predict(self.content, sizes_of_blocks(len(self.geolevels), blocks, people))
 
+    @checked
     def standard_deviations(
         self,
-        families: Sequence[str] = (),
+        families: Names = (),
         *,
-        entities: "str | Path | None" = None,
-        queries: Sequence[str] | None = None,
+        entities: AnyPath | None = None,
+        queries: Names | None = None,
     ) -> "pl.DataFrame":
         """Exact standard deviations of the unbiased estimates, for every geolevel and for families of entities.
 
@@ -122,10 +122,11 @@ class Plan:
 
         from tallyveil.execution.topdown.planned_deviations import deviations_of
 
-        path = None if entities is None else path_given(entities, "entities")
-        wanted, areas = names_given(queries, "queries"), names_given(families, "families")
-        found = deviations_of(self.content, path, areas or [], wanted)
-        return pl.DataFrame([item.summary() for item in found])
+        table = None if entities is None else Path(entities)
+        deviations = deviations_of(
+            self.content, table, list(families), None if queries is None else list(queries)
+        )
+        return pl.DataFrame([item.summary() for item in deviations])
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, as `tallyveil plan --json` prints it."""
@@ -164,7 +165,8 @@ class Plan:
         )
 
 
-def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> Plan:
+@checked
+def plan(release: "ReleaseFile | Plan", *, folder: AnyPath | None = None) -> Plan:
     """Plan a release. No records are opened, and nothing is spent.
 
     Args:
@@ -178,8 +180,7 @@ def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> 
     """
     # The paths in a plan lead to the same files when the current folder changes.
     if isinstance(release, Mapping):
-        start = Path() if folder is None else path_given(folder, "folder")
-        return Plan(plan_from_mapping(release, fixed(start)))
+        return Plan(plan_from_mapping(release, fixed(Path() if folder is None else folder)))
     if folder is not None:
         raise ConfigError(
             "folder belongs to a release that is given as a mapping. The paths in a release file start from the file's "
@@ -188,6 +189,6 @@ def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> 
         )
     if isinstance(release, Plan):
         return release
-    path = fixed(path_given(release, "release"))
+    path = fixed(as_path(release, "release"))
     require_input(path, ReleaseKind.TOPDOWN)
     return Plan(load_plan(path))

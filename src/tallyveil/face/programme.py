@@ -3,18 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.face.given import fixed, observer_given, path_given, where_given, workers_given
+from tallyveil.face.arguments import AnyPath, Cluster, Progress, Workers, checked, fixed, key_of
 from tallyveil.face.planned import Plan
 from tallyveil.face.products import write_page
 from tallyveil.face.released import Release, finished
-from tallyveil.noise.key import insecure_key
 from tallyveil.printable import described
 from tallyveil.release.marks import NOT_PRIVATE, short_mark
 
 if TYPE_CHECKING:
-    from tallyveil.execution.executors import Where
     from tallyveil.plans.programme import ProgrammePlan
-    from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
 
 
@@ -36,7 +33,7 @@ class PlannedProgramme:
     @property
     def releases(self) -> dict[str, Plan]:
         """The plan of each release by its name, in the order in which they run."""
-        return {one.name: Plan(one.plan) for one in self.content.releases}
+        return {release.name: Plan(release.plan) for release in self.content.releases}
 
     @property
     def guarantee(self) -> dict[str, Any]:
@@ -120,7 +117,8 @@ class Programme:
         return described(f"Programme {self.name}", lines)
 
 
-def plan_programme(programme: str | Path) -> PlannedProgramme:
+@checked
+def plan_programme(programme: AnyPath) -> PlannedProgramme:
     """Plan all releases of a programme. No records are opened, and nothing is spent.
 
     Args:
@@ -132,17 +130,18 @@ def plan_programme(programme: str | Path) -> PlannedProgramme:
     """
     from tallyveil.config.programme import load_programme
 
-    return PlannedProgramme(load_programme(fixed(path_given(programme, "programme"))))
+    return PlannedProgramme(load_programme(fixed(programme)))
 
 
+@checked
 def run_programme(
-    programme: str | Path,
-    out: str | Path,
+    programme: AnyPath,
+    out: AnyPath,
     *,
-    workers: int | None = None,
-    cluster: "Where" = None,
+    workers: Workers | None = None,
+    cluster: Cluster = None,
     insecure_test_key: str | None = None,
-    observer: "Observer | None" = None,
+    observer: Progress | None = None,
 ) -> Programme:
     """Make all releases of a programme, or go on with a programme that was interrupted.
 
@@ -170,17 +169,15 @@ def run_programme(
     from tallyveil.execution.programme import run as running
     from tallyveil.runs.observer import SilentObserver
 
-    key = None if insecure_test_key is None else insecure_key(insecure_test_key)
-    threads, told = workers_given(workers), observer_given(observer) or SilentObserver()
-    folder = path_given(out, "out")
-    plan = load_programme(fixed(path_given(programme, "programme")), fixed(folder))
-    settings = running.Settings(key, told, threads, _with_page, where_given(cluster))
+    key, folder = key_of(insecure_test_key), Path(out)
+    plan = load_programme(fixed(programme), fixed(folder))
+    settings = running.Settings(key, observer or SilentObserver(), workers, _with_page, cluster)
     outcome = running.run_programme(plan, folder, settings)
-    releases = {name: finished(one) for name, one in outcome.releases.items()}
-    made = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)
-    if outcome.stated_anew or not (made.path / "report.html").exists():
-        made.report()
-    return made
+    releases = {name: finished(release) for name, release in outcome.releases.items()}
+    whole = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)
+    if outcome.stated_anew or not (whole.path / "report.html").exists():
+        whole.report()
+    return whole
 
 
 def _with_page(_name: str, outcome: "Outcome") -> None:

@@ -144,7 +144,7 @@ def intervals(
         if value is not None:
             raise ConfigError(f"{flag} can be given only together with --district FILE.", code="bad-flag")
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.face.add_intervals import add_intervals
+    from tallyveil.face.released import add_intervals
     from tallyveil.face.products import marks_in
 
     with observer_for(quiet, as_json) as observer:
