@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from tests.elsewhere import Elsewhere
 
-from tallyveil.cli.finished.intervals import intervals as command
+from tallyveil.cli.intervals import intervals as command
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SolverError, StoreError

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.cli.runs.measurements import import_files
+from tallyveil.cli.measurements import import_files
 from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.config.published_products import published_products

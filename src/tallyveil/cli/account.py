@@ -1,19 +1,21 @@
 """`tallyveil account`: the exact privacy guarantee of noise, and the least noise for a stated guarantee."""
 
+import json
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tallyveil.cli.account_inputs import calibrated, conversion_of, exact_of, guarantee_of
-from tallyveil.cli.frame.arguments import DELTA, EPSILON, NEIGHBOURS, RHO, AsJson, ReleaseFilePath
-from tallyveil.cli.frame.whole_help import WholeHelp
-from tallyveil.cli.show.account import about, exact_epsilon, print_answer, published
+from tallyveil.cli.frame.arguments import DELTA, EPSILON, NEIGHBOURS, RHO, AsJson, ReleaseFilePath, WholeHelp
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.accounting import Guarantee
+    from tallyveil.accounting import Calibration, Guarantee, PrivacyEvent, ZcdpConversion
     from tallyveil.accounting.ledger.joint import JointLedgers
+    from tallyveil.accounting.proved import ProvedEpsilon
+
 
 LARGEST_EPSILON = 10**6
 """Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
@@ -271,7 +273,6 @@ def products(as_json: AsJson = False) -> None:
 
     The exact epsilon of one is `tallyveil account epsilon --delta 1e-10 --product NAME`.
     """
-    from tallyveil.cli.show.account import show_products
 
     show_products(as_json)
 
@@ -373,3 +374,301 @@ def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction
 
     grid = grid or _grid(Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper), 121)
     draw_profile(path, [float(epsilon) for epsilon in grid], guarantee.profile_curve(grid))
+
+
+def guarantee_of(
+    gaussian: list[str] | None,
+    laplace: list[str] | None,
+    plan: Path | None,
+    product: str | None,
+    neighbours: str,
+    proved: bool,
+    width: str | None = None,
+) -> "Guarantee":
+    """The guarantee of the noise that was given, of a release file or of a released product.
+
+    Without a width, epsilon's bounds are as wide as `compose` makes them.
+
+    Raises:
+        ConfigError: a flag that cannot be understood, or flags that do not go together.
+    """
+    from tallyveil.accounting import Neighbours, compose
+    from tallyveil.errors import ConfigError
+
+    asked: dict[str, Any] = {"engine": "proved" if proved else "auto"}
+    if width is not None:
+        asked["width"] = _width(width)
+    if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
+        raise ConfigError(
+            "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
+        )
+    if product is not None:
+        from tallyveil.budget.products import NEIGHBOURS, load_product
+
+        return compose(load_product(product).event, neighbours=NEIGHBOURS, **asked)
+    if plan is not None:
+        from tallyveil.config.load import load_plan
+
+        loaded = load_plan(plan)
+        event = loaded.event()
+        if loaded.spine is not None and loaded.spine.bypassing is not None:
+            from tallyveil.execution.topdown.inputs import read_allocation
+
+            # What bypassing does follows from the geography, which is public.
+            event = loaded.event(read_allocation(loaded).event())
+        return compose(event, neighbours=loaded.strategy.neighbours, **asked)
+    if neighbours not in list(Neighbours):
+        raise ConfigError(
+            f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
+        )
+    if not gaussian and not laplace:
+        raise ConfigError(
+            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
+            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML, or --product NAME.",
+            code="bad-flag",
+        )
+    relation = Neighbours(neighbours)
+    return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, **asked)
+
+
+def _width(text: str) -> float:
+    """The width of epsilon's bounds, which is looked at before a float rounds it.
+
+    Raises:
+        ConfigError: it is no number of the range that engines take.
+    """
+    from tallyveil.accounting.engines.dithered import NARROWEST
+    from tallyveil.errors import ConfigError
+
+    value = exact_of(text, "--width")
+    if not Fraction(str(NARROWEST)) <= value <= 1:
+        raise ConfigError(
+            f"--width is '{text:.80}'; wanted a number from {NARROWEST:g} to 1, such as 1e-9.",
+            code="bad-flag",
+        )
+    return float(value)
+
+
+def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[PrivacyEvent]":
+    from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace
+
+    kinds: list[tuple[list[str], Callable[[Fraction, int, int], PrivacyEvent], str]] = [
+        (gaussian, DiscreteGaussian, "--gaussian"),
+        (laplace, DiscreteLaplace, "--laplace"),
+    ]
+    return [
+        kind(*_parsed(text, flag, relation.answers_moved)) for texts, kind, flag in kinds for text in texts
+    ]
+
+
+def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
+    """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
+    from tallyveil.errors import ConfigError
+    from tallyveil.exact import whole_number_of
+
+    parts = text.split(":")
+    counts = [whole_number_of(part) or 0 for part in parts[1:]]
+    if len(parts) > 3 or not all(counts):
+        raise ConfigError(
+            f"{flag} is '{text:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
+            "such as 68.49:10.",
+            code="bad-flag",
+        )
+    count, sensitivity = [*counts, 1, 1][:2]
+    return exact_of(parts[0], flag), sensitivity, count * answers_moved
+
+
+def exact_of(text: str, flag: str = "--delta") -> Fraction:
+    """The exact number that a flag's text stands for."""
+    from tallyveil.budget.fractions import parse_fraction
+
+    return parse_fraction(text, flag)
+
+
+def conversion_of(text: str, flag: str) -> "ZcdpConversion":
+    """The conversion of zCDP that a flag names.
+
+    Raises:
+        ConfigError: there is no such conversion.
+    """
+    from tallyveil.accounting import ZcdpConversion
+    from tallyveil.errors import ConfigError
+
+    if text not in list(ZcdpConversion):
+        raise ConfigError(
+            f"{flag} is '{text:.80}'; wanted one of {', '.join(ZcdpConversion)}.", code="bad-flag"
+        )
+    return ZcdpConversion(text)
+
+
+def calibrated(
+    before: "Guarantee", epsilon: str | None, delta: Fraction, curve: str | None, rho: str | None
+) -> "tuple[Calibration[PrivacyEvent], dict[str, Any]]":
+    """The least noise for a target at one delta or for a whole curve, and what it was held against, in words.
+
+    Args:
+        before: The guarantee of the noise before; it sets the proportions.
+        epsilon: The target at one delta, or None.
+        delta: That delta, or the smallest delta of the curve.
+        curve: The conversion of zCDP that gives the curve, or None.
+        rho: The curve's rho; without it, that of the noise before.
+
+    Raises:
+        ConfigError: not exactly one of the two targets was given, or rho without a curve.
+    """
+    from tallyveil.accounting import ZcdpCurve, calibrate, calibrate_to_curve, curve_excess, rho_of
+    from tallyveil.errors import ConfigError
+
+    if (epsilon is None) is (curve is None) or (rho is not None and curve is None):
+        raise ConfigError(
+            "give --epsilon for a target at one delta, or --curve (and --rho, if you like) for a whole curve.",
+            code="bad-flag",
+        )
+    if curve is None:
+        target = exact_of(str(epsilon), "--epsilon")
+        return calibrate(before.event, epsilon=target, delta=delta, neighbours=before.neighbours), {}
+    conversion = conversion_of(curve, "--curve")
+    cost = rho_of(before.event, laplace_as_zcdp=True) if rho is None else exact_of(rho, "--rho")
+    reference = ZcdpCurve(cost, conversion)
+    found = calibrate_to_curve(
+        before.event, reference=reference, smallest_delta=delta, neighbours=before.neighbours
+    )
+    excess = curve_excess(found.guarantee, reference, reference.epsilon(delta))
+    return found, {
+        "curve": f"{conversion.value} conversion of zCDP, rho = {cost}",
+        "log_delta_above_the_curve": {"upper": excess.bound},
+    }
+
+
+def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[str, Any]:
+    """Lower and upper bounds on epsilon, and the upper bounds of the other accountants that apply.
+
+    Args:
+        guarantee: The guarantee.
+        delta: The delta as the user wrote it.
+        exact: The same number as a fraction.
+    """
+    from tallyveil.accounting.classical import classical_epsilons
+
+    return {
+        "epsilon": guarantee.epsilon(exact).to_mapping(),
+        "delta": delta,
+        "classical": classical_epsilons(guarantee.event, exact),
+    }
+
+
+def about(guarantee: "Guarantee") -> dict[str, Any]:
+    """The neighbours that a guarantee covers, and how it was computed."""
+    reached = guarantee.width_reached
+    wider = {} if reached is None or reached <= guarantee.width else {"width_reached": Fraction(str(reached))}
+    return {
+        "neighbours": guarantee.neighbours.value,
+        "engines": list(guarantee.engines),
+        **wider,
+        "invariants": list(guarantee.invariants),
+    }
+
+
+def published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
+    """What is proved of everything that several runs published. Arguments as for `exact_epsilon`."""
+    from tallyveil.accounting import invariants_of
+    from tallyveil.accounting.classical import classical_epsilons
+    from tallyveil.accounting.ledger.joint import published_epsilon
+
+    proved = published_epsilon(joint, exact)
+    bounds = {"upper": proved.bounds.upper} if proved.not_exact else proved.bounds.to_mapping()
+    reached = proved.width_reached
+    return {
+        "epsilon": bounds,
+        "delta": delta,
+        **(_not_exact(joint, proved) if proved.not_exact else {}),
+        "classical": classical_epsilons(joint.paid, exact),
+        "neighbours": joint.neighbours.value,
+        "engines": list(proved.engines),
+        **({} if reached is None else {"width_reached": Fraction(str(reached))}),
+        "invariants": list(invariants_of(joint.paid)),
+    }
+
+
+_METHODS: Final = {
+    "zcdp": "zero-concentrated differential privacy",
+    "renyi": "Renyi differential privacy",
+    "pure": "pure differential privacy",
+}
+
+
+def _not_exact(joint: "JointLedgers", proved: "ProvedEpsilon") -> dict[str, Any]:
+    """What is to be said where epsilon is only an upper bound: why, rho, and what samplers add to delta."""
+    from tallyveil.accounting import epsilon_of, rho_of
+    from tallyveil.accounting.costs import has_gaussian
+    from tallyveil.accounting.engines.tails import fraction_bounds
+    from tallyveil.accounting.ledger.joint import added_delta
+
+    added = added_delta(joint, Fraction(proved.bounds.upper))
+    answer: dict[str, Any] = {"added_delta": {"upper": added}} if added else {}
+    method = _METHODS[proved.engines[-1]]
+    answer["not_exact"] = f"epsilon is an upper bound, by {method}: {proved.not_exact}"
+    answer["rho"] = str(rho_of(joint.paid, laplace_as_zcdp=True))
+    if has_gaussian(joint.paid):
+        return answer
+    pure = epsilon_of(joint.paid)
+    answer["pure_epsilon"] = {"upper": fraction_bounds(pure).upper}
+    at_pure = added_delta(joint, pure)
+    return answer | ({"pure_delta": {"upper": at_pure}} if at_pure else {})
+
+
+def print_answer(answer: dict[str, Any], as_json: bool) -> None:
+    """Print an answer as lines of words, or as JSON."""
+    if as_json:
+        say(json.dumps(answer, indent=2, default=float))
+        return
+    from tallyveil.cli.frame.terminal import Screen, headed
+
+    console = Screen()
+    for key, value in answer.items():
+        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
+
+
+def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
+    from tallyveil.accounting.bounds import Bounds
+    from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
+
+    if isinstance(value, dict):
+        if set(value) == {"lower", "upper"}:
+            return "between {} and {}".format(*both_ends(Bounds(**value)))
+        if set(value) == {"upper"}:
+            return f"at most {at_most(value['upper'])}"
+        return "; ".join(f"{key.replace('_', ' ')} {_in_words(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        if value and isinstance(value[0], dict):
+            return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        return at_most(value)
+    return short_decimal(value) if isinstance(value, Fraction) else str(value)
+
+
+def show_products(as_json: bool) -> None:
+    """Print the released products, what their record is, and what they cost by zCDP at the published delta."""
+    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.zcdp_curve import ZcdpConversion
+    from tallyveil.budget.products import DELTA, load_product, product_names
+    from tallyveil.cli.frame.tables import show_table
+
+    rows = []
+    for product in map(load_product, product_names()):
+        rho, published = product.rho, product.published_epsilon
+        rows.append(
+            [
+                product.name,
+                product.record,
+                product.n_budgets,
+                at_most(rho, places=4),
+                None if published is None else at_most(published),
+                *(at_most(conversion.epsilon(rho, DELTA), places=3) for conversion in ZcdpConversion),
+            ]
+        )
+    show_table(
+        ["product", "record", "budgets", "rho", "published epsilon", "textbook", "best zCDP"], rows, as_json
+    )

@@ -1,13 +1,16 @@
 """`tallyveil selftest`: compare what this installation computes with known answers."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, Quiet
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.tables import plain_table
+from tallyveil.cli.frame.terminal import Screen, say
+from tallyveil.selftest.answers import Answer
 
 
 def selftest(
@@ -25,7 +28,6 @@ def selftest(
 
     The answers are the same on every platform. The command fails if one differs. Only compiled kernels stay on disk.
     """
-    from tallyveil.cli.show.known_answers import show_answers
     from tallyveil.errors import SolverError
     from tallyveil.release.manifest import library_versions
     from tallyveil.selftest.all_answers import known_answers
@@ -51,3 +53,13 @@ def selftest(
         )
     if not (quiet or as_json):
         say(f"All {len(answers)} answers are the known ones.")
+
+
+def show_answers(answers: Iterable[Answer]) -> None:
+    """One line for each answer: what was computed, where the known answer is from, and whether it is the same."""
+    table = plain_table()
+    for heading in ("area", "what was computed", "known answer from", "result"):
+        table.add_column(heading)
+    for answer in answers:
+        table.add_row(answer.area, answer.name, answer.source, "same" if answer.same else "DIFFERENT")
+    Screen(width=110).print(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
+from tallyveil.cli.frame.tables import plain_table
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
@@ -240,16 +241,18 @@ def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -
 
 
 def _table(findings: "Findings") -> Any:
-    from rich import box
-    from rich.table import Table
-
     from tallyveil.accounting.decimals import at_most
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("quantity", overflow="fold")
-    table.add_column("paper", justify="right", no_wrap=True)
-    table.add_column("ours, rounded up", justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    table = plain_table(
+        texts=(
+            "quantity",
+            "verdict",
+        ),
+        numbers=(
+            "paper",
+            "ours, rounded up",
+        ),
+    )
     for comparison in findings.comparisons:
         table.add_row(
             comparison.quantity,

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallyveil.accounting.decimals import at_most
 from tallyveil.face.arguments import Name, checked, fixed
@@ -15,6 +15,9 @@ from tallyveil.release.marks import NOT_PRIVATE, marks_of, short_mark
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+AnyOpened = TypeVar("AnyOpened", bound="Opened")
 
 
 class Opened:
@@ -101,6 +104,13 @@ class Opened:
 
     def _repr_html_(self) -> str:
         return described(f"{self._title()} · run {self.manifest.run}", self._lines(), self._lead())
+
+
+def with_page(folder: AnyOpened) -> AnyOpened:
+    """A finished folder, whose page is written unless it is there already; raises StoreError."""
+    if not (folder.path / "report.html").exists():
+        folder.report()
+    return folder
 
 
 class WithMeasurements(Opened):

@@ -208,6 +208,19 @@ def write_page_of_programme(release: Path) -> None:
             write_page(programme)
 
 
+def require_understood(understood: bool, what: str) -> None:
+    """Refuse to look at true counts unless somebody has said that the results are not private.
+
+    Args:
+        understood: Whether it was said.
+        what: What would be revealed, and what to give if that is acceptable.
+    Raises:
+        ConfigError: it was not said.
+    """
+    if not understood:
+        raise ConfigError(f"{what} Nothing was read.", code="not-private")
+
+
 def require_evaluation(release: Path, command: str) -> ReleaseKind:
     """The kind of a finished release, which a command can compare with the truth.
 

@@ -1,10 +1,21 @@
 """Plan and run a programme: releases of the same people that run in order, with one total guarantee."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.face.arguments import AnyPath, Cluster, Progress, Workers, checked, fixed, key_of
-from tallyveil.face.planned import Plan
+from tallyveil.face.arguments import (
+    AnyPath,
+    Cluster,
+    Flag,
+    Progress,
+    WholeNumber,
+    Workers,
+    checked,
+    fixed,
+    key_of,
+)
+from tallyveil.face.planned import Forecast, Plan
 from tallyveil.face.products import write_page
 from tallyveil.face.released import Release, finished
 from tallyveil.printable import described
@@ -46,6 +57,29 @@ class PlannedProgramme:
 
         return planned_total(self.content)
 
+    @checked
+    def forecast(
+        self,
+        *,
+        blocks: WholeNumber | None = None,
+        people: WholeNumber | None = None,
+        geography: Flag = False,
+    ) -> "ProgrammeForecast":
+        """What is known of all releases before any records are opened; the arguments are as for `Plan.forecast`."""
+        from tallyveil.plans.programme import planned_total
+
+        releases = {
+            name: plan.forecast(blocks=blocks, people=people, geography=geography)
+            for name, plan in self.releases.items()
+        }
+        # What bypassing costs follows from the geography, so that its events are known once it was opened.
+        events = [
+            each.plan.event(each.allocation.event())
+            for each in releases.values()
+            if each.allocation is not None
+        ]
+        return ProgrammeForecast(self.content, releases, planned_total(self.content, events or None))
+
     def __repr__(self) -> str:
         return f"<PlannedProgramme {self.name}: {', '.join(self.releases)}>"
 
@@ -54,6 +88,60 @@ class PlannedProgramme:
         lines.append(("together", self.guarantee["together"]["statement"]))
         lead = "Releases of the same people, in this order. No record was opened, and nothing is spent."
         return described(f"Plan of programme {self.name}", lines, lead)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProgrammeForecast:
+    """What is known of a programme before any records are opened; made by `PlannedProgramme.forecast`.
+
+    Attributes:
+        plan: The programme in the types of the library.
+        releases: What is known of each release, by its name.
+        guarantee: What all releases guarantee together, as plain data.
+    """
+
+    plan: "ProgrammePlan"
+    releases: dict[str, Forecast]
+    guarantee: dict[str, Any]
+
+    @property
+    def resources(self) -> dict[str, Any] | None:
+        """Resources of releases that run one after the other: times and sizes add up, and memory is that of the
+        largest. None where sizes are not known."""
+        needed = [each.resources for each in self.releases.values() if each.resources is not None]
+        if not needed:
+            return None
+        return {
+            "memory_bytes": max(resources.memory for resources in needed),
+            "disk_bytes": sum(resources.disk for resources in needed),
+            "seconds": round(sum(resources.total_seconds for resources in needed), 1),
+        }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the plans allow and is seldom meant, each once."""
+        return tuple(dict.fromkeys(text for each in self.releases.values() for text in each.warnings))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data, as `tallyveil plan --json` prints it."""
+        from tallyveil.plans.record import plan_record
+
+        releases = [
+            {
+                "release": release.name,
+                "file": str(release.file),
+                "reads": list(release.reads),
+                **plan_record(release.plan, None, self.releases[release.name].allocation),
+            }
+            for release in self.plan.releases
+        ]
+        needed = self.resources
+        return {
+            "name": self.plan.name,
+            "releases": releases,
+            "guarantee": self.guarantee,
+            **({"resources": needed} if needed is not None else {}),
+        }
 
 
 class Programme:

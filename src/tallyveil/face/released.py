@@ -33,7 +33,7 @@ from tallyveil.face.arguments import (
     fixed,
     series_of_geocodes,
 )
-from tallyveil.face.opened import Measurements, Opened, WithMeasurements
+from tallyveil.face.opened import Measurements, Opened, WithMeasurements, with_page
 from tallyveil.plans.machine import machine_memory
 from tallyveil.release.finished import refuse_unfinished
 from tallyveil.release.interval_tables import BESIDE, refuse_earlier_tables
@@ -467,10 +467,7 @@ def finished(outcome: "Outcome") -> Release:
     Raises:
         StoreError: the page cannot be written.
     """
-    release = Release(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
-    if not (release.path / "report.html").exists():
-        release.report()
-    return release
+    return with_page(Release(outcome.path, outcome.manifest, already_finished=outcome.already_finished))
 
 
 @checked

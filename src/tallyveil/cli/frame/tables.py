@@ -1,0 +1,101 @@
+"""Tables on the terminal: rows of names and numbers, and privacy parameters beside a claim of accuracy."""
+
+import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from tallyveil.cli.frame.terminal import Screen, headed, say
+
+
+def plain_table(*names: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> Table:
+    """A table without lines between its columns.
+
+    Args:
+        names: Headings of columns of names, which stay on one line.
+        texts: Headings of columns of text, which may take several lines.
+        numbers: Headings of columns of numbers.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in names:
+        table.add_column(heading, no_wrap=True)
+    for heading in texts:
+        table.add_column(heading, overflow="fold")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def not_private_screen() -> Screen:
+    """A screen that begins with the warning of an evaluation."""
+    console = Screen()
+    console.print(headed("NOT PRIVATE", ": computed from the true counts; do not publish.", "bold red"))
+    return console
+
+
+def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
+    """Print rows under headings, or as JSON."""
+    if as_json:
+        say(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=2))
+        return
+    table = plain_table()
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left", no_wrap=not place)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    console = Screen()
+    # A file or a pipe has no width to respect.
+    console.print(table) if console.is_terminal else Screen(width=140).print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return (
+        f"{value:,.2f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
+
+
+def show_parameters(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print epsilon at three deltas, and beta at alpha = 5 % and mu if a row has them.
+
+    Each is rounded in the safe direction.
+
+    Args:
+        rows: Of `budget.parameters`. A row is named by its columns `spine` and `geolevel`, or `level`.
+    """
+    from tallyveil.accounting.decimals import at_least, at_most
+    from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
+
+    if not rows:
+        return
+    names = [name for name in ("spine", "geolevel", "level") if name in rows[0]]
+    with_beta, with_mu = (any(row.get(name) is not None for row in rows) for name in (BETA, MU))
+    headings = [
+        *names,
+        "spent",
+        *(f"epsilon at {delta}" for delta in DELTAS),
+        *(["beta at 5 %"] if with_beta else []),
+        *(["mu"] if with_mu else []),
+        "by",
+    ]
+
+    def shown(row: Mapping[str, Any]) -> list[Any]:
+        beta, mu = row[BETA], row.get(MU)
+        return [
+            *(row[name] for name in names),
+            at_most(Fraction(row["spent"]), 5),
+            *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
+            *([None if beta is None else at_least(beta, places=4)] if with_beta else []),
+            *([None if mu is None else at_most(mu, places=4)] if with_mu else []),
+            row["accountant"],
+        ]
+
+    show_table(headings, [shown(row) for row in rows], False)
