@@ -15,11 +15,11 @@ import polars as pl
 from scipy import linalg, sparse
 
 from tallyveil.budget.allocation import allocation_of
-from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.face.made_up import write_country
 from tallyveil.geography.shares import GeounitShares
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import MeasurementSource

@@ -41,10 +41,10 @@ from cluster_overhead import (
     processor_seconds,
 )
 
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.executors import executors_of
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.runs.cluster.cluster import Cluster

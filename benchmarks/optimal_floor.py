@@ -18,10 +18,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.optimal_shares import optimal_shares
 from tallyveil.execution.topdown.shares_trial import try_shares
+from tallyveil.face.made_up import write_country
 
 FLOORS = ("0", "1/10", "1/4", "1/2", "9/10")
 BELOW = ("County", "Tract", "Block_Group", "Block", "place")

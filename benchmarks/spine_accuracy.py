@@ -48,10 +48,10 @@ from made_up_state import FAMILIES, LENGTHS, state, write_people
 import tallyveil.execution.topdown.run as running
 from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
 from tallyveil.budget.spine.precision import totals_summed
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_other_entities
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.geography import off_spine_distances
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.geography.entity_tables import family_columns

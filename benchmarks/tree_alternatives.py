@@ -39,10 +39,10 @@ from intervals import part_of
 from scipy import sparse
 from tree_values import DATA, areas_of
 
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals import StoredRows
 from tallyveil.noise.key import insecure_key

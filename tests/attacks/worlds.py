@@ -10,7 +10,7 @@ import polars as pl
 from tests.attacks.budgets import groups_of, people_schema
 
 import tallyveil
-from tallyveil.cli.synth import write_country
+from tallyveil.face.made_up import write_country
 from tallyveil.universe.presets import schema_from_mapping
 from tallyveil.universe.query_group import QueryGroup
 from tallyveil.universe.schema import Schema

@@ -36,7 +36,6 @@ os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs
 from fork_server import forked, prepare
 from loading import module_of
 
-from tallyveil.cli.synth import write_country
 from tallyveil.config.groups import load_group_plan
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
@@ -49,6 +48,7 @@ from tallyveil.execution.safetab.households import run_households
 from tallyveil.execution.safetab.run import run_safetab
 from tallyveil.execution.table.run import run_subspace
 from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key

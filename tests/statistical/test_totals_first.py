@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from tallyveil.budget.strategy import Strategy
-from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown import preparation, run
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.guarantee import check_paths, guarantee_of
 from tallyveil.plans.release import ReleasePlan

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 from tests.samples import every
 
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.execution.programme.run import Settings, run_programme
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.between import checks_between
 from tallyveil.release.manifest_files import read_manifest

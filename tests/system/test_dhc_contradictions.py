@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil.cli.synth import write_country
 from tallyveil.errors import SchemaError
+from tallyveil.face.made_up import write_country
 
 
 @pytest.mark.parametrize("column", ["votingage", "hhgq"])

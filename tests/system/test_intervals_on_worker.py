@@ -8,10 +8,10 @@ import pytest
 from tests.elsewhere import Elsewhere
 
 from tallyveil.cli.intervals import intervals as command
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.intervals import chunks as interval_chunks
 from tallyveil.postprocess.intervals.job import make_intervals

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from tests.elsewhere import Elsewhere
 
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.errors import SolverError
 from tallyveil.execution.programme import run as programmes
 from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess import estimation, publish
 from tallyveil.postprocess.estimate import estimate_release

@@ -10,11 +10,11 @@ import pytest
 
 from tallyveil.accounting.costs import rho_of
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, ConstraintError, SchemaError
 from tallyveil.execution.topdown.evaluate import evaluate_release
 from tallyveil.execution.topdown.run import measure_release, run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.intervals.job import make_intervals

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.errors import GeographyError, SchemaError, StoreError
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.release.pl94 import tables as writing_of_tables
 from tallyveil.release.pl94.publication import publish_pl94

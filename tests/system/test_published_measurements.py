@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 from tallyveil.cli.measurements import import_files
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_estimation, load_plan
 from tallyveil.config.published_products import published_products
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.execution.topdown.run import measure_release
+from tallyveil.face.made_up import write_country
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.estimate import estimate_release

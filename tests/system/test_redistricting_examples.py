@@ -12,10 +12,10 @@ from tests.pages import text_of
 
 import tallyveil
 from tallyveil.accounting.decimals import at_most
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.execution.topdown.run import run_release
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.programme import planned_total
 

@@ -14,12 +14,12 @@ from tallyveil.budget.spine.precision import totals_summed
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.budget.spine.variance import entity_variances
 from tallyveil.cli.main import app
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.execution.topdown.spine_changes import is_worse
+from tallyveil.face.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.report import write_report
 from tallyveil.runs.observer import SilentObserver

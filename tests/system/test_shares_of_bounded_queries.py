@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tallyveil.budget.optimal.aims import FLOOR, Aim, Aims, VarianceModel
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.optimal_shares import optimal_shares
 from tallyveil.execution.topdown.shares_trial import try_shares
+from tallyveil.face.made_up import write_country
 
 LEVELS = ("Tract", "Block_Group", "Block")
 QUERIES = ("total", "votingage", "hispanic*cenrace", "votingage*hispanic*cenrace")

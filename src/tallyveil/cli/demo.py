@@ -8,7 +8,7 @@ import typer
 from tallyveil.cli.frame.arguments import AsJson, Quiet
 from tallyveil.cli.frame.summary import finish_release
 from tallyveil.cli.frame.terminal import say
-from tallyveil.cli.synth import write_country
+from tallyveil.face.made_up import write_country
 
 
 def demo(

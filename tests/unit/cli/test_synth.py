@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
-from tallyveil.cli.synth import write_country
 from tallyveil.config.load import load_plan
 from tallyveil.config.programme import load_programme
 from tallyveil.errors import ConfigError, GeographyError, TallyveilError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms, read_spine
+from tallyveil.face.made_up import write_country
 
 
 def test_persons_and_units_share_every_public_file(tmp_path):

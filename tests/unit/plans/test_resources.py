@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.cli.synth import _filled
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.inputs import read_spine
 from tallyveil.execution.topdown.run import STAGES_BEFORE
+from tallyveil.face.made_up import _filled
 from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.resources import (
     MIB,

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tallyveil.cli.synth import write_country
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError
@@ -16,6 +15,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.execution.topdown.inputs import read_histograms
 from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.face.made_up import write_country
 from tallyveil.kernels.family import chunk as family_chunk
 from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.noise.key import insecure_key
