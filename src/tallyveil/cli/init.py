@@ -1,9 +1,8 @@
 """`tallyveil init`: write a first release file for a table of records."""
 
 import sys
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,10 +22,7 @@ from tallyveil.cli.frame.arguments import (
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.config.make_first import Asked
-
-
-EXAMPLE = ("persons.csv", "areas.csv", "codebook.csv", "README.txt")
+    pass
 
 
 def init(
@@ -147,70 +143,61 @@ def init(
     --levels-from-records says so. Of the records, only the names of the columns are looked at. On a terminal, the
     command asks for what is missing.
     """
-    from tallyveil.config.first_attributes import AttributesAsked, first_attributes
-    from tallyveil.config.first_file import geolevels_of
-    from tallyveil.config.make_first import Asked, make_first
-    from tallyveil.execution.topdown.inputs import read_spine
+    from tallyveil.errors import ConfigError
+    from tallyveil.face.first_file import write_release_file
 
-    wanted = names_if_any(attributes, "--attributes") or []
-    with_numbers = names_if_any(numbers, "--numbers") or []
+    wanted = names_if_any(attributes, "--attributes")
+    with_numbers = names_if_any(numbers, "--numbers")
     if example is not None:
         _write_example(example, quiet=quiet, as_json=as_json)
         return
-    table = _records(records)
-    _refuse_several_sources(codebook, sample, levels_from_records)
-    place = _asked(
-        None if geography is None else str(geography),
-        "--geography",
-        "Public table of all finest geounits",
-    )
-    code = _asked(geocode, "--geocode", "Column of the finest geocode")
-    levels = geolevels_of(_asked(geolevels, "--geolevels", "Geolevels, such as Region=1,Town=3,Block"))
-    budget = _budget(rho, epsilon)
-    found = first_attributes(
-        AttributesAsked(
-            records=table,
-            codebook=codebook,
-            sample=sample,
-            from_records=levels_from_records,
-            wanted=wanted,
-            numbers=with_numbers,
-            ranges=_ranges(ranges or [], bands or []),
-            besides=(code, count),
-        )
-    )
-    asked = Asked(
-        records=table,
-        geography=Path(place),
-        geocode=code,
-        count=count,
-        geolevels=levels,
-        attributes=found,
-        name=name or table.stem,
-        unit=unit,
-        units=units,
-        neighbours=neighbours,
-        budget=budget,
-        out=out,
-    )
-    make_first(asked, read_spine)
-    record, lines = _written(asked, from_records=levels_from_records)
-    give(record, lines, quiet=quiet, as_json=as_json)
-
-
-def _records(records: Path | None) -> Path:
-    """The table of records.
-
-    Raises:
-        ConfigError: it is not named.
-    """
-    from tallyveil.errors import ConfigError
-
     if records is None:
         raise ConfigError(
             "name the table of records, or ask for made-up ones with --example DIR.", code="bad-flag"
         )
-    return records
+    _refuse_several_sources(codebook, sample, levels_from_records)
+    place = _answer(
+        None if geography is None else str(geography),
+        "--geography",
+        "Public table of all finest geounits",
+    )
+    code = _answer(geocode, "--geocode", "Column of the finest geocode")
+    levels = _answer(geolevels, "--geolevels", "Geolevels, such as Region=1,Town=3,Block")
+    if rho is not None and epsilon is not None:
+        raise ConfigError(
+            "give --rho for discrete Gaussian noise, or --epsilon for discrete Laplace noise, not both.",
+            code="bad-flag",
+        )
+    if epsilon is None:
+        rho = _answer(rho, "--rho", "Budget, such as 1/2 (policy decides it)")
+    names = write_release_file(
+        records,
+        out,
+        geography=place,
+        geocode=code,
+        geolevels=levels,
+        codebook=codebook,
+        sample=sample,
+        levels_from_records=levels_from_records,
+        attributes=wanted,
+        numbers=with_numbers,
+        ranges=_ranges(ranges or [], bands or []),
+        count=count,
+        rho=rho,
+        epsilon=epsilon,
+        neighbours=neighbours,
+        name=name,
+        unit=unit,
+        units=units,
+    )
+    record = {"release_file": str(out), "attributes": names, "levels_from_records": levels_from_records}
+    taken = "Its levels were taken from the records: which values occur there is public once the file is."
+    lines = [
+        f"{out} is written. It measures {len(names)} attributes: {', '.join(names)}.",
+        *([taken] if levels_from_records else []),
+        f"Next: tallyveil plan {out}",
+    ]
+    give(record, lines, quiet=quiet, as_json=as_json)
 
 
 def _refuse_several_sources(codebook: Path | None, sample: Path | None, from_records: bool) -> None:
@@ -223,20 +210,7 @@ def _refuse_several_sources(codebook: Path | None, sample: Path | None, from_rec
         )
 
 
-def _written(asked: "Asked", *, from_records: bool) -> tuple[dict[str, Any], list[str]]:
-    """What the file has and what to do next, as plain data and in lines."""
-    names = [one.name for one in asked.attributes]
-    lines = [f"{asked.out} is written. It measures {len(names)} attributes: {', '.join(names)}."]
-    if from_records:
-        lines.append(
-            "Its levels were taken from the records: which values occur there is public once the file is."
-        )
-    lines.append(f"Next: tallyveil plan {asked.out}")
-    record = {"release_file": str(asked.out), "attributes": names, "levels_from_records": from_records}
-    return record, lines
-
-
-def _asked(value: str | None, flag: str, question: str) -> str:
+def _answer(value: str | None, flag: str, question: str) -> str:
     """The value of a flag; on a terminal, the answer to a question if the flag is not given."""
     from tallyveil.errors import ConfigError
 
@@ -247,46 +221,29 @@ def _asked(value: str | None, flag: str, question: str) -> str:
     return require_utf8(str(typer.prompt(f"{question} ({flag})", err=True)))
 
 
-def _budget(rho: str | None, epsilon: str | None) -> tuple[str, str]:
-    from tallyveil.errors import ConfigError
-
-    if rho is not None and epsilon is not None:
-        raise ConfigError(
-            "give --rho for discrete Gaussian noise, or --epsilon for discrete Laplace noise, not both.",
-            code="bad-flag",
-        )
-    if epsilon is not None:
-        return "epsilon", epsilon
-    return "rho", _asked(rho, "--rho", "Budget, such as 1/2 (policy decides it)")
-
-
 def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
     """The ranges of each column that flags give."""
     from tallyveil.config.first_levels import bands as ranges_of_bands
     from tallyveil.errors import ConfigError
 
-    found: dict[str, str] = {}
+    by_column: dict[str, str] = {}
     for flag, texts in (("--ranges", ranges), ("--bands", bands)):
         for text in texts:
             column, equals, value = text.partition("=")
-            if not (column and equals and value) or column in found:
+            if not (column and equals and value) or column in by_column:
                 raise ConfigError(
                     f"{flag} has {text!r}, wanted COLUMN=..., with each column once.", code="bad-flag"
                 )
-            found[column] = value if flag == "--ranges" else ranges_of_bands(value)
-    return found
+            by_column[column] = value if flag == "--ranges" else ranges_of_bands(value)
+    return by_column
 
 
 def _write_example(folder: Path, *, quiet: bool, as_json: bool) -> None:
-    from tallyveil.storage.outputs import new_folder
-    from tallyveil.storage.write import write_text
+    from tallyveil.face.made_up import write_example
 
-    source = resources.files("tallyveil") / "tutorial"
-    with new_folder(folder, "init", "a made-up example", EXAMPLE):
-        for name in EXAMPLE:
-            write_text(folder / name, (source / name).read_text(encoding="utf-8"))
+    paths = write_example(folder)
     if as_json:
-        give_files([folder / name for name in EXAMPLE], quiet=quiet, as_json=True)
+        give_files(paths, quiet=quiet, as_json=True)
     elif not quiet:
         say(f"Made-up records, areas and a codebook are in {folder}. Nobody in them is real. To go on:")
         say(

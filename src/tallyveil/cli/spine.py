@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -25,9 +25,7 @@ from tallyveil.cli.frame.tables import show_table
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.budget.spine.measures import TotalMeasures
     from tallyveil.execution.topdown.fitted_spine import FittedSpine
-    from tallyveil.geography import Recipe, Spine
     from tallyveil.geography.areas import AreaChange
 
 
@@ -173,31 +171,29 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Make a spine by the steps of a preset, and optionally choose groups by the resulting variances."""
-    from tallyveil.budget.caps import Reference
-    from tallyveil.budget.spine.matrices import require_affordable
-    from tallyveil.execution.topdown.spine_build import BuildFlags, built
-    from tallyveil.execution.topdown.spine_record import changes_record
-    from tallyveil.geography.spine_files import write_spine
-    from tallyveil.storage.outputs import claim_file
+    from tallyveil.face.spines import build_spine
 
-    named = names_if_any(geolevels, "--geolevels")
-    claim_file(out, [geography, *([entities] if entities is not None else [])])
-    measures = None if strategy is None else measures_of(strategy, schema, exact or [])[0]
-    found = built(
-        BuildFlags(
-            geography, entities, preset, named, column or [], measures, regroup, aim or [],
-            cutoff, maximum, most_loss, Reference(reference), may_worsen or [], bypass,
-        )
-    )  # fmt: skip
-    made = found.made
-    if made.shares is not None:
-        require_affordable(made.spine, made.shares)
-    write_spine(out, made.spine, made.shares, found.aimed)
-    changes = found.changes if preset is not None or regroup is not None else ()
-    sizes = dict(zip(made.spine.geolevels, map(len, made.spine.geocodes), strict=True))
-    record = {"out": str(out), "geounits": sizes, **changes_record(changes)}
-    give(record, [f"{out}: {made.spine!r}"], quiet=quiet, as_json=as_json)
-    show_changes(changes, quiet=quiet or as_json)
+    made = build_spine(
+        geography,
+        out,
+        entities=entities,
+        preset=preset,
+        geolevels=names_if_any(geolevels, "--geolevels"),
+        columns=column or [],
+        strategy=strategy,
+        schema=schema,
+        exact=exact or [],
+        regroup=regroup,
+        aim=aim or [],
+        most_loss=most_loss,
+        reference=reference,
+        may_worsen=may_worsen or [],
+        cutoff=cutoff,
+        maximum=maximum,
+        bypass=bypass,
+    )
+    give(made.to_mapping(), [f"{out}: {made.spine!r}"], quiet=quiet, as_json=as_json)
+    show_changes(made.changes, quiet=quiet or as_json)
 
 
 @spine.command()
@@ -221,42 +217,27 @@ def distance(
     as_json: AsJson = False,
 ) -> None:
     """Compute the off-spine distance of each entity: the number of geounits to add or subtract."""
-    import polars as pl
-
     from tallyveil.cli.frame.tables import show_table
-    from tallyveil.execution.topdown.spine_inputs import read_families
-    from tallyveil.geography import off_spine_distances, recipe_of
-    from tallyveil.geography.spine_files import read_spine_file
-    from tallyveil.storage.outputs import claim_file
-    from tallyveil.storage.write import write_parquet
+    from tallyveil.face.spines import spine_distances
 
-    if out is not None:
-        claim_file(out, [file, entities])
-    made, _ = read_spine_file(file)
-    name, _, code = (recipe or "").partition(":")
-    families = read_families(entities, made, family or ([name] if name else []))
-    found = [off_spine_distances(made, one) for one in families]
-    if out is not None:
-        frames = [
-            pl.DataFrame(
-                {"family": [one.family] * len(one.codes), "entity": list(one.codes)},
-                schema={"family": pl.String, "entity": pl.String},
-            ).with_columns(pl.Series("distance", one.distance), pl.Series("complement", one.complement))
-            for one in found
-        ]
-        write_parquet(out, pl.concat(frames), {})
-    if recipe is not None:
-        chosen = next((one for one in families if one.name == name), families[0])
-        if as_json or not quiet:
-            show_recipe(made, recipe_of(made, chosen, code), recipe, as_json)
-        return
+    distances = spine_distances(file, entities, family or [], recipe=recipe, out=out)
     if quiet and not as_json:
+        return
+    if distances.recipe is not None:
+        _show_recipe(distances.recipe, str(recipe), as_json)
         return
     show_table(
         ["entities", "number", "mean", "median", "90 %", "maximum"],
         [
-            [one.family, len(one.codes), one.mean, one.quantile(1, 2), one.quantile(9, 10), one.maximum]
-            for one in found
+            [
+                family.family,
+                len(family.codes),
+                family.mean,
+                family.quantile(1, 2),
+                family.quantile(9, 10),
+                family.maximum,
+            ]
+            for family in distances.families
         ],
         as_json,
     )
@@ -302,22 +283,22 @@ def compare(
     The standard deviations are those of generalised least squares with all measurements, before counts are made
     non-negative and integer. No noise is drawn: the numbers follow from the spines and the strategy.
     """
-    from tallyveil.execution.topdown.spine_comparison import comparison
-    from tallyveil.storage.outputs import claim_file
-    from tallyveil.storage.write import write_parquet
+    from tallyveil.face.spines import compare_spines
 
-    for path in (out, each):
-        if path is not None:
-            claim_file(path, [first, second, *([entities] if entities is not None else [])])
-    measures, name = measures_of(strategy, schema, exact or [])
-    others = measures if second_strategy is None else measures_of(second_strategy, schema, exact or [])[0]
-    frame, areas, parameters = comparison((first, second), (measures, others), entities, family or [])
-    if out is not None:
-        write_parquet(out, frame, {"schema": name})
-    if each is not None:
-        write_parquet(each, areas, {"schema": name})
+    comparison = compare_spines(
+        first,
+        second,
+        strategy=strategy,
+        second_strategy=second_strategy,
+        entities=entities,
+        families=family or [],
+        schema=schema,
+        exact=exact or [],
+        out=out,
+        each=each,
+    )
     if as_json or not quiet:
-        show_rows(frame, parameters, as_json)
+        _show_rows(comparison.kinds, comparison.parameters, as_json)
 
 
 @spine.command()
@@ -350,11 +331,19 @@ def fit(
 ) -> None:
     """Find the shares of the geolevels that meet accuracy targets with the least budget, and compare them with the
     shares of the strategy."""
-    from tallyveil.execution.topdown.fitted_spine import fitted
+    from tallyveil.face.spines import fit_shares
 
-    made = fitted(file, measures_of(strategy, schema, exact or [])[0], target, entities, each)
-    show_fitted(made, as_json)
-    warn(made.losses)
+    shares = fit_shares(
+        file,
+        target,
+        strategy=strategy,
+        entities=entities,
+        every=each,
+        schema=schema,
+        exact=exact or [],
+    )
+    _show_fitted(shares, as_json)
+    warn(shares.losses)
 
 
 @spine.command()
@@ -388,60 +377,10 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Write a page with the fan-outs of a spine and a map of one county whose blocks are coloured by group."""
-    from tallyveil.execution.topdown.spine_inputs import read_points
-    from tallyveil.geography.spine_files import read_spine_file
-    from tallyveil.report.spine_page import write_spine_page
-    from tallyveil.storage.outputs import claim_file
+    from tallyveil.face.spines import show_spine
 
-    claim_file(out, [file, *([points] if points is not None else [])])
-    made, shares = read_spine_file(file)
-    located = read_points(points) if points is not None else None
-    page = write_spine_page(out, made, shares, located, county=county, within=within, group=group)
-    give({"page": str(page)}, [str(page)], quiet=quiet, as_json=as_json)
-
-
-USUAL_SCHEMA: Final = "pl94-persons"
-"""Schema preset of a strategy preset if no other is named."""
-
-
-def measures_of(strategy: str, schema: str | None, exact: Sequence[str]) -> "tuple[TotalMeasures, str]":
-    """The measurements of totals under a strategy, and the name of the schema.
-
-    Args:
-        strategy: Name of a strategy preset, or path of a release file, which ends in `.toml`. Of a release file its
-            queries, budget and mechanism are used, and the totals that its invariants publish.
-        schema: Schema preset of a strategy preset; None for the usual one.
-        exact: Geolevels whose totals are published, with a strategy preset.
-
-    Raises:
-        ConfigError: the release file is not sound, or a schema or exact totals are named beside it.
-        BudgetError, SchemaError: there is no such preset, or it does not fit the schema.
-    """
-    if not strategy.endswith(".toml"):
-        return _of_preset(strategy, schema or USUAL_SCHEMA, exact)
-    from tallyveil.config.load import load_plan
-    from tallyveil.errors import ConfigError
-    from tallyveil.execution.topdown.spine_making import total_measures
-
-    if schema is not None or exact:
-        raise ConfigError(
-            f"--strategy {strategy} is a release file, which states its own schema and invariants. Leave --schema and "
-            "--exact out.",
-            code="bad-flag",
-        )
-    plan = load_plan(Path(strategy))
-    return total_measures(plan), plan.schema.name
-
-
-def _of_preset(strategy: str, schema: str, exact: Sequence[str]) -> "tuple[TotalMeasures, str]":
-    from tallyveil.budget import load_strategy_preset
-    from tallyveil.budget.spine.measures import TotalMeasures
-    from tallyveil.budget.spine.precision import totals_summed
-    from tallyveil.universe import load_preset
-
-    found = load_strategy_preset(strategy).strategy
-    summed = totals_summed(load_preset(schema), found)
-    return TotalMeasures(found, summed, tuple(dict.fromkeys(exact))), schema
+    page = str(show_spine(file, out, points=points, county=county, within=within, group=group))
+    give({"page": page}, [page], quiet=quiet, as_json=as_json)
 
 
 PRINTED = {"mean": "mean", "q90": "90 %", "greatest": "max"}
@@ -459,7 +398,7 @@ def _ratio_of_means(row: dict[str, Any]) -> str:
     return f"{second / first - 1:+.0%}" + (" worse" if row["worse"] else "")
 
 
-def show_rows(frame: pl.DataFrame, parameters: list[dict[str, Any]], as_json: bool) -> None:
+def _show_rows(frame: pl.DataFrame, parameters: list[dict[str, Any]], as_json: bool) -> None:
     """Print a comparison with what its accuracy costs, and a warning for every kind of area that is less exact."""
     from tallyveil.cli.frame.tables import show_parameters
 
@@ -504,24 +443,23 @@ def show_rows(frame: pl.DataFrame, parameters: list[dict[str, Any]], as_json: bo
     )
 
 
-def show_fitted(made: "FittedSpine", as_json: bool) -> None:
+def _show_fitted(fitted: "FittedSpine", as_json: bool) -> None:
     """Print fitted shares and the strategy's own shares, with their budgets and standard deviations."""
-    found, own = made.found, dict(made.given.geolevel_shares)
-    rows = [[name, str(share), str(own[name])] for name, share in found.strategy.geolevel_shares]
+    shares, present = fitted.found, dict(fitted.given.geolevel_shares)
+    rows = [[name, str(share), str(present[name])] for name, share in shares.strategy.geolevel_shares]
     show_table(["geolevel", "share", "strategy's own"], rows, as_json)
     if as_json:
         return
     say(
-        f"{made.given.budget_unit} needed: {found.needed} = {float(found.needed):.6g} (no shares do with less than "
-        f"{found.least:.6g}); with the strategy's own shares {found.given_needed:.6g}"
+        f"{fitted.given.budget_unit} needed: {shares.needed} = {float(shares.needed):.6g} (no shares do with less than "
+        f"{shares.least:.6g}); with the strategy's own shares {shares.given_needed:.6g}"
     )
-    for target, reached in found.reached:
+    for target, reached in shares.reached:
         say(f"  {target.name}: wanted {float(target.standard_deviation):g}, reached {reached:.4g}")
 
 
-def show_recipe(spine: "Spine", recipe: "Recipe", name: str, as_json: bool) -> None:
+def _show_recipe(lines: "Sequence[tuple[int, str, str]]", name: str, as_json: bool) -> None:
     """Print the geounits that make an entity."""
-    lines = recipe.lines(spine)
     if as_json:
         say(json.dumps([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines]))
         return

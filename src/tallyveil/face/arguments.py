@@ -68,7 +68,9 @@ def _one_line(name: str) -> str:
 def _path(path: object, info: ValidationInfo) -> Path:
     """The path of a text, or the address of an object (`tallyveil.storage.addresses`)."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text or not is_one_line(text):
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ValueError("no path")
+    if isinstance(path, str) and not is_one_line(text):  # it may be the content of a file; a Path is none
         raise ValueError("no path")
     if has_bytes(text):
         raise StoreError(
