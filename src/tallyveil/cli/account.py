@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,6 @@ from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Calibration, Guarantee, PrivacyEvent, ZcdpConversion
-    from tallyveil.accounting.ledger.joint import JointLedgers
-    from tallyveil.accounting.proved import ProvedEpsilon
 
 
 LARGEST_EPSILON = 10**6
@@ -222,17 +220,17 @@ def calibrate(
     or more; this computes about a hundred points for each amount of noise that is tried.
     """
     before = guarantee_of(gaussian, laplace, plan, product, neighbours, proved=False)
-    found, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
+    least, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
     answer = {
-        **_factor(found.factor),
-        "epsilon": dict(zip(("lower", "upper"), found.epsilon, strict=True)),
+        **_factor(least.factor),
+        "epsilon": dict(zip(("lower", "upper"), least.epsilon, strict=True)),
         "delta": delta,
         **target,
-        "event": found.event.to_mapping(),
-        **about(found.guarantee),
+        "event": least.event.to_mapping(),
+        **about(least.guarantee),
     }
     print_answer(answer, as_json)
-    _plot_profile(found.guarantee, plot)
+    _plot_profile(least.guarantee, plot)
 
 
 @account.command()
@@ -255,7 +253,7 @@ def savings(
 
     by = conversion_of(conversion, "--conversion")
     strategy = load_plan(plan).strategy
-    found = [
+    savings_by_geolevel = [
         {
             "geolevel": geolevel,
             **_factor(item.factor),
@@ -263,7 +261,7 @@ def savings(
         }
         for geolevel, item in geolevel_savings(strategy, exact_of(delta), by)
     ]
-    answer = {"delta": delta, "conversion": by.value, "geolevels": found}
+    answer = {"delta": delta, "conversion": by.value, "geolevels": savings_by_geolevel}
     print_answer(answer | {"neighbours": strategy.neighbours.value}, as_json)
 
 
@@ -296,31 +294,12 @@ def total(
     looked at; the guarantee does not cover this, and the answer names it. If a release has Gaussian noise on a lattice,
     the total is an upper bound and is marked as such.
     """
-    from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
-    from tallyveil.release.estimated import copied_lines
-    from tallyveil.release.finished import refuse_unfinished
-    from tallyveil.release.manifest_files import read_manifest
+    from tallyveil.face.guarantees import total_guarantee
 
-    ledgers: list[Path] = []
-    for run in runs:  # a folder that is not itself a run means all runs in it
-        ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
-    folders = [
-        path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in runs
-    ]
-    for folder in folders:
-        refuse_unfinished(folder)
-    joint = read_joint(ledgers)
-    require_protection(joint)  # tables without noise have no manifest of a release
-    copied = {folder: copied_lines(read_manifest(folder)) for folder in folders}
-    if any(copied.values()):
-        joint = read_joint(ledgers, copied)
-    answer: dict[str, Any] = {"runs": [str(run) for run in ledgers]}
-    answer |= published(joint, delta, exact_of(delta))
-    if joint.non_private:
-        answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
+    total = total_guarantee(runs, delta)
     if plot is not None:
-        _plot_profile(_exact_guarantee(joint), plot)
-    print_answer(answer, as_json)
+        _plot_profile(total.guarantee(), plot)
+    print_answer(total.content, as_json)
 
 
 def _largest(text: str) -> Fraction:
@@ -333,21 +312,6 @@ def _largest(text: str) -> Fraction:
             code="bad-flag",
         )
     return value
-
-
-def _exact_guarantee(joint: "JointLedgers") -> "Guarantee":
-    """The guarantee whose curve can be drawn; raises BudgetError if there is none."""
-    from tallyveil.accounting.ledger.joint import published_guarantee
-    from tallyveil.accounting.losses.loss_laws import has_loss_law
-    from tallyveil.errors import BudgetError
-
-    if has_loss_law(joint.paid):
-        return published_guarantee(joint)
-    raise BudgetError(
-        "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out: the total then "
-        "gives rho and an upper bound on epsilon.",
-        code="subspace-no-law",
-    )
 
 
 def _factor(factor: Fraction) -> dict[str, Any]:
@@ -394,6 +358,7 @@ def guarantee_of(
     """
     from tallyveil.accounting import Neighbours, compose
     from tallyveil.errors import ConfigError
+    from tallyveil.face.guarantees import guarantee_of_plan, guarantee_of_product
 
     asked: dict[str, Any] = {"engine": "proved" if proved else "auto"}
     if width is not None:
@@ -403,20 +368,9 @@ def guarantee_of(
             "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
         )
     if product is not None:
-        from tallyveil.budget.products import NEIGHBOURS, load_product
-
-        return compose(load_product(product).event, neighbours=NEIGHBOURS, **asked)
+        return guarantee_of_product(product, **asked)
     if plan is not None:
-        from tallyveil.config.load import load_plan
-
-        loaded = load_plan(plan)
-        event = loaded.event()
-        if loaded.spine is not None and loaded.spine.bypassing is not None:
-            from tallyveil.execution.topdown.inputs import read_allocation
-
-            # What bypassing does follows from the geography, which is public.
-            event = loaded.event(read_allocation(loaded).event())
-        return compose(event, neighbours=loaded.strategy.neighbours, **asked)
+        return guarantee_of_plan(plan, **asked)
     if neighbours not in list(Neighbours):
         raise ConfigError(
             f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
@@ -530,11 +484,11 @@ def calibrated(
     conversion = conversion_of(curve, "--curve")
     cost = rho_of(before.event, laplace_as_zcdp=True) if rho is None else exact_of(rho, "--rho")
     reference = ZcdpCurve(cost, conversion)
-    found = calibrate_to_curve(
+    least = calibrate_to_curve(
         before.event, reference=reference, smallest_delta=delta, neighbours=before.neighbours
     )
-    excess = curve_excess(found.guarantee, reference, reference.epsilon(delta))
-    return found, {
+    excess = curve_excess(least.guarantee, reference, reference.epsilon(delta))
+    return least, {
         "curve": f"{conversion.value} conversion of zCDP, rho = {cost}",
         "log_delta_above_the_curve": {"upper": excess.bound},
     }
@@ -567,54 +521,6 @@ def about(guarantee: "Guarantee") -> dict[str, Any]:
         **wider,
         "invariants": list(guarantee.invariants),
     }
-
-
-def published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
-    """What is proved of everything that several runs published. Arguments as for `exact_epsilon`."""
-    from tallyveil.accounting import invariants_of
-    from tallyveil.accounting.classical import classical_epsilons
-    from tallyveil.accounting.ledger.joint import published_epsilon
-
-    proved = published_epsilon(joint, exact)
-    bounds = {"upper": proved.bounds.upper} if proved.not_exact else proved.bounds.to_mapping()
-    reached = proved.width_reached
-    return {
-        "epsilon": bounds,
-        "delta": delta,
-        **(_not_exact(joint, proved) if proved.not_exact else {}),
-        "classical": classical_epsilons(joint.paid, exact),
-        "neighbours": joint.neighbours.value,
-        "engines": list(proved.engines),
-        **({} if reached is None else {"width_reached": Fraction(str(reached))}),
-        "invariants": list(invariants_of(joint.paid)),
-    }
-
-
-_METHODS: Final = {
-    "zcdp": "zero-concentrated differential privacy",
-    "renyi": "Renyi differential privacy",
-    "pure": "pure differential privacy",
-}
-
-
-def _not_exact(joint: "JointLedgers", proved: "ProvedEpsilon") -> dict[str, Any]:
-    """What is to be said where epsilon is only an upper bound: why, rho, and what samplers add to delta."""
-    from tallyveil.accounting import epsilon_of, rho_of
-    from tallyveil.accounting.costs import has_gaussian
-    from tallyveil.accounting.engines.tails import fraction_bounds
-    from tallyveil.accounting.ledger.joint import added_delta
-
-    added = added_delta(joint, Fraction(proved.bounds.upper))
-    answer: dict[str, Any] = {"added_delta": {"upper": added}} if added else {}
-    method = _METHODS[proved.engines[-1]]
-    answer["not_exact"] = f"epsilon is an upper bound, by {method}: {proved.not_exact}"
-    answer["rho"] = str(rho_of(joint.paid, laplace_as_zcdp=True))
-    if has_gaussian(joint.paid):
-        return answer
-    pure = epsilon_of(joint.paid)
-    answer["pure_epsilon"] = {"upper": fraction_bounds(pure).upper}
-    at_pure = added_delta(joint, pure)
-    return answer | ({"pure_delta": {"upper": at_pure}} if at_pure else {})
 
 
 def print_answer(answer: dict[str, Any], as_json: bool) -> None:

@@ -8,7 +8,6 @@ import typer
 from tallyveil.cli.frame.arguments import AsJson, Quiet
 from tallyveil.cli.frame.summary import finish_release
 from tallyveil.cli.frame.terminal import say
-from tallyveil.face.made_up import write_country
 
 
 def demo(
@@ -24,6 +23,7 @@ def demo(
     The population and its release file are written to OUT/population, and the release to OUT/release.
     """
     from tallyveil.cli.frame.progress import observer_for
+    from tallyveil.face.made_up import write_country
     from tallyveil.face.making import run
 
     release_file = out / "population" / "release.toml"

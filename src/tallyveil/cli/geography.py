@@ -75,13 +75,12 @@ def import_files(
     and as they are published), facilities.parquet (bounds on group quarters), and the report import.json and
     import.txt.
     """
-    from tallyveil.geography.census import Sources, import_geography, write_imported
+    from tallyveil.face.exchange import import_geography
     from tallyveil.geography.census.tables import report_lines
 
-    imported = import_geography(
-        Sources(tuple(baf or ()), tuple(grf or ()), facilities, zcta, tuple(areas or ()))
+    imported, paths = import_geography(
+        out, baf=baf or (), grf=grf or (), facilities=facilities, zcta=zcta, areas=areas or ()
     )
-    paths = write_imported(imported, out)
     if as_json:
         say(json.dumps(imported.report, indent=2))
     elif not quiet:

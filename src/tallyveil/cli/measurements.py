@@ -11,7 +11,7 @@ from tallyveil.cli.frame.terminal import say
 from tallyveil.measurements.layouts.layout import Layout
 
 if TYPE_CHECKING:
-    from tallyveil.runs.product import Outcome
+    from tallyveil.face.opened import Measurements
 
 
 measurements = typer.Typer(
@@ -68,24 +68,16 @@ def import_files(
     OUT is then a folder like that of `tallyveil measure`.
     """
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.config.published_products import published_products
-    from tallyveil.errors import ConfigError
-    from tallyveil.postprocess.exchange.imported import import_measurements
-    from tallyveil.postprocess.exchange.opened import open_published
+    from tallyveil.face.exchange import import_measurements
 
-    if layout is not Layout.CENSUS_2020:
-        raise ConfigError(
-            f"--layout {layout.value} is written and not read: it lacks the bounds that an estimate needs. Import "
-            f"files of the layout {Layout.CENSUS_2020.value}.",
-            code="bad-flag",
-        )
-    opened = open_published(published, published_products(layout.value), totals, entities)
     with observer_for(quiet, as_json) as observer:
-        outcome = import_measurements(opened, out, observer=observer)
+        imported = import_measurements(
+            published, out, layout=layout.value, totals=totals, entities=entities, observer=observer
+        )
     if as_json:
-        say(json.dumps(_summary(outcome)))
+        say(json.dumps(_summary(imported, out)))
     elif not quiet:
-        _show(outcome)
+        _show(imported, out)
 
 
 @measurements.command(name="export")
@@ -108,41 +100,39 @@ def export_files(
     answer, with a column for each attribute.
     """
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.postprocess.exchange.exported import export_measurements
-    from tallyveil.postprocess.measured import open_measurements
+    from tallyveil.face.exchange import export_measurements
     from tallyveil.release.marks import marks_of
 
-    opened = open_measurements(measured)
     with observer_for(quiet, as_json) as observer:
-        export_measurements(opened, out, layout, observer=observer)
-    run, marks = opened.manifest.spender, marks_of(opened.manifest)
+        exported = export_measurements(measured, out, layout=layout.value, observer=observer)
+    run, marks = exported.manifest.spender, marks_of(exported.manifest)
     lines = [*marks.lines(), f"measurements of run {run} in the layout {layout.value} in {out}"]
     record = {"run": run, "layout": layout.value, "out": str(out), **marks.entry()}
     give(record, lines, quiet=quiet, as_json=as_json)
 
 
-def _summary(outcome: "Outcome") -> dict[str, Any]:
+def _summary(measurements: "Measurements", out: Path) -> dict[str, Any]:
     from tallyveil.release.marks import marks_of
 
-    manifest = outcome.manifest
+    manifest = measurements.manifest
     return {
         "name": manifest.body["name"],
         "run": manifest.run,
         **marks_of(manifest).entry(),
-        "already_finished": outcome.already_finished,
+        "already_finished": measurements.already_finished,
         "imported": manifest.body["imported"],
         "privacy": manifest.privacy,
-        "out": str(outcome.path),
+        "out": str(out),
     }
 
 
-def _show(outcome: "Outcome") -> None:
+def _show(measurements: "Measurements", out: Path) -> None:
     from rich.table import Table
 
     from tallyveil.cli.frame.summary import opened_summary
 
-    manifest = outcome.manifest
-    console = opened_summary(manifest, outcome.path, outcome.already_finished, "these measurements")
+    manifest = measurements.manifest
+    console = opened_summary(manifest, out, measurements.already_finished, "these measurements")
     imported = manifest.body["imported"]
     table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
     table.add_row("imported", imported["statement"])
@@ -150,5 +140,5 @@ def _show(outcome: "Outcome") -> None:
     table.add_row("privacy", manifest.privacy["statement"])
     for invariant in manifest.privacy["invariants"]:
         table.add_row("published exactly", invariant)
-    table.add_row("next", f"tallyveil estimate {outcome.path} --out FOLDER")
+    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
     console.print(table)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.cli.frame.summary import release_summary
-from tallyveil.cli.frame.tables import plain_table
+from tallyveil.cli.frame.tables import plain_table, show_marks
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def _programme_summary(programme: "Programme", out: Path) -> dict[str, Any]:
 def _show_programme_summary(programme: "Programme", out: Path) -> None:
     from rich.table import Table
 
-    from tallyveil.cli.frame.terminal import Screen, headed
-    from tallyveil.release.marks import NOT_PRIVATE, mark_lines
+    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.release.marks import mark_lines
 
     console = Screen()
     if programme.already_finished:
@@ -52,8 +52,7 @@ def _show_programme_summary(programme: "Programme", out: Path) -> None:
             f"{out} already holds the finished releases of this programme; nothing was done and nothing spent.",
             soft_wrap=True,
         )
-    for line in mark_lines(programme.warnings):
-        console.print(headed(NOT_PRIVATE, line.removeprefix(NOT_PRIVATE), "bold red"))
+    show_marks(console, mark_lines(programme.warnings))
     table = Table(title=f"Programme {programme.name}", show_header=False)
     for name, release in programme.releases.items():
         table.add_row(name, f"{release.manifest.privacy['statement']} ({out / name})")

@@ -55,13 +55,13 @@ def pl94(
     They have the identifiers and labels of the Census Bureau and are made for every geolevel of the releases, and for
     every family of entities that a release publishes tables of.
     """
-    from tallyveil.release.pl94.publication import publish_pl94
+    from tallyveil.face.exchange import publish_pl94
 
-    found = publish_pl94(persons, units, out, csv=csv)
+    publication = publish_pl94(persons, out, units, csv=csv)
     if as_json:
-        say(json.dumps(found.content))
+        say(json.dumps(publication.content))
     elif not quiet:
-        _show(found, out)
+        _show_publication(publication, out)
 
 
 @publish.command()
@@ -95,14 +95,14 @@ def dhc(
     The tables are made for every geolevel of the releases, and for every family of entities that a release publishes
     tables of. A table by race and Hispanic origin has a letter, such as P12A.
     """
-    from tallyveil.release.dhc.publication import publish_dhc
+    from tallyveil.face.exchange import publish_dhc
 
     names = names_if_any(tables, "--named")
-    found = publish_dhc(releases, out, tables=names, microdata=microdata, csv=csv)
+    publication = publish_dhc(releases, out, tables=names, microdata=microdata, csv=csv)
     if as_json:
-        say(json.dumps(found.content))
+        say(json.dumps(publication.content))
     elif not quiet:
-        _show(found, out)
+        _show_publication(publication, out)
 
 
 @publish.command("csv")
@@ -122,7 +122,7 @@ def tables_as_csv(
     Estimates add up over all rows alone. Where rows are chosen by their published counts, as with --no-zeros, sums of
     their estimates are too high.
     """
-    from tallyveil.release.csv_tables import publish_csv
+    from tallyveil.face.exchange import publish_csv
     from tallyveil.release.marks import mark_lines
 
     content = publish_csv(release, out, zeros=not no_zeros)
@@ -155,21 +155,24 @@ def tables_on_a_map(
 
     The file has a row for each area and a column for each answer.
     """
-    from tallyveil.release.geoparquet import publish_geoparquet
+    from tallyveil.face.exchange import publish_geoparquet
 
-    made = publish_geoparquet(release, geolevel, names_of(tables, "--tables"), out)
-    numbers = {"areas": made.areas, "columns": made.columns, "n_missing": made.n_missing}
-    record = {**numbers, **made.marks.entry(), "out": str(out)}
-    lines = [*made.marks.lines(), f"{made.areas:,} areas, {made.columns:,} columns of numbers in {out}"]
-    lines += [f"without a shape: {made.n_missing:,} areas"] * (made.n_missing > 0)
+    map_file = publish_geoparquet(release, geolevel, out, tables=names_of(tables, "--tables"))
+    numbers = {"areas": map_file.areas, "columns": map_file.columns, "n_missing": map_file.n_missing}
+    record = {**numbers, **map_file.marks.entry(), "out": str(out)}
+    lines = [
+        *map_file.marks.lines(),
+        f"{map_file.areas:,} areas, {map_file.columns:,} columns of numbers in {out}",
+    ]
+    lines += [f"without a shape: {map_file.n_missing:,} areas"] * (map_file.n_missing > 0)
     give(record, lines, quiet=quiet, as_json=as_json)
 
 
-def _show(found: "Publication", out: Path) -> None:
+def _show_publication(publication: "Publication", out: Path) -> None:
     from tallyveil.release.marks import mark_lines
     from tallyveil.release.pl94.readme import cost_lines
 
-    content = found.content
+    content = publication.content
     for line in mark_lines(content["warnings"]):
         say(line)
     say(f"tables: {', '.join(content['tables'])}")
@@ -178,7 +181,7 @@ def _show(found: "Publication", out: Path) -> None:
     say("areas: " + ", ".join(f"{number:,} {name}" for name, number in content["areas"].items()))
     for line in cost_lines(content):
         say(line)
-    say(f"checks passed: {len(content['checks'])}; files: {found.files + 1} in {out}")
+    say(f"checks passed: {len(content['checks'])}; files: {publication.files + 1} in {out}")
 
 
 MOST_NAMES = 20
@@ -201,28 +204,28 @@ def copy(
     interruption, the same command goes on. Credentials come from the environment.
     """
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.postprocess.exchange.copying import copy_release
+    from tallyveil.face.exchange import copy_release
     from tallyveil.release.marks import marks_of
     from tallyveil.storage.addresses import shown_path
 
     with observer_for(quiet, as_json) as observer:
-        made = copy_release(source, target, observer)
-    place, others = shown_path(target), len(made.left_out) - MOST_NAMES
-    marks = marks_of(made.manifest)
+        copied = copy_release(source, target, observer=observer)
+    place, others = shown_path(target), len(copied.left_out) - MOST_NAMES
+    marks = marks_of(copied.manifest)
     record = {
-        "run": made.manifest.run,
+        "run": copied.manifest.run,
         **marks.entry(),
         "copy": place,
-        "files": made.files,
-        "bytes": made.bytes,
-        "already_there": made.kept,
-        "left_out": list(made.left_out),
+        "files": copied.files,
+        "bytes": copied.bytes,
+        "already_there": copied.kept,
+        "left_out": list(copied.left_out),
     }
     lines = [
         *marks.lines(),
-        f"{place} holds the release of run {made.manifest.run}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB, each "
-        f"with its SHA-256 ({made.kept:,} were there already).",
-        *(f"left out: {name}" for name in made.left_out[:MOST_NAMES]),
+        f"{place} holds the release of run {copied.manifest.run}: {copied.files:,} files, "
+        f"{copied.bytes / 1e6:,.1f} MB, each with its SHA-256 ({copied.kept:,} were there already).",
+        *(f"left out: {name}" for name in copied.left_out[:MOST_NAMES]),
         *([] if others <= 0 else [f"left out: {others:,} more"]),
     ]
     give(record, lines, quiet=quiet, as_json=as_json)

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, Quiet
 from tallyveil.cli.frame.tables import plain_table
 from tallyveil.cli.frame.terminal import Screen, say
-from tallyveil.selftest.answers import Answer
+
+if TYPE_CHECKING:
+    from tallyveil.selftest.answers import Answer
 
 
 def selftest(
@@ -55,7 +57,7 @@ def selftest(
         say(f"All {len(answers)} answers are the known ones.")
 
 
-def show_answers(answers: Iterable[Answer]) -> None:
+def show_answers(answers: "Iterable[Answer]") -> None:
     """One line for each answer: what was computed, where the known answer is from, and whether it is the same."""
     table = plain_table()
     for heading in ("area", "what was computed", "known answer from", "result"):

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
-import polars as pl
 import typer
 
 from tallyveil.cli.frame.arguments import (
@@ -25,6 +24,8 @@ from tallyveil.cli.frame.tables import show_table
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tallyveil.execution.topdown.fitted_spine import FittedSpine
     from tallyveil.geography.areas import AreaChange
 
@@ -393,12 +394,12 @@ def _areas(row: dict[str, Any]) -> str:
 def _ratio_of_means(row: dict[str, Any]) -> str:
     """Relative change of the mean standard deviation; a dash if the first spine has none or is exact."""
     first, second = row["first_mean"], row["second_mean"]
-    if first is None or not 0 < first < np.inf:
+    if first is None or not 0 < first < inf:
         return "–"
     return f"{second / first - 1:+.0%}" + (" worse" if row["worse"] else "")
 
 
-def _show_rows(frame: pl.DataFrame, parameters: list[dict[str, Any]], as_json: bool) -> None:
+def _show_rows(frame: "pl.DataFrame", parameters: list[dict[str, Any]], as_json: bool) -> None:
     """Print a comparison with what its accuracy costs, and a warning for every kind of area that is less exact."""
     from tallyveil.cli.frame.tables import show_parameters
 

@@ -3,17 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.accounting.exact import exact_text
 from tallyveil.cli.frame.arguments import AsJson
+from tallyveil.cli.frame.tables import show_marks
 from tallyveil.cli.frame.terminal import Screen, headed, say
-from tallyveil.release.marks import NOT_PRIVATE
-from tallyveil.report.wording import duration
-from tallyveil.runs.folder_state import FolderState
-from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay
+
+if TYPE_CHECKING:
+    from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay
 
 
 def status(
@@ -25,13 +24,13 @@ def status(
     The command writes nothing and does not hold up the run. It shows the stage that the run is in, the stages that have
     ended, whether a process holds the folder, what the ledger shows, and whether the release is complete.
     """
-    from tallyveil.runs.status import run_status
+    from tallyveil.face.exchange import status as look
 
-    found = run_status(folder)
+    state = look(folder)
     if as_json:
-        say(json.dumps(status_record(found)))
+        say(json.dumps(status_record(state)))
     else:
-        show_status(found)
+        show_status(state)
 
 
 _WHOLE = 10
@@ -39,47 +38,47 @@ _WHOLE = 10
 _LONGEST = 200
 """Characters shown of a name. A damaged folder may hold longer ones."""
 
-_UNHELD = {
-    FolderState.ABSENT: (
+_UNHELD = {  # by the name of a `FolderState`
+    "ABSENT": (
         "nothing: no run has begun to write here, so nothing is spent. A run that is still reading and checking its "
         "inputs looks like this"
     ),
-    FolderState.STARTED: (
+    "STARTED": (
         "interrupted: no process works here. The command that began the run goes on with it and spends nothing more"
     ),
-    FolderState.SEALED: (
+    "SEALED": (
         "interrupted before its last steps. The command that began the run finishes it and spends nothing more"
     ),
-    FolderState.KEYLESS: "a ledger without a key: this run cannot go on",
-    FolderState.PROGRAMME: "no process works on this programme as a whole",
-    FolderState.FOREIGN: "no folder of a run: other files are in it",
+    "KEYLESS": "a ledger without a key: this run cannot go on",
+    "PROGRAMME": "no process works on this programme as a whole",
+    "FOREIGN": "no folder of a run: other files are in it",
 }
 
 
-def status_record(found: RunStatus) -> dict[str, Any]:
+def status_record(run: "RunStatus") -> dict[str, Any]:
     """What `tallyveil status --json` prints."""
-    stage, ledger = found.under_way, found.ledger
+    stage, ledger = run.under_way, run.ledger
     return {
-        "folder": str(found.path),
-        "state": found.state.name.lower(),
-        "complete": found.is_complete,
-        "held": found.held,
-        "process": found.process,
+        "folder": str(run.path),
+        "state": run.state.name.lower(),
+        "complete": run.is_complete,
+        "held": run.held,
+        "process": run.process,
         "stage": None if stage is None else _stage_record(stage),
-        "finished": [{"stage": one.stage, "seconds": round(one.seconds, 3)} for one in found.finished],
+        "finished": [{"stage": ended.stage, "seconds": round(ended.seconds, 3)} for ended in run.finished],
         "ledger": {
             "found": ledger.found,
             "unit": ledger.unit,
             "declared": None if ledger.declared is None else str(ledger.declared),
             "spent": None if ledger.spent is None else str(ledger.spent),
         },
-        "damage": found.damage,
-        **({"protected": None, "warnings": []} if found.marks is None else found.marks.entry()),
-        "releases": [{"release": name, **status_record(one)} for name, one in found.releases],
+        "damage": run.damage,
+        **({"protected": None, "warnings": []} if run.marks is None else run.marks.entry()),
+        "releases": [{"release": name, **status_record(release)} for name, release in run.releases],
     }
 
 
-def _stage_record(stage: StageUnderWay) -> dict[str, Any]:
+def _stage_record(stage: "StageUnderWay") -> dict[str, Any]:
     return {
         "stage": stage.stage,
         "done": stage.done,
@@ -90,48 +89,49 @@ def _stage_record(stage: StageUnderWay) -> dict[str, Any]:
     }
 
 
-def show_status(found: RunStatus) -> None:
+def show_status(run: "RunStatus") -> None:
     """Print the same for readers; for a programme, each of its releases after it."""
     screen = Screen()
-    _show(screen, found, str(found.path))
-    for name, release in found.releases:
+    _show(screen, run, str(run.path))
+    for name, release in run.releases:
         _show(screen, release, f"release {name}")
 
 
-def _show(screen: Screen, found: RunStatus, title: str) -> None:
+def _show(screen: Screen, run: "RunStatus", title: str) -> None:
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in _lines(found):
+    for name, text in _lines(run):
         table.add_row(name, text)
     screen.print(headed(title[-_LONGEST:]))
-    for line in [] if found.marks is None else found.marks.lines():
-        screen.print(headed(NOT_PRIVATE, line.removeprefix(NOT_PRIVATE), "bold red"))
+    show_marks(screen, [] if run.marks is None else run.marks.lines())
     screen.print(table)
 
 
-def _lines(found: RunStatus) -> Iterator[tuple[str, str]]:
-    yield "state", _state(found)
-    if found.under_way is not None:
-        yield ("stage" if found.held else "stopped in"), _stage(found.under_way, goes_on=bool(found.held))
-    if found.finished:
-        ended = (f"{one.stage[:_LONGEST]} ({duration(one.seconds)})" for one in found.finished)
-        yield "ended", "\n".join(ended)
-    if found.state not in (FolderState.PROGRAMME, FolderState.FOREIGN, FolderState.ABSENT):
-        yield "spent", _spent(found.ledger)
-    yield "complete", _complete(found)
+def _lines(run: "RunStatus") -> Iterator[tuple[str, str]]:
+    from tallyveil.report.wording import duration
+
+    yield "state", _state(run)
+    if run.under_way is not None:
+        yield ("stage" if run.held else "stopped in"), _stage(run.under_way, goes_on=bool(run.held))
+    if run.finished:
+        lines = (f"{ended.stage[:_LONGEST]} ({duration(ended.seconds)})" for ended in run.finished)
+        yield "ended", "\n".join(lines)
+    if run.state.name not in ("PROGRAMME", "FOREIGN", "ABSENT"):
+        yield "spent", _spent(run.ledger)
+    yield "complete", _complete(run)
 
 
-def _state(found: RunStatus) -> str:
-    process = "a process" if found.process is None else f"process {found.process}"
-    finished = found.state is FolderState.FINISHED
-    if found.held:
+def _state(run: "RunStatus") -> str:
+    process = "a process" if run.process is None else f"process {run.process}"
+    finished = run.state.name == "FINISHED"
+    if run.held:
         work = "does its last steps, such as intervals" if finished else "works"
         return f"in progress: {process} holds the folder and {work}"
-    if found.held is None:
+    if run.held is None:
         return (
             "it cannot be told whether a process holds the folder, because its private folder cannot be opened. Ask as "
             "the user who runs it"
@@ -139,13 +139,15 @@ def _state(found: RunStatus) -> str:
     if finished:
         return (
             "a finished release"
-            if found.is_complete or found.damage is not None
+            if run.is_complete or run.damage is not None
             else "a finished release that lacks its last steps; the command that began the run does them"
         )
-    return _UNHELD[found.state]
+    return _UNHELD[run.state.name]
 
 
-def _stage(stage: StageUnderWay, *, goes_on: bool) -> str:
+def _stage(stage: "StageUnderWay", *, goes_on: bool) -> str:
+    from tallyveil.report.wording import duration
+
     text = f"{stage.stage[:_LONGEST]}: "
     if stage.total > 1:
         share = min(stage.done / stage.total, 1.0)
@@ -158,7 +160,9 @@ def _stage(stage: StageUnderWay, *, goes_on: bool) -> str:
     return text
 
 
-def _spent(ledger: LedgerStatus) -> str:
+def _spent(ledger: "LedgerStatus") -> str:
+    from tallyveil.accounting.exact import exact_text
+
     if ledger.spent is None or ledger.declared is None:
         return (
             "nothing yet"
@@ -171,7 +175,7 @@ def _spent(ledger: LedgerStatus) -> str:
     return f"{exact_text(ledger.spent) if ledger.spent else 'nothing yet'} of {declared}"
 
 
-def _complete(found: RunStatus) -> str:
-    if found.damage is not None:
-        return f"no: {found.damage}"
-    return "yes" if found.is_complete else "no"
+def _complete(run: "RunStatus") -> str:
+    if run.damage is not None:
+        return f"no: {run.damage}"
+    return "yes" if run.is_complete else "no"

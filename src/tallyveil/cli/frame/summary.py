@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.cli.frame.tables import show_marks
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def opened_summary(
         what: What the folder holds, in words.
         another: What a new spend in another folder would make, in words; None to leave that sentence out.
     """
-    from tallyveil.cli.frame.terminal import Screen, headed
-    from tallyveil.release.marks import NOT_PRIVATE, marks_of
+    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.release.marks import marks_of
 
     console = Screen()
     if already_finished:
@@ -61,8 +62,7 @@ def opened_summary(
             "states it.",
             soft_wrap=True,
         )
-    for line in marks_of(manifest).lines():
-        console.print(headed(NOT_PRIVATE, line.removeprefix(NOT_PRIVATE), "bold red"))
+    show_marks(console, marks_of(manifest).lines())
     return console
 
 

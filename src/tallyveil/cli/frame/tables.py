@@ -1,17 +1,17 @@
 """Tables on the terminal: rows of names and numbers, and privacy parameters beside a claim of accuracy."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
-
-from rich import box
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from tallyveil.cli.frame.terminal import Screen, headed, say
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-def plain_table(*names: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> Table:
+
+def plain_table(*names: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> "Table":
     """A table without lines between its columns.
 
     Args:
@@ -19,6 +19,9 @@ def plain_table(*names: str, texts: Sequence[str] = (), numbers: Sequence[str] =
         texts: Headings of columns of text, which may take several lines.
         numbers: Headings of columns of numbers.
     """
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in names:
         table.add_column(heading, no_wrap=True)
@@ -27,6 +30,14 @@ def plain_table(*names: str, texts: Sequence[str] = (), numbers: Sequence[str] =
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def show_marks(console: Screen, lines: Iterable[str]) -> None:
+    """Print the marks of a release, as `tallyveil.release.marks` words them, where nobody overlooks them."""
+    from tallyveil.release.marks import NOT_PRIVATE
+
+    for line in lines:
+        console.print(headed(NOT_PRIVATE, line.removeprefix(NOT_PRIVATE), "bold red"))
 
 
 def not_private_screen() -> Screen:
