@@ -47,7 +47,7 @@ def estimate(
 
     cluster = cluster_of(executor)
     with observer_for(quiet, as_json) as observer:
-        made = make(
+        release = make(
             measurements, out, estimation=estimation, observer=observer, workers=workers, cluster=cluster
         )
-    finish_release(made, out, quiet, as_json)
+    finish_release(release, out, quiet, as_json)

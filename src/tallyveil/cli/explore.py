@@ -67,14 +67,14 @@ def explore(
 
     here = real(release)
     folder = here.with_name(f"{here.name}-explorer") if out is None else out
-    made = make_site(release, folder, tables=names_if_any(tables, "--tables"), compared=compared)
+    site = make_site(release, folder, tables=names_if_any(tables, "--tables"), compared=compared)
     lines = [
-        *made.marks.lines(),
-        f"{made.path} holds the site: {made.files:,} files, {made.size / 1e6:,.1f} MB, with tables of "
-        f"{', '.join(made.tables)}.",
-        *made.left_out,
+        *site.marks.lines(),
+        f"{site.path} holds the site: {site.files:,} files, {site.size / 1e6:,.1f} MB, with tables of "
+        f"{', '.join(site.tables)}.",
+        *site.left_out,
     ]
-    give_site(made, lines, Shown(quiet=quiet, as_json=as_json, opened=open_it))
+    give_site(site, lines, Shown(quiet=quiet, as_json=as_json, opened=open_it))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +103,22 @@ class MadeSite(Protocol):
         """Plain data."""
 
 
-def give_site(made: MadeSite, lines: Sequence[str], shown: Shown) -> None:
+def give_site(site: MadeSite, lines: Sequence[str], shown: Shown) -> None:
     """Print what was made, and open it or say how to look at it.
 
     Args:
-        made: The site.
+        site: The site.
         lines: What to tell readers of it.
         shown: How it is shown.
     """
     how = (
         "To look at it: give --open, or use a web server, such as `python -m http.server --directory "
-        f"'{made.path}'`. A browser does not load it from the disk."
+        f"'{site.path}'`. A browser does not load it from the disk."
     )
-    told = lines if shown.opened else [*lines, how]
-    give(made.to_mapping(), told, quiet=shown.quiet, as_json=shown.as_json)
+    sentences = lines if shown.opened else [*lines, how]
+    give(site.to_mapping(), sentences, quiet=shown.quiet, as_json=shown.as_json)
     if shown.opened:
-        _open_in_browser(made.path, aside=shown.quiet or shown.as_json)
+        _open_in_browser(site.path, aside=shown.quiet or shown.as_json)
 
 
 def _open_in_browser(site: Path, *, aside: bool) -> None:
@@ -143,10 +143,10 @@ def _open_in_browser(site: Path, *, aside: bool) -> None:
 def _interruptions() -> Iterator[threading.Event]:
     """Take Ctrl-C as the end of the work, and not as an interruption of it: an event that it sets."""
     interrupted = threading.Event()
-    told = signal.set_wakeup_fd(-1)
+    descriptor = signal.set_wakeup_fd(-1)
     earlier = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, earlier)
-        signal.set_wakeup_fd(told)
+        signal.set_wakeup_fd(descriptor)

@@ -191,10 +191,12 @@ def init(
         units=units,
     )
     record = {"release_file": str(out), "attributes": names, "levels_from_records": levels_from_records}
-    taken = "Its levels were taken from the records: which values occur there is public once the file is."
+    from_records = (
+        "Its levels were taken from the records: which values occur there is public once the file is."
+    )
     lines = [
         f"{out} is written. It measures {len(names)} attributes: {', '.join(names)}.",
-        *([taken] if levels_from_records else []),
+        *([from_records] if levels_from_records else []),
         f"Next: tallyveil plan {out}",
     ]
     give(record, lines, quiet=quiet, as_json=as_json)

@@ -226,13 +226,13 @@ def _district(
     districts = read_districts(*file, flag)
     if districts.column is None or minus is not None:
         less = None if minus is None else read_districts(minus, None, flag).only("--minus FILE")
-        found = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
+        answers = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
         marks = marks_of(written_manifest(release))  # a district needs no ledger
         if as_json:
-            say(json.dumps({**_record(found), **marks.entry()}))
+            say(json.dumps({**_record(answers), **marks.entry()}))
         else:
             _say_marks(marks)
-            _show_district(found)
+            _show_district(answers)
         return
     rows = answers_by_district(release, districts.geocodes, **asked)
     marks = marks_of(written_manifest(release))  # a district needs no ledger
@@ -249,18 +249,18 @@ def _say_marks(marks: "Marks") -> None:
         say(line)
 
 
-def _record(found: "District") -> dict[str, Any]:
+def _record(district: "District") -> dict[str, Any]:
     return {
-        "finest_geounits": found.n_finest,
-        "minus": found.n_minus,
-        "level": found.level,
-        "covers": found.covers,
-        "unpublished": found.unpublished,
-        "answers": [line.to_mapping() for line in found.answers],
+        "finest_geounits": district.n_finest,
+        "minus": district.n_minus,
+        "level": district.level,
+        "covers": district.covers,
+        "unpublished": district.unpublished,
+        "answers": [line.to_mapping() for line in district.answers],
     }
 
 
-def _show_district(found: "District") -> None:
+def _show_district(district: "District") -> None:
     from tallyveil.cli.frame.terminal import Screen
 
     console = Screen()
@@ -270,13 +270,13 @@ def _show_district(found: "District") -> None:
             "answer",
         )
     )
-    _add_numbers(table, found)
-    for line in found.answers[:LINES_SHOWN]:
+    _add_numbers(table, district)
+    for line in district.answers[:LINES_SHOWN]:
         table.add_row(line.query, line.answer, *_numbers(line))
-    less = "" if found.n_minus is None else f" less one of {found.n_minus:,}"
-    console.print(f"District of {found.n_finest:,} finest geounits{less}")
+    less = "" if district.n_minus is None else f" less one of {district.n_minus:,}"
+    console.print(f"District of {district.n_finest:,} finest geounits{less}")
     console.print(table)
-    _show_more(console, len(found.answers), [found])
+    _show_more(console, len(district.answers), [district])
 
 
 def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
@@ -314,8 +314,8 @@ def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
     _show_more(console, n_answers * len(rows), districts, n_shown * len(rows))
 
 
-def _add_numbers(table: "Table", found: "District") -> None:
-    for heading in ("published", "estimate", "st.error", f"{100 * found.level:g} % interval"):
+def _add_numbers(table: "Table", district: "District") -> None:
+    for heading in ("published", "estimate", "st.error", f"{100 * district.level:g} % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
 
 

@@ -117,7 +117,9 @@ _UsageMistake: type[Exception] = typer.BadParameter.__mro__[2]
 def main() -> None:
     """Run the command line. An error that is raised on purpose becomes a message and an exit code."""
     sys.excepthook = _unexpected
-    threading.excepthook = lambda told: _unexpected(told.exc_type, told.exc_value, told.exc_traceback)
+    threading.excepthook = lambda failure: _unexpected(
+        failure.exc_type, failure.exc_value, failure.exc_traceback
+    )
     if os.environ.get("NO_COLOR"):
         # For rich, NO_COLOR only removes colours. A dumb terminal also gets no bold text and no moving bars.
         os.environ["TERM"] = "dumb"

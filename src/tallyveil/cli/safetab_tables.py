@@ -39,8 +39,8 @@ def show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> Non
     """Print the summary of a run."""
     console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
     table = Table(title=f"SafeTab (run {manifest.run})", show_header=False)
-    for run, one in manifest.privacy.items():
-        table.add_row(f"privacy, {run}", guarantee_text(one, manifest.spent.unit))
+    for run, privacy in manifest.privacy.items():
+        table.add_row(f"privacy, {run}", guarantee_text(privacy, manifest.spent.unit))
     for run, sizes in manifest.body["sizes"].items():
         groups = sum(sizes["groups"].values())
         table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
@@ -141,13 +141,14 @@ def show_household_errors(errors: "pl.DataFrame") -> None:
     console.print("Errors in households, and the share of numbers within their margin.", soft_wrap=True)
 
 
-def guarantee_text(one: dict[str, Any], unit: str) -> str:
+def guarantee_text(privacy: dict[str, Any], unit: str) -> str:
     """The guarantee of one run, in words."""
-    exact = _up(one["epsilon"]["upper"])
-    changed = _up(one["changed"]["epsilon"]["upper"])
+    exact = _up(privacy["epsilon"]["upper"])
+    changed = _up(privacy["changed"]["epsilon"]["upper"])
     return (
-        f"epsilon <= {exact} at delta = {_delta(one['delta'])}, composed exactly; {unit} = {_decimal(one['budget'])}; "
-        f"where a record is changed, epsilon <= {changed}; {unit} = {_decimal(one['changed']['budget'])}"
+        f"epsilon <= {exact} at delta = {_delta(privacy['delta'])}, composed exactly; "
+        f"{unit} = {_decimal(privacy['budget'])}; where a record is changed, epsilon <= {changed}; "
+        f"{unit} = {_decimal(privacy['changed']['budget'])}"
     )
 
 
@@ -158,15 +159,17 @@ def _delta(text: str) -> str:
 def privacy_table(privacy: list[dict[str, Any]], unit: str) -> Table:
     """The guarantee of each run: its cost, and epsilon by every accountant that has one."""
     table = plain_table("guarantee")
-    for one in privacy:
-        table.add_column(one["run"], justify="right", no_wrap=True)
-    table.add_row(unit, *(_decimal(one["budget"]) for one in privacy))
-    table.add_row("delta", *(_delta(one["delta"]) for one in privacy))
-    table.add_row("epsilon, exact", *(_up(one["epsilon"]["upper"]) for one in privacy))
-    table.add_row("the same, a record changed", *(_up(one["changed"]["epsilon"]["upper"]) for one in privacy))
+    for part in privacy:
+        table.add_column(part["run"], justify="right", no_wrap=True)
+    table.add_row(unit, *(_decimal(part["budget"]) for part in privacy))
+    table.add_row("delta", *(_delta(part["delta"]) for part in privacy))
+    table.add_row("epsilon, exact", *(_up(part["epsilon"]["upper"]) for part in privacy))
+    table.add_row(
+        "the same, a record changed", *(_up(part["changed"]["epsilon"]["upper"]) for part in privacy)
+    )
     for key, accountant in _ACCOUNTANTS.items():
-        if any(one[key] is not None for one in privacy):
-            epsilons = ("" if one[key] is None else _up(one[key]) for one in privacy)
+        if any(part[key] is not None for part in privacy):
+            epsilons = ("" if part[key] is None else _up(part[key]) for part in privacy)
             table.add_row(f"epsilon, {accountant}", *epsilons)
     return table
 
@@ -174,14 +177,18 @@ def privacy_table(privacy: list[dict[str, Any]], unit: str) -> Table:
 def _sets(record: dict[str, Any]) -> Table:
     table = plain_table("level set", numbers=("budget", "stability", "iterations", "kept above", "groups"))
     for run, content in record["plan"]["runs"].items():
-        for one in content["sets"]:
-            groups = record.get("groups", {}).get(run, {}).get(f"{one['geography']} level {one['level']}")
+        for level_set in content["sets"]:
+            groups = (
+                record.get("groups", {})
+                .get(run, {})
+                .get(f"{level_set['geography']} level {level_set['level']}")
+            )
             table.add_row(
-                f"{one['geography']} {one['level']}",
-                _decimal(one["budget"]),
-                str(one["stability"]),
-                f"{one['iterations']:,}",
-                "" if one["keep_above"] is None else f"{one['keep_above']:,}",
+                f"{level_set['geography']} {level_set['level']}",
+                _decimal(level_set["budget"]),
+                str(level_set["stability"]),
+                f"{level_set['iterations']:,}",
+                "" if level_set["keep_above"] is None else f"{level_set['keep_above']:,}",
                 "" if groups is None else f"{groups:,}",
             )
         table.add_section()
@@ -193,15 +200,20 @@ def details_table(details: list[dict[str, Any]]) -> Table:
     table = plain_table("level sets", "detail", numbers=("from", "total ±", "ESTIMATE", "cell ±", "ESTIMATE"))
     together: dict[tuple[Any, ...], list[str]] = {}
     by_set: dict[str, list[tuple[Any, ...]]] = {}
-    for one in details:
-        numbers = (one["total"], one["total_estimate"], one["cell"], one["cell_estimate"])
-        row = (one["detail"], one["from_count"], *numbers)
-        by_set.setdefault(f"{one.get('geography', '')} {one['level']}".strip(), []).append(row)
+    for detail_row in details:
+        numbers = (
+            detail_row["total"],
+            detail_row["total_estimate"],
+            detail_row["cell"],
+            detail_row["cell_estimate"],
+        )
+        row = (detail_row["detail"], detail_row["from_count"], *numbers)
+        by_set.setdefault(f"{detail_row.get('geography', '')} {detail_row['level']}".strip(), []).append(row)
     for name, rows in by_set.items():
         together.setdefault(tuple(rows), []).append(name)
-    for own, names in together.items():
-        each = -(-len(names) // len(own))  # names in each row, rounded up
-        for number, (detail, first, *numbers) in enumerate(own):
+    for rows_of_set, names in together.items():
+        each = -(-len(names) // len(rows_of_set))  # names in each row, rounded up
+        for number, (detail, first, *numbers) in enumerate(rows_of_set):
             shown = ("" if x is None else f"{x:,.4g}" for x in numbers)
             table.add_row(
                 ", ".join(names[each * number : each * (number + 1)]),
@@ -230,10 +242,10 @@ def show_group_plan(record: dict[str, Any]) -> None:
     console.print(headed(f"Plan of {record['plan']['name']}", said))
     console.print(privacy_table(record["privacy"], record["budget_unit"]))
     table = plain_table("level", numbers=("budget", "stability", "groups", "total only"))
-    for one in record["plan"]["levels"]:
-        numbers = (one["stability"], one["groups"], one["total_only_groups"])
-        budget = short_decimal(Fraction(one["budget"]))
-        table.add_row(one["name"], budget, *(f"{number:,}" for number in numbers))
+    for level in record["plan"]["levels"]:
+        numbers = (level["stability"], level["groups"], level["total_only_groups"])
+        budget = short_decimal(Fraction(level["budget"]))
+        table.add_row(level["name"], budget, *(f"{number:,}" for number in numbers))
     console.print(table)
     show_details(console, record["details"], "records", "what was measured")
 
@@ -242,8 +254,8 @@ def show_group_summary(manifest: "Manifest", out: Path, already_finished: bool) 
     """Print the summary of a run."""
     console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
     table = Table(title=f"Groups of {manifest.body['name']} (run {manifest.run})", show_header=False)
-    for one in manifest.privacy.values():
-        table.add_row("privacy", guarantee_text(one, manifest.spent.unit))
+    for privacy in manifest.privacy.values():
+        table.add_row("privacy", guarantee_text(privacy, manifest.spent.unit))
     for name, sizes in manifest.body["sizes"].items():
         table.add_row(
             name,

@@ -40,7 +40,7 @@ def selftest(
         record = {
             "passed": not wrong,
             "versions": library_versions(),
-            "answers": [asdict(one) for one in answers],
+            "answers": [asdict(known) for known in answers],
         }
         say(json.dumps(record, indent=2))
     elif not quiet:
@@ -48,7 +48,9 @@ def selftest(
     if wrong:
         raise SolverError(
             f"{len(wrong)} of {len(answers)} known answers are different on this machine. "
-            + " ".join(f"{one.name} ({one.source}): got {one.got}, wanted {one.wanted}." for one in wrong)
+            + " ".join(
+                f"{known.name} ({known.source}): got {known.got}, wanted {known.wanted}." for known in wrong
+            )
             + " Publish nothing that was made here. Install again from a package whose checksums you have verified; if "
             "the answers still differ, report this with the output of `tallyveil selftest --json`.",
             code="selftest-failed",

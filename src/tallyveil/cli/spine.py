@@ -174,7 +174,7 @@ def build(
     """Make a spine by the steps of a preset, and optionally choose groups by the resulting variances."""
     from tallyveil.face.spines import build_spine
 
-    made = build_spine(
+    built = build_spine(
         geography,
         out,
         entities=entities,
@@ -193,8 +193,8 @@ def build(
         maximum=maximum,
         bypass=bypass,
     )
-    give(made.to_mapping(), [f"{out}: {made.spine!r}"], quiet=quiet, as_json=as_json)
-    show_changes(made.changes, quiet=quiet or as_json)
+    give(built.to_mapping(), [f"{out}: {built.spine!r}"], quiet=quiet, as_json=as_json)
+    show_changes(built.changes, quiet=quiet or as_json)
 
 
 @spine.command()

@@ -61,7 +61,7 @@ def study(
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder of public counts, for the figures that need them.")
     ] = None,
-    own: Annotated[
+    user_data: Annotated[
         Path | None,
         typer.Option(
             "--own",
@@ -95,7 +95,9 @@ def study(
         )
     folders = {paper: out / paper.value for paper in Study} if name is None else {name: out}
     chosen = {paper: _chosen(paper, wanted, everything) for paper in folders}
-    inputs = _inputs(data, own, [exhibit for exhibits in chosen.values() for exhibit in exhibits], everything)
+    inputs = _inputs(
+        data, user_data, [exhibit for exhibits in chosen.values() for exhibit in exhibits], everything
+    )
     with ExitStack() as stack:
         for paper, folder in folders.items():
             stack.enter_context(own_folder(folder, f"study {paper.value}"))
@@ -110,24 +112,26 @@ def study(
         say(json.dumps(records))
 
 
-def _inputs(data: Path | None, own: Path | None, chosen: "list[Exhibit]", everything: bool) -> "StudyInputs":
+def _inputs(
+    data: Path | None, user_data: Path | None, chosen: "list[Exhibit]", everything: bool
+) -> "StudyInputs":
     """The data of the exhibits. A user's own are read and checked here, before anything is recomputed."""
-    inputs = _studies("exhibit").StudyInputs
-    if own is None:
+    inputs: type[StudyInputs] = _studies("exhibit").StudyInputs
+    if user_data is None:
         return inputs(data, make_release=_make_release)
     shown = [exhibit for exhibit in chosen if exhibit.own]
     if not shown:
         from tallyveil.errors import ConfigError
 
         raise ConfigError(
-            f"study: --own {own} was given, but nothing that was asked for shows data of your own. Ask for Figure 6, 8 "
-            "or 9 of fdp-census, or leave --own out.",
+            f"study: --own {user_data} was given, but nothing that was asked for shows data of your own. Ask for "
+            "Figure 6, 8 or 9 of fdp-census, or leave --own out.",
             code="bad-flag",
         )
     from tallyveil.config.load import parse_file
     from tallyveil.config.study_files import StudyFile
 
-    counts = _studies("fdp_census.own_files").read_own_data(own, parse_file(own, StudyFile))
+    counts = _studies("fdp_census.own_files").read_own_data(user_data, parse_file(user_data, StudyFile))
     for exhibit in shown if not everything else ():
         counts.require(exhibit.own, exhibit.title)
     return inputs(data, counts, make_release=_make_release)

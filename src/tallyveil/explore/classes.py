@@ -29,39 +29,39 @@ class ClassLimits:
 
     size: int
     totals: NDArray[np.int64] | None
-    _found: dict[str, list[list[Frequencies]]] = field(default_factory=dict)
+    _frequencies_of: dict[str, list[list[Frequencies]]] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
         """Add the values of some areas."""
         for measure, values in self._measures(block).items():
-            self._found.setdefault(measure, []).append(_frequencies(values))
+            self._frequencies_of.setdefault(measure, []).append(_frequencies(values))
 
     def to_mapping(self) -> JsonObject:
         """For each measure a list with an entry for each answer: its classes."""
         return {
             "format": 1,
             "measures": {
-                measure: [class_limits(_together(own)) for own in zip(*found, strict=True)]
-                for measure, found in self._found.items()
+                measure: [class_limits(_together(parts)) for parts in zip(*frequencies, strict=True)]
+                for measure, frequencies in self._frequencies_of.items()
             },
         }
 
     def _measures(self, block: Block) -> Mapping[str, NDArray[Any]]:
         counts = block.columns[COUNT]
-        found: dict[str, NDArray[Any]] = {PUBLISHED: counts}
+        measures: dict[str, NDArray[Any]] = {PUBLISHED: counts}
         if self.totals is not None:
-            found[SHARE] = _ratio(counts, self.totals[block.start : block.start + block.n, None])
+            measures[SHARE] = _ratio(counts, self.totals[block.start : block.start + block.n, None])
         if "standard_error" in block.columns:
-            found[ERROR] = block.columns["standard_error"]
-            found[RELATIVE] = _ratio(found[ERROR], counts)
-        return found
+            measures[ERROR] = block.columns["standard_error"]
+            measures[RELATIVE] = _ratio(measures[ERROR], counts)
+        return measures
 
 
 def _ratio(above: NDArray[Any], below: NDArray[Any]) -> Floats:
     """Quotients; NaN where the divisor is not positive."""
-    found: Floats = np.full(above.shape, np.nan)
-    np.divide(above, below, out=found, where=np.broadcast_to(below > 0, above.shape))
-    return found
+    ratio: Floats = np.full(above.shape, np.nan)
+    np.divide(above, below, out=ratio, where=np.broadcast_to(below > 0, above.shape))
+    return ratio
 
 
 def _frequencies(values: NDArray[Any]) -> list[Frequencies]:
@@ -74,11 +74,11 @@ def _frequencies(values: NDArray[Any]) -> list[Frequencies]:
         missing = np.isnan(ordered)
         begins &= ~missing
         sizes -= missing.sum(axis=1)
-    found = []
-    for own, first, size in zip(ordered, begins, sizes.tolist(), strict=True):
+    frequencies = []
+    for values_of_class, first, size in zip(ordered, begins, sizes.tolist(), strict=True):
         places = np.flatnonzero(first)
-        found.append(Frequencies(own[places], np.diff(places, append=size)))
-    return found
+        frequencies.append(Frequencies(values_of_class[places], np.diff(places, append=size)))
+    return frequencies
 
 
 def _together(parts: Sequence[Frequencies]) -> Frequencies:

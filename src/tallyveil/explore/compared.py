@@ -53,15 +53,17 @@ def open_compared(release: OpenedRelease, root: Path) -> ComparedRelease:
 def _difference(release: OpenedRelease, other: OpenedRelease, kinds: Mapping[int, int]) -> str | None:
     """The first thing in which two releases differ, in words; None if they can be compared."""
     if not kinds:
-        first, second = (", ".join(kind.name for kind in one.areas.kinds) for one in (release, other))
+        first, second = (
+            ", ".join(kind.name for kind in first_query.areas.kinds) for first_query in (release, other)
+        )
         return f"it has areas of {second}, and the first has {first}"
     for number, its in kinds.items():
         difference = _areas_differ(release.areas.kinds[number], other.areas.kinds[its])
         if difference is not None:
             return difference
-    for one, two in zip(release.queries, other.queries, strict=True):
-        if one.labels() != two.labels():
-            return f"its answers of '{one.name}' are others"
+    for first_query, second_query in zip(release.queries, other.queries, strict=True):
+        if first_query.labels() != second_query.labels():
+            return f"its answers of '{first_query.name}' are others"
     return None
 
 

@@ -111,7 +111,7 @@ def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
     groups = {group.factors: group for level in levels for group in level.measured}
     numbered = {factors: number for number, factors in enumerate(groups)}
     blocks = [information(algebra, group) for group in groups.values()]
-    told: list[Floats] = []
+    explained: list[Floats] = []
     parts: list[JsonObject] = []
     for place, level in enumerate(levels):
         precisions, row = _distinct_precisions(level)
@@ -122,18 +122,18 @@ def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
                 "name": level.geolevel,
                 "measured": [group.name for group in level.measured],
                 "queries": [numbered[group.factors] for group in level.measured],
-                "told": len(told) if level.invariants else None,
+                "told": len(explained) if level.invariants else None,
                 "precisions": numbers.add_floats(f"{name} level {place} precisions", precisions),
                 "precision_of": numbers.add_whole(f"{name} level {place} rows", row) if several else None,
             }
         )
         if level.invariants:
             exact = [information(algebra, group, normalised=True) for group in level.invariants]
-            told.append(np.asarray(np.sum(exact, axis=0)))
+            explained.append(np.asarray(np.sum(exact, axis=0)))
     return {
         "dims": algebra.basis.dims.tolist(),
         "queries": numbers.add_floats(f"{name} queries", _stacked(algebra, blocks)),
-        "told": numbers.add_floats(f"{name} told", _stacked(algebra, told)),
+        "told": numbers.add_floats(f"{name} told", _stacked(algebra, explained)),
         "grams": numbers.add_floats(f"{name} grams", fit.questions.grams),
         "levels": parts,
         "finest": _finest_part(numbers, name, model),

@@ -31,7 +31,7 @@ class Frequencies:
     areas: Integers
 
 
-def class_limits(found: Frequencies) -> JsonObject | None:
+def class_limits(frequencies: Frequencies) -> JsonObject | None:
     """Describe the classes of some values.
 
     A class holds the values from its limit up to the next one. Zero has a class of its own if at least one area in
@@ -41,7 +41,7 @@ def class_limits(found: Frequencies) -> JsonObject | None:
         `least` and `most` value, `limits` of the classes after the first one, and `zero`: whether the first class is
         zero alone. None without values.
     """
-    values, areas = found.values, found.areas
+    values, areas = frequencies.values, frequencies.areas
     if not len(values):
         return None
     zero = bool(values[0] == 0 and areas[0] * CLASSES >= areas.sum())
@@ -113,17 +113,17 @@ def shortest(low: float, high: float, wanted: float, *, whole: bool) -> float | 
         for step in (10, 5, 2, 1):
             size = step * 10.0**place
             number = min(max(round(wanted / size), floor(low / size) + 1), floor(high / size))
-            found = number * step * 10**place if whole else float(f"{number * step}e{place}")
-            if low < found <= high:
-                return found
+            decimal = number * step * 10**place if whole else float(f"{number * step}e{place}")
+            if low < decimal <= high:
+                return decimal
     return None
 
 
 def _filled(limits: list[float], values: NDArray[Any]) -> list[float]:
     """The limits without those that would leave a class empty."""
     below = np.searchsorted(values, np.array(limits, dtype=values.dtype))
-    kept: dict[int, float] = {}
+    sizes: dict[int, float] = {}
     for limit, number in zip(limits, below.tolist(), strict=True):
         if 0 < number < len(values):
-            kept.setdefault(number, limit)
-    return list(kept.values())
+            sizes.setdefault(number, limit)
+    return list(sizes.values())

@@ -75,8 +75,8 @@ def make_site(
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
     roots = [root] if compared is None else [root, compared]
-    for one in roots:
-        refuse_output_inside(site, one)
+    for folder in roots:
+        refuse_output_inside(site, folder)
     with replaced_site(site, roots) as unfinished:
         release = open_for_explorer(root, tables)
         other = None if compared is None else open_compared(release, compared)

@@ -32,10 +32,10 @@ def guarantee_sentences(release: OpenedRelease) -> list[str]:
 
 def intervals_entry(release: OpenedRelease) -> JsonObject | None:
     """What `site.json` says of the intervals; None if the release has none."""
-    made = release.intervals
-    if made is None:
+    intervals = release.intervals
+    if intervals is None:
         return None
-    return {name: made[name] for name in ("level", "kind", "simultaneous", "covers", "bounds_used")}
+    return {name: intervals[name] for name in ("level", "kind", "simultaneous", "covers", "bounds_used")}
 
 
 def left_out(release: OpenedRelease) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def _list_of_names(names: object) -> list[object]:
     return list(names)
 
 
-def _one_line(name: str) -> str:
+def _single_line(name: str) -> str:
     if not is_one_line(name):
         raise ValueError("a name of several lines")
     return name
@@ -110,7 +110,7 @@ def _observer(observer: object) -> Observer:
 AnyPath = Annotated[str | Path, PlainValidator(_path), Wanted("a path, as text or as a Path")]
 """A path as text or as a Path. `checked` hands on a Path; one with bytes that are no UTF-8, which neither Parquet nor
 JSON can hold, is refused, and so is one that the system does not look at."""
-Name = Annotated[str, Field(strict=True), AfterValidator(_one_line), Wanted("a name as text")]
+Name = Annotated[str, Field(strict=True), AfterValidator(_single_line), Wanted("a name as text")]
 """The name of a geolevel, a query or a column."""
 Names = Annotated[
     Sequence[Name], BeforeValidator(_list_of_names), Wanted("a list of names, such as ['total']")

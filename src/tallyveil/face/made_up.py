@@ -141,7 +141,7 @@ def write_country(
     _check_country(blocks, None if like is None else Path(like), schema)
     dhc, title = schema == DHC, name or _title_of(out)
     if agree and (not dhc or (states or 1) > 1):
-        raise _one_state_is_needed()
+        raise _needs_single_state()
     if sizes not in SIZES or (sizes != "none" and not agree):
         raise ConfigError(
             f"--sizes {sizes}: wanted one of {', '.join(SIZES)}. Sizes in tracts or blocks need --agree.",
@@ -151,7 +151,7 @@ def write_country(
     with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), MAP_FILE, *files]):
         published = None if like is None else _published(Path(like), like_geography)
         if agree and published is not None and geography_of(published)["state"].n_unique() > 1:
-            raise _one_state_is_needed()
+            raise _needs_single_state()
         if dhc:
             n_states = 1 if agree and like is None else states
             paths = write_dhc_states(settled_states(blocks, seed, published, people, n_states), seed, out)
@@ -174,7 +174,7 @@ def _with_geometry(text: str) -> str:
     return re.sub(r"(\n\[geography\].*\npath = .*\n)", rf'\1geometry = "{MAP_FILE}"\n', text)
 
 
-def _one_state_is_needed() -> Exception:
+def _needs_single_state() -> Exception:
     return ConfigError(
         f"--agree needs --schema {DHC} and one state: the strategies of files that agree have no geolevel above State.",
         code="bad-flag",

@@ -31,12 +31,14 @@ def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTa
         name: The column that names the measurements.
     """
     stated = {"β": BETA, "μ": MU}
-    kept = {
+    columns_there = {
         symbol: column
         for symbol, column in stated.items()
         if any(row.get(column) is not None for row in rows)
     }
-    return ParameterTable(tuple(kept), tuple(_texts(row, name, tuple(kept.values())) for row in rows))
+    return ParameterTable(
+        tuple(columns_there), tuple(_texts(row, name, tuple(columns_there.values())) for row in rows)
+    )
 
 
 def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[str, ...]:
@@ -45,6 +47,6 @@ def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[s
         name_title(row[name]),
         at_most(Fraction(row["spent"]), 5),
         *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
-        *("–" if row.get(one) is None else shown[one](row[one], places=4) for one in columns),
+        *("–" if row.get(column) is None else shown[column](row[column], places=4) for column in columns),
         row["accountant"],
     )

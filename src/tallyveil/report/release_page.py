@@ -41,10 +41,10 @@ def write_report(run_dir: Path) -> Path:
 def _values(files: ReleaseFiles) -> dict[str, Any]:
     expected = expected_of(files)
     sizes = geolevel_sizes(files)
-    manifest, found, right = files.manifest, uncertainty_of(files), release_guess(files)
+    manifest, uncertainty, right = files.manifest, uncertainty_of(files), release_guess(files)
     return {
-        "tiles": release_tiles(files, sizes, found, right),
-        "points": release_points(files, sizes, expected, found, right),
+        "tiles": release_tiles(files, sizes, uncertainty, right),
+        "points": release_points(files, sizes, expected, uncertainty, right),
         "name": manifest.body["name"],
         "run": manifest.run,
         "is_protected": files.is_protected,
@@ -77,7 +77,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "budget_plot": budget_plot(files.strategy, files.queries, files.titles),
         "margin_plot": margin_plot(expected, files.geolevels, files.queries, files.titles),
         "sizes_plot": sizes_plot(sizes, files.unit),
-        "uncertainty": found,
+        "uncertainty": uncertainty,
         "measurements": files.plan["measurements"],
         "microdata": files.plan["microdata"],
     }

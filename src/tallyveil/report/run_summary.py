@@ -104,21 +104,21 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
 def stages(files: ReleaseFiles) -> tuple[Stage, ...]:
     """Stages in the order they ran."""
     timed = files.manifest.performance
-    longest = max((one.seconds for one in timed), default=0.0) or 1.0
+    longest = max((stage.seconds for stage in timed), default=0.0) or 1.0
     return tuple(
         Stage(
-            one.stage.replace("_", " "),
-            duration(one.seconds),
-            one.seconds / longest,
-            f"{grouped(one.peak_memory_mib)} MiB",
+            stage.stage.replace("_", " "),
+            duration(stage.seconds),
+            stage.seconds / longest,
+            f"{grouped(stage.peak_memory_mib)} MiB",
         )
-        for one in timed
+        for stage in timed
     )
 
 
 def total_time(files: ReleaseFiles) -> str:
     """Time of all stages together."""
-    return duration(sum(one.seconds for one in files.manifest.performance))
+    return duration(sum(stage.seconds for stage in files.manifest.performance))
 
 
 def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:

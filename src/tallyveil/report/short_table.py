@@ -40,7 +40,7 @@ def table_points(
         Point("What was done", f"{_DONE[plan.get('outputs', 'free')]} {_exact_sums(plan)}"),
         Point("How sure a count is", _sure(manifest, counts, unit)),
         Point("What not to conclude", _not(counts, unit)),
-        Point(f"What it means for one {unit.one}", _one(manifest, plan, unit)),
+        Point(f"What it means for one {unit.one}", _single_counts(manifest, plan, unit)),
     )
 
 
@@ -81,7 +81,7 @@ def _not(counts: pl.DataFrame, unit: Unit) -> str:
     )
 
 
-def _one(manifest: Manifest, plan: Mapping[str, Any], unit: Unit) -> str:
+def _single_counts(manifest: Manifest, plan: Mapping[str, Any], unit: Unit) -> str:
     privacy = manifest.privacy
     if not privacy.get("about_one_record") or "epsilon" not in privacy:
         return (
@@ -90,5 +90,5 @@ def _one(manifest: Manifest, plan: Mapping[str, Any], unit: Unit) -> str:
         )
     right: Fraction = guess_of_pair(float(privacy["epsilon"]), float(privacy["delta"]))
     words = guess_words(right, Neighbours.of(plan["neighbours"]), unit)
-    kept = "" if manifest.protected else NO_SECRET
-    return f"{kept}{words} What the exact sums reveal is not covered."
+    without_secret = "" if manifest.protected else NO_SECRET
+    return f"{without_secret}{words} What the exact sums reveal is not covered."

@@ -97,8 +97,8 @@ def _about(manifest: Manifest) -> dict[str, Any]:
         "spent": at_most(spent.spent),
         "checks": manifest.checks,
         "stages": [
-            (one.stage, duration(one.seconds), f"{grouped(one.peak_memory_mib)} MiB")
-            for one in manifest.performance
+            (stage.stage, duration(stage.seconds), f"{grouped(stage.peak_memory_mib)} MiB")
+            for stage in manifest.performance
         ],
         "files": [(file.path, file_size(file.bytes), file.sha256) for file in manifest.files],
         "version": ", ".join(manifest.tallyveil),

@@ -52,7 +52,7 @@ class Uncertainty:
         share: The same as "95 of 100".
         simultaneous: Whether all intervals of a table together have this coverage.
         covers: What the intervals cover and what they do not, or why there are none.
-        given: Whether there are intervals; Laplace noise has estimates and standard errors alone.
+        with_intervals: Whether there are intervals; Laplace noise has estimates and standard errors alone.
         bounds_left_out: Names of public bounds that were not used.
         example: A count of medium size; None if no count has an interval.
         outside: Share of published counts outside their interval, by query and geolevel; None without intervals.
@@ -69,7 +69,7 @@ class Uncertainty:
     share: str
     simultaneous: bool
     covers: str
-    given: bool
+    with_intervals: bool
     bounds_left_out: tuple[str, ...]
     example: Example | None
     outside: Matrix | None
@@ -95,9 +95,9 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     levels = [item for item in compared if not item["is_entity"]]
     entities = [item for item in compared if item["is_entity"]]
     query = _main_query(levels)
-    given = manifest.get("kind") != "none"
-    found = _samples(files, levels, query) if given else []
-    samples = [(name, sample) for name, sample, _ in found]
+    with_intervals = manifest.get("kind") != "none"
+    areas = _samples(files, levels, query) if with_intervals else []
+    samples = [(name, sample) for name, sample, _ in areas]
     panels = [_panel(geolevel, sample) for geolevel, sample in samples]
     titles = files.titles
     return Uncertainty(
@@ -105,14 +105,16 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         share=f"{100 * manifest['level']:g} of 100",
         simultaneous=bool(manifest.get("simultaneous")),
         covers=manifest["covers"],
-        given=given,
+        with_intervals=with_intervals,
         bounds_left_out=tuple(manifest["bounds_left_out"]),
         example=_example(files, samples, query),
-        outside=_by_level(levels, _outside, titles) if given else None,
-        nearness=tuple(sorted((near for *_, near in found if near is not None), key=lambda one: one.counts)),
+        outside=_by_level(levels, _outside, titles) if with_intervals else None,
+        nearness=tuple(
+            sorted((near for *_, near in areas if near is not None), key=lambda nearness: nearness.counts)
+        ),
         query=query,
         errors=_by_level(levels, _error, titles),
-        entities_outside=_by_family(entities, _outside, titles) if entities and given else None,
+        entities_outside=_by_family(entities, _outside, titles) if entities and with_intervals else None,
         entities_errors=_by_family(entities, _error, titles) if entities else None,
         plot=interval_plot(panels, files.unit) if panels else None,
         in_tables=bool(files.manifest.body.get("intervals", {}).get("tables")),
@@ -165,7 +167,7 @@ def _samples(
     files: ReleaseFiles, levels: Sequence[dict[str, Any]], query: str
 ) -> list[tuple[str, pl.DataFrame, Nearness | None]]:
     """For each geolevel without its exact counts: some at evenly spaced ranks, and how near all of them are."""
-    found = []
+    samples = []
     for item in levels:
         if item["query"] != query:
             continue
@@ -176,8 +178,8 @@ def _samples(
             places = np.unique(
                 np.linspace(0, frame.height - 1, min(POINTS, frame.height)).round().astype(int)
             )
-            found.append((item["area"], frame[order[places]], nearness_of(item["area"], frame)))
-    return found
+            samples.append((item["area"], frame[order[places]], nearness_of(item["area"], frame)))
+    return samples
 
 
 def _panel(geolevel: str, sample: pl.DataFrame) -> Panel:
@@ -208,5 +210,5 @@ def _area(files: ReleaseFiles, geolevel: str, geocode: str) -> str:
     if not path.is_file():
         return place
     names = read_published(path, NAME_COLUMNS)
-    own = names.filter(pl.col("geolevel") == geolevel, pl.col("geocode") == geocode)["name"]
-    return place if own.is_empty() else f"{own[0]} ({place})"
+    of_area = names.filter(pl.col("geolevel") == geolevel, pl.col("geocode") == geocode)["name"]
+    return place if of_area.is_empty() else f"{of_area[0]} ({place})"

@@ -194,8 +194,8 @@ class WholeHelp(typer.core.TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
-                    (str(one.name), " ".join(str(one.help).partition("\n\n")[0].split()))
-                    for one in commands
-                    if one
+                    (str(command.name), " ".join(str(command.help).partition("\n\n")[0].split()))
+                    for command in commands
+                    if command
                 ]
             )

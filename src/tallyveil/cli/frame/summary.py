@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tallyveil.release.manifest import Manifest
 
 
-def finish_release(made: "Release", out: Path, quiet: bool, as_json: bool) -> None:
+def finish_release(release: "Release", out: Path, quiet: bool, as_json: bool) -> None:
     """Print the closing summary of a release, whose folder is named as the user named it."""
     if as_json:
-        say(json.dumps(release_summary(made.manifest, out, made.already_finished)))
+        say(json.dumps(release_summary(release.manifest, out, release.already_finished)))
     elif not quiet:
-        _show_summary(made.manifest, out, made.already_finished)
+        _show_summary(release.manifest, out, release.already_finished)
 
 
 def release_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:

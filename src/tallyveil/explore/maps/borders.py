@@ -15,9 +15,9 @@ def simplified(shapes: NDArray[Any], tolerance: float, *, shared: bool) -> NDArr
     """
     import shapely
 
-    found: NDArray[Any] = (
+    shapes_there: NDArray[Any] = (
         shapely.coverage_simplify(shapes, tolerance)
         if shared
         else shapely.simplify(shapes, tolerance, preserve_topology=True)
     )
-    return found
+    return shapes_there

@@ -35,15 +35,15 @@ def cells_around(points: NDArray[Any]) -> NDArray[Any]:
         return cells
     places = _moved_apart(shapely.get_coordinates(points[known]))
     hull = _hull(places)
-    found = shapely.get_parts(
+    polygons = shapely.get_parts(
         shapely.voronoi_polygons(shapely.multipoints(places), extend_to=hull, ordered=True)
         if len(places) > 1
         else shapely.geometrycollections([hull])
     )
     shapely.prepare(hull)
-    cut = ~shapely.contains_properly(hull, found)
-    found[cut] = shapely.intersection(found[cut], hull)
-    cells[known] = found
+    cut = ~shapely.contains_properly(hull, polygons)
+    polygons[cut] = shapely.intersection(polygons[cut], hull)
+    cells[known] = polygons
     return cells
 
 

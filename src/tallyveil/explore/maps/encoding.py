@@ -29,12 +29,12 @@ def cut(shapes: NDArray[Any], rows: Integers, x: int, y: int) -> tuple[NDArray[A
     box = (west - BUFFER, north - BUFFER, west + EXTENT + BUFFER, north + EXTENT + BUFFER)
     bounds = shapely.bounds(shapes)
     outside = (bounds[:, :2] < box[:2]).any(axis=1) | (bounds[:, 2:] > box[2:]).any(axis=1)
-    found = shapes.copy()
-    found[outside] = shapely.clip_by_rect(shapes[outside], *box)
-    kept = np.isin(shapely.get_type_id(found), (_POLYGON, _MULTIPOLYGON)) & ~shapely.is_empty(found)
+    pieces = shapes.copy()
+    pieces[outside] = shapely.clip_by_rect(shapes[outside], *box)
+    areal = np.isin(shapely.get_type_id(pieces), (_POLYGON, _MULTIPOLYGON)) & ~shapely.is_empty(pieces)
     # The rule of tiles for outer rings, a positive area where y grows downwards, is counter-clockwise to shapely.
-    oriented = shapely.orient_polygons(found[kept], exterior_cw=False)
-    return shapely.transform(oriented, lambda points: np.rint(points - (west, north))), rows[kept]
+    oriented = shapely.orient_polygons(pieces[areal], exterior_cw=False)
+    return shapely.transform(oriented, lambda points: np.rint(points - (west, north))), rows[areal]
 
 
 def encoded(shapes: NDArray[Any], rows: Integers) -> bytes:

@@ -64,12 +64,12 @@ def read_finest_shapes(root: Path, spine: Spine) -> FinestShapes | None:
     require_maps(f"{GEOMETRY} of {root}")
     geometry = read_geometry(root, spine)
     assert geometry is not None
-    found = finest_shapes(geometry)
-    if found is None:
+    shapes = finest_shapes(geometry)
+    if shapes is None:
         raise damaged(
             root / GEOMETRY, "the column `geometry`", "Restore the file from a copy of the release."
         )
-    return found
+    return shapes
 
 
 def finest_shapes(geometry: Geometry) -> FinestShapes | None:

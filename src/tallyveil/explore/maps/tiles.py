@@ -121,8 +121,8 @@ def tiles_of(shapes: NDArray[Any], rows: Integers, zoom: int) -> Iterator[Tile]:
     first = np.floor((bounds[:, :2] - BUFFER) / EXTENT).astype(np.int64)
     last = np.floor((bounds[:, 2:] + BUFFER) / EXTENT).astype(np.int64)
     first, last = np.maximum(first, 0), np.minimum(last, 2**zoom - 1)
-    for (x, y), own in _by_tile(first, last):
-        parts, left = cut(shapes[own], rows[own], x, y)
+    for (x, y), shapes_of_tile in _by_tile(first, last):
+        parts, left = cut(shapes[shapes_of_tile], rows[shapes_of_tile], x, y)
         if len(left):
             yield Tile(x, y, encoded(parts, left))
 
@@ -138,8 +138,8 @@ def _by_tile(first: Integers, last: Integers) -> Iterator[tuple[tuple[int, int],
     order = np.lexsort((shape, y, x))
     x, y, shape = x[order], y[order], shape[order]
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(x) != 0) | (np.diff(y) != 0)]))
-    for start, own in zip(starts, np.split(shape, starts[1:]), strict=True):
-        yield (int(x[start]), int(y[start])), own
+    for start, shapes_of_tile in zip(starts, np.split(shape, starts[1:]), strict=True):
+        yield (int(x[start]), int(y[start])), shapes_of_tile
 
 
 def _on_grid(shapes: NDArray[Any], unit: float) -> NDArray[Any]:
@@ -147,11 +147,11 @@ def _on_grid(shapes: NDArray[Any], unit: float) -> NDArray[Any]:
     import shapely
 
     scaled = shapely.transform(shapes, lambda points: points / unit)
-    found: NDArray[Any] = shapely.set_precision(scaled, 1.0)
-    gone = shapely.is_empty(found)
+    snapped: NDArray[Any] = shapely.set_precision(scaled, 1.0)
+    gone = shapely.is_empty(snapped)
     corner = np.floor(shapely.get_coordinates(shapely.point_on_surface(scaled[gone])))
-    found[gone] = shapely.box(*corner.T, *(corner + 1).T)
-    return found
+    snapped[gone] = shapely.box(*corner.T, *(corner + 1).T)
+    return snapped
 
 
 def _plane_boxes(shapes: NDArray[Any]) -> Floats:

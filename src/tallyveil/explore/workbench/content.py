@@ -44,11 +44,11 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
                 "queries": [
                     {
                         "name": query,
-                        "share": str(own),
+                        "share": str(part),
                         "answers": plan.query(query).size,
                         "sensitivity": sensitivities.get(query, 1),
                     }
-                    for query, own in dict(strategy.query_shares)[level]
+                    for query, part in dict(strategy.query_shares)[level]
                 ],
             }
             for level, share in strategy.geolevel_shares

@@ -54,14 +54,14 @@ def filled(pieces: list[Piece], values: Mapping[str, Fraction]) -> str:
     return "".join(piece if isinstance(piece, str) else str(values[piece["slot"]]) for piece in pieces)
 
 
-def given_values(plan: ReleasePlan) -> dict[str, Fraction]:
+def planned_values(plan: ReleasePlan) -> dict[str, Fraction]:
     """The values of all slots in the plan itself."""
     strategy = plan.strategy
     values = {"total": strategy.total, "declared": plan.declared}
     for i, (geolevel, share) in enumerate(strategy.geolevel_shares):
         values[f"g{i}"] = share
-        for k, (_, own) in enumerate(dict(strategy.query_shares)[geolevel]):
-            values[f"q{i}.{k}"] = own
+        for k, (_, part) in enumerate(dict(strategy.query_shares)[geolevel]):
+            values[f"q{i}.{k}"] = part
     return values
 
 
@@ -88,9 +88,9 @@ def _write_slots(document: Any, plan: ReleasePlan) -> None:
 
 def _strategy_table(document: Any) -> Table:
     """The table of the strategy. If it is written inline, with dotted keys or in several places, it is written anew."""
-    found = document["strategy"]
-    if isinstance(found, Table) and not found.is_super_table():
-        return found
+    strategy = document["strategy"]
+    if isinstance(strategy, Table) and not strategy.is_super_table():
+        return strategy
     table = tomlkit.table()
     for key, value in document.unwrap()["strategy"].items():
         table.add(key, value)
@@ -116,12 +116,12 @@ def _pieces(text: str) -> Iterator[Piece]:
 
 
 def _require_same_plan(path: Path, pieces: list[Piece], plan: ReleasePlan) -> None:
-    made = plan_from_mapping(
-        tomlkit.parse(filled(pieces, given_values(plan))).unwrap(), path.parent
+    plan_again = plan_from_mapping(
+        tomlkit.parse(filled(pieces, planned_values(plan))).unwrap(), path.parent
     ).to_mapping()
-    if made == plan.to_mapping():
+    if plan_again == plan.to_mapping():
         return
-    others = sorted(key for key, value in plan.to_mapping().items() if made.get(key) != value)
+    others = sorted(key for key, value in plan.to_mapping().items() if plan_again.get(key) != value)
     raise ConfigError(
         f"the workbench cannot write {path} with shares of its own: the plan would differ in {', '.join(others)}. "
         "Write the shares under [strategy.geolevels] and [strategy.queries], in the place of a preset.",
