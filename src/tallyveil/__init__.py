@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tallyveil.face.estimating import estimate
     from tallyveil.face.making import measure, run
     from tallyveil.face.opened import Measurements, Opened
-    from tallyveil.face.released import open_folder as open  # noqa: A004 - read as `tallyveil.open`
     from tallyveil.face.planned import Plan, plan
     from tallyveil.face.programme import plan_programme, run_programme
     from tallyveil.face.released import Release
+    from tallyveil.face.released import open_folder as open  # noqa: A004 - read as `tallyveil.open`
     from tallyveil.face.reliability import reliability
     from tallyveil.runs.cluster.site import ClusterSettings
 

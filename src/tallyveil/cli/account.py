@@ -538,11 +538,11 @@ def print_answer(answer: dict[str, Any], as_json: bool) -> None:
 def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
     from tallyveil.accounting.bounds import Bounds
-    from tallyveil.accounting.decimals import at_most, both_ends, short_decimal
+    from tallyveil.accounting.decimals import at_most, short_decimal, within
 
     if isinstance(value, dict):
         if set(value) == {"lower", "upper"}:
-            return "between {} and {}".format(*both_ends(Bounds(**value)))
+            return within(Bounds(**value))
         if set(value) == {"upper"}:
             return f"at most {at_most(value['upper'])}"
         return "; ".join(f"{key.replace('_', ' ')} {_in_words(item)}" for key, item in value.items())

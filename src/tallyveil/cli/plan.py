@@ -305,7 +305,7 @@ def _show(forecast: "Forecast") -> None:
 
 
 def _show_plan(forecast: "Forecast") -> None:
-    from tallyveil.accounting.decimals import at_most, claim_text, delta_text
+    from tallyveil.accounting.decimals import claim_text, delta_text, spent_cell
     from tallyveil.budget.expected import expected_errors
     from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.plans.estimating import values_in_words
@@ -339,7 +339,7 @@ def _show_plan(forecast: "Forecast") -> None:
         law = drawn.law(loaded.strategy.mechanism, loaded.strategy.neighbours)
         console.print(
             f"drawn       {drawn.query} at {drawn.geolevel} on the lattice of the invariants, then fixed: {law}; "
-            f"{guarantee['budget_unit']} = {at_most(drawn.budget, places=5)}",
+            f"{guarantee['budget_unit']} = {spent_cell(drawn.budget)}",
             soft_wrap=True,
         )
     for item in loaded.bounds:
@@ -373,14 +373,14 @@ def _show_plan(forecast: "Forecast") -> None:
 def _between(epsilon: dict[str, float]) -> str:
     """Both bounds on an epsilon in words; only the upper one if the lower bound is 0."""
     from tallyveil.accounting.bounds import Bounds
-    from tallyveil.accounting.decimals import both_ends
+    from tallyveil.accounting.decimals import both_ends, within
 
-    lower, upper = both_ends(Bounds(**epsilon))
-    return f"at most {upper}" if epsilon["lower"] <= 0 else f"between {lower} and {upper}"
+    bounds = Bounds(**epsilon)
+    return f"at most {both_ends(bounds)[1]}" if bounds.lower <= 0 else within(bounds)
 
 
 def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.decimals import at_most, bound_cell, spent_cell
 
     unit = loaded.strategy.budget_unit
     others = ("epsilon, zCDP", "textbook") if unit == "rho" else ("epsilon, pure",)
@@ -388,8 +388,8 @@ def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
     for level in exact["geolevels"]:
         table.add_row(
             level["geolevel"],
-            at_most(Fraction(level["spent"]), places=5),
-            at_most(level["epsilon"]["upper"], places=6),
+            spent_cell(Fraction(level["spent"])),
+            bound_cell(level["epsilon"]["upper"]),
             *(
                 at_most(level[key], places=3)
                 for key in ("classical_epsilon", "textbook_epsilon")
@@ -400,7 +400,7 @@ def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
 
 
 def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.decimals import at_most, spent_cell
     from tallyveil.budget.parameters import query_parameters
 
     unit, alone = loaded.strategy.budget_unit, query_parameters(loaded.strategy)
@@ -415,7 +415,7 @@ def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
             item.geolevel if item.geolevel != last else "",
             item.query,
             f"{loaded.query(item.query).size:,}",
-            at_most(item.share, places=5),
+            spent_cell(item.share),
             f"{item.variance:,.2f}",
             f"{item.standard_deviation:,.2f}",
             f"±{item.margin:,}",

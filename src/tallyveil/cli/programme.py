@@ -92,7 +92,7 @@ def _parts(guarantee: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _table(forecast: "ProgrammeForecast") -> "Table":
-    from tallyveil.accounting.decimals import at_most, claim_text, delta_text
+    from tallyveil.accounting.decimals import claim_text, delta_text, spent_cell
     from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 
@@ -106,7 +106,7 @@ def _table(forecast: "ProgrammeForecast") -> "Table":
         table.add_row(
             name,
             release.plan.schema.unit.many,
-            f"{privacy['budget_unit']} {at_most(Fraction(privacy['spent']), places=5)}",
+            f"{privacy['budget_unit']} {spent_cell(Fraction(privacy['spent']))}",
             claim_text(exact["epsilon"]["upper"]),
             delta_text(Fraction(exact["delta"])),
             *(() if needed is None else (in_gib(needed.memory), duration(needed.total_seconds))),

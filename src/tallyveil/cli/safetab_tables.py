@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.accounting.decimals import at_most, bound_cell, claim_sentence, short_decimal
 from tallyveil.cli.frame.summary import opened_summary
 from tallyveil.cli.frame.tables import not_private_screen, plain_table
 from tallyveil.cli.frame.terminal import Screen, headed
@@ -143,10 +143,10 @@ def show_household_errors(errors: "pl.DataFrame") -> None:
 
 def guarantee_text(privacy: dict[str, Any], unit: str) -> str:
     """The guarantee of one run, in words."""
-    exact = _up(privacy["epsilon"]["upper"])
-    changed = _up(privacy["changed"]["epsilon"]["upper"])
+    claim = claim_sentence(bound_cell(privacy["epsilon"]["upper"]), _delta(privacy["delta"]))
+    changed = bound_cell(privacy["changed"]["epsilon"]["upper"])
     return (
-        f"epsilon <= {exact} at delta = {_delta(privacy['delta'])}, composed exactly; "
+        f"{claim}, composed exactly; "
         f"{unit} = {_decimal(privacy['budget'])}; where a record is changed, epsilon <= {changed}; "
         f"{unit} = {_decimal(privacy['changed']['budget'])}"
     )
@@ -163,13 +163,13 @@ def privacy_table(privacy: list[dict[str, Any]], unit: str) -> Table:
         table.add_column(part["run"], justify="right", no_wrap=True)
     table.add_row(unit, *(_decimal(part["budget"]) for part in privacy))
     table.add_row("delta", *(_delta(part["delta"]) for part in privacy))
-    table.add_row("epsilon, exact", *(_up(part["epsilon"]["upper"]) for part in privacy))
+    table.add_row("epsilon, exact", *(bound_cell(part["epsilon"]["upper"]) for part in privacy))
     table.add_row(
-        "the same, a record changed", *(_up(part["changed"]["epsilon"]["upper"]) for part in privacy)
+        "the same, a record changed", *(bound_cell(part["changed"]["epsilon"]["upper"]) for part in privacy)
     )
     for key, accountant in _ACCOUNTANTS.items():
         if any(part[key] is not None for part in privacy):
-            epsilons = ("" if part[key] is None else _up(part[key]) for part in privacy)
+            epsilons = ("" if part[key] is None else bound_cell(part[key]) for part in privacy)
             table.add_row(f"epsilon, {accountant}", *epsilons)
     return table
 
@@ -223,11 +223,6 @@ def details_table(details: list[dict[str, Any]]) -> Table:
             )
         table.add_section()
     return table
-
-
-def _up(epsilon: float) -> str:
-    """An upper bound, rounded up to six decimal places."""
-    return at_most(epsilon, places=6)
 
 
 def _decimal(text: str) -> str:

@@ -59,7 +59,7 @@ def write_groups_report(out: Path) -> Path:
         "name": manifest.body["name"],
         "unit_of_record": unit.one,
         "units": unit.many,
-        "privacy": [privacy_texts(level) for level in manifest.privacy.values()],
+        "privacy": [privacy_texts(level["run"], level) for level in manifest.privacy.values()],
         "levels": [{**level, "budget": short_decimal(Fraction(level["budget"]))} for level in plan["levels"]],
         "details": [{**level, "detail": detail_title(level["detail"])} for level in expected["details"]],
         "expected": _expected(expected["sizes"], adaptive),

@@ -1,13 +1,11 @@
 """The report of a SafeTab-H run, from its published files only, and a separate report of its errors."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.evaluation.safetab_errors import SIZES, size_of
 from tallyveil.evaluation.store import FOLDER
 from tallyveil.release import manifest_shapes as shapes
@@ -22,11 +20,12 @@ from tallyveil.report.safetab_page import (
     frame_texts,
     level_parameters,
     plots_points,
+    privacy_texts,
     run_values,
     short_values,
 )
 from tallyveil.report.short_groups import geography_title
-from tallyveil.report.wording import groups_counted, power_of_ten, rounded
+from tallyveil.report.wording import groups_counted, rounded
 from tallyveil.universe.unit import Unit
 
 HOUSEHOLD: Final = Unit("household", "households")
@@ -52,16 +51,7 @@ def write_households_report(out: Path) -> Path:
     values = {
         **run_values(out, manifest, plan, _name),
         **short_values(out, manifest, pl.concat(totals), HOUSEHOLD, "A published count of people"),
-        "privacy": [
-            {
-                "run": run,
-                "budget": short_decimal(Fraction(detail["budget"])),
-                "delta": power_of_ten(Fraction(detail["delta"])),
-                "exact": at_most(detail["epsilon"]["upper"], places=6),
-                "changed": at_most(detail["changed"]["epsilon"]["upper"], places=6),
-            }
-            for run, detail in manifest.privacy.items()
-        ],
+        "privacy": [privacy_texts(run, privacy) for run, privacy in manifest.privacy.items()],
         "details": [{**detail, "geography": geography_title(detail["geography"])} for detail in expected],
         "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
     }

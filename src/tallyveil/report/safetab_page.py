@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.accounting.decimals import bound_cell, short_decimal
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.evaluation.safetab_errors import PARAMETERS, SIZES, size_of
 from tallyveil.evaluation.store import FOLDER, WARNING
@@ -67,7 +67,7 @@ def write_safetab_report(out: Path) -> Path:
                 for privacy in run["sets"]
             ),
         ),
-        "privacy": [privacy_texts(privacy) for privacy in manifest.privacy.values()],
+        "privacy": [privacy_texts(privacy["run"], privacy) for privacy in manifest.privacy.values()],
         "details": [
             {**privacy, "geography": geography_title(privacy["geography"])} for privacy in expected["details"]
         ],
@@ -187,16 +187,16 @@ def _published(out: Path, manifest: Manifest, plan: dict[str, Any], runs: Sequen
     )
 
 
-def privacy_texts(privacy: dict[str, Any]) -> dict[str, Any]:
-    """The guarantee of one run by every accountant, as text."""
-    others = {name: privacy[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
+def privacy_texts(run: str, privacy: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee of one run by every accountant that it states, as text."""
+    others = {name: privacy[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure") if name in privacy}
     return {
-        "run": privacy["run"],
+        "run": run,
         "budget": short_decimal(Fraction(privacy["budget"])),
         "delta": power_of_ten(Fraction(privacy["delta"])),
-        "exact": at_most(privacy["epsilon"]["upper"], places=6),
-        "changed": at_most(privacy["changed"]["epsilon"]["upper"], places=6),
-        **{name: "–" if value is None else at_most(value, places=6) for name, value in others.items()},
+        "exact": bound_cell(privacy["epsilon"]["upper"]),
+        "changed": bound_cell(privacy["changed"]["epsilon"]["upper"]),
+        **{name: "–" if value is None else bound_cell(value) for name, value in others.items()},
     }
 
 

@@ -82,31 +82,30 @@ def show_parameters(rows: Sequence[Mapping[str, Any]]) -> None:
     Args:
         rows: Of `budget.parameters`. A row is named by its columns `spine` and `geolevel`, or `level`.
     """
-    from tallyveil.accounting.decimals import at_least, at_most
-    from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
+    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.parameters import BETA, DELTAS, MU, parameter_texts
 
     if not rows:
         return
     names = [name for name in ("spine", "geolevel", "level") if name in rows[0]]
-    with_beta, with_mu = (any(row.get(name) is not None for row in rows) for name in (BETA, MU))
-    headings = [
-        *names,
-        "spent",
-        *(f"epsilon at {delta}" for delta in DELTAS),
-        *(["beta at 5 %"] if with_beta else []),
-        *(["mu"] if with_mu else []),
-        "by",
-    ]
-
-    def shown(row: Mapping[str, Any]) -> list[Any]:
-        beta, mu = row[BETA], row.get(MU)
-        return [
-            *(row[name] for name in names),
-            at_most(Fraction(row["spent"]), 5),
-            *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
-            *([None if beta is None else at_least(beta, places=4)] if with_beta else []),
-            *([None if mu is None else at_most(mu, places=4)] if with_mu else []),
-            row["accountant"],
-        ]
-
-    show_table(headings, [shown(row) for row in rows], False)
+    headings = {BETA: "beta at 5 %", MU: "mu"}
+    columns = [column for column in headings if any(row.get(column) is not None for row in rows)]
+    show_table(
+        [
+            *names,
+            "spent",
+            *(f"epsilon at {delta}" for delta in DELTAS),
+            *(headings[column] for column in columns),
+            "by",
+        ],
+        [
+            [
+                *(row[name] for name in names),
+                at_most(Fraction(row["spent"]), 5),
+                *parameter_texts(row, columns),
+                row["accountant"],
+            ]
+            for row in rows
+        ],
+        False,
+    )
