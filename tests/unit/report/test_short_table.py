@@ -4,7 +4,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.report.short_table import table_points
+from tallyveil.report.table_page import table_points
 from tallyveil.universe.unit import PERSON
 
 COUNTS = pl.DataFrame({"sex": ["a", "b", "c"], "count": [2, 40, 9], "margin": [7, 5, 0]})

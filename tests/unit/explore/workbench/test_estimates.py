@@ -12,7 +12,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.estimates import Areas
-from tallyveil.explore.workbench.template import filled
+from tallyveil.explore.workbench.site import filled
 from tallyveil.geography.entity_tables import entities_from_columns
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
 

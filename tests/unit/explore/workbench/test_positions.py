@@ -13,7 +13,7 @@ from tallyveil.accounting import compose
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.expected import expected_errors
 from tallyveil.config.load import load_plan
-from tallyveil.explore.workbench.content import plan_content
+from tallyveil.explore.workbench.site import plan_content
 from tallyveil.plans.guarantee import guarantee_of
 
 pytestmark = node_needed

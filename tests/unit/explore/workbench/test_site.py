@@ -9,7 +9,7 @@ from tests.unit.explore.workbench.in_node import SMALL
 from tallyveil.config.load import load_plan
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.workbench import make_workbench
-from tallyveil.explore.workbench.template import filled, planned_values, release_template
+from tallyveil.explore.workbench.site import filled, planned_values, release_template
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 FILES = [
