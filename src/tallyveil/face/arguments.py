@@ -112,6 +112,8 @@ AnyPath = Annotated[str | Path, PlainValidator(_path), Wanted("a path, as text o
 JSON can hold, is refused, and so is one that the system does not look at."""
 Name = Annotated[str, Field(strict=True), AfterValidator(_single_line), Wanted("a name as text")]
 """The name of a geolevel, a query or a column."""
+Text = Annotated[str, Field(strict=True), AfterValidator(_single_line), Wanted("a text of one line")]
+"""A text with a meaning of its own, such as the name of a preset or an exact number."""
 Names = Annotated[
     Sequence[Name], BeforeValidator(_list_of_names), Wanted("a list of names, such as ['total']")
 ]

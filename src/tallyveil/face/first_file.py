@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tallyveil.errors import ConfigError
-from tallyveil.face.arguments import AnyPath, Flag, Names, checked
+from tallyveil.face.arguments import AnyPath, Flag, Names, Text, checked
 
 
 @checked
@@ -13,21 +13,21 @@ def write_release_file(
     out: AnyPath,
     *,
     geography: AnyPath,
-    geocode: str,
-    geolevels: str,
+    geocode: Text,
+    geolevels: Text,
     codebook: AnyPath | None = None,
     sample: AnyPath | None = None,
     levels_from_records: Flag = False,
     attributes: Names | None = None,
     numbers: Names | None = None,
     ranges: Mapping[str, str] | None = None,
-    count: str | None = None,
-    rho: str | None = None,
-    epsilon: str | None = None,
-    neighbours: str = "bounded",
-    name: str | None = None,
-    unit: str | None = None,
-    units: str | None = None,
+    count: Text | None = None,
+    rho: Text | None = None,
+    epsilon: Text | None = None,
+    neighbours: Text = "bounded",
+    name: Text | None = None,
+    unit: Text | None = None,
+    units: Text | None = None,
 ) -> list[str]:
     """Write a first release file. It is planned before it is written, so a file that is there can be used.
 

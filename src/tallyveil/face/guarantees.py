@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from tallyveil.errors import BudgetError
-from tallyveil.face.arguments import AnyPath, Wanted, checked
+from tallyveil.face.arguments import AnyPath, Text, Wanted, checked
 
 if TYPE_CHECKING:
     from tallyveil.accounting import Guarantee
@@ -52,7 +52,9 @@ def guarantee_of_plan(
 
 
 @checked
-def guarantee_of_product(product: str, *, engine: Engine = "auto", width: float | None = None) -> "Guarantee":
+def guarantee_of_product(
+    product: Text, *, engine: Engine = "auto", width: float | None = None
+) -> "Guarantee":
     """The exact guarantee of a released product of the 2020 Census; `tallyveil account products` lists their names.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tallyveil.errors import ConfigError
-from tallyveil.face.arguments import AnyPath, Flag, WholeNumber, checked
+from tallyveil.face.arguments import AnyPath, Flag, Text, WholeNumber, checked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,16 +95,16 @@ def write_country(
     out: AnyPath,
     *,
     blocks: WholeNumber | None = None,
-    schema: str = DEFAULT_SCHEMA,
+    schema: Text = DEFAULT_SCHEMA,
     people: WholeNumber | None = None,
     states: WholeNumber | None = None,
     like: AnyPath | None = None,
     like_geography: AnyPath | None = None,
     seed: WholeNumber = 1,
-    name: str | None = None,
-    intervals: str | None = None,
+    name: Text | None = None,
+    intervals: Text | None = None,
     agree: Flag = False,
-    sizes: str = "none",
+    sizes: Text = "none",
     geometry: Flag = False,
 ) -> list[Path]:
     """Write a made-up population and its release file, or its programme; return the paths of the files.

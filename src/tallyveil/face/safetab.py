@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 
 from tallyveil.errors import ConfigError
-from tallyveil.face.arguments import AnyPath, Flag, Progress, Wanted, checked, key_of
+from tallyveil.face.arguments import AnyPath, Flag, Progress, Text, Wanted, checked, key_of
 from tallyveil.face.opened import Opened, with_page
 from tallyveil.face.products import (
     EVALUATE_GROUPS,
@@ -323,7 +323,7 @@ def calibrate_safetab(
     params: AnyPath,
     out: AnyPath,
     *,
-    margins: str | None = None,
+    margins: Text | None = None,
     epsilon: ExactNumber | None = None,
     formula: Literal["exact", "printed"] = "exact",
     delta: ExactNumber = USUAL_DELTA,

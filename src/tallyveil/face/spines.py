@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tallyveil.errors import ConfigError
-from tallyveil.face.arguments import AnyPath, Flag, Names, WholeNumber, checked
+from tallyveil.face.arguments import AnyPath, Flag, Names, Text, WholeNumber, checked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,15 +77,15 @@ def build_spine(
     out: AnyPath,
     *,
     entities: AnyPath | None = None,
-    preset: str | None = None,
+    preset: Text | None = None,
     geolevels: Names | None = None,
     columns: Names = (),
-    strategy: str | None = None,
-    schema: str | None = None,
+    strategy: Text | None = None,
+    schema: Text | None = None,
     exact: Names = (),
-    regroup: str | None = None,
+    regroup: Text | None = None,
     aim: Names = (),
-    most_loss: str = "1/20",
+    most_loss: Text = "1/20",
     reference: Literal["steps", "geography"] = "steps",
     may_worsen: Names = (),
     cutoff: WholeNumber = 12,
@@ -146,7 +146,7 @@ def spine_distances(
     entities: AnyPath,
     families: Names = (),
     *,
-    recipe: str | None = None,
+    recipe: Text | None = None,
     out: AnyPath | None = None,
 ) -> SpineDistances:
     """The off-spine distance of each entity: the number of geounits to add or subtract.
@@ -194,11 +194,11 @@ def compare_spines(
     first: AnyPath,
     second: AnyPath,
     *,
-    strategy: str,
-    second_strategy: str | None = None,
+    strategy: Text,
+    second_strategy: Text | None = None,
     entities: AnyPath | None = None,
     families: Names = (),
-    schema: str | None = None,
+    schema: Text | None = None,
     exact: Names = (),
     out: AnyPath | None = None,
     each: AnyPath | None = None,
@@ -246,10 +246,10 @@ def fit_shares(
     spine: AnyPath,
     targets: Names,
     *,
-    strategy: str,
+    strategy: Text,
     entities: AnyPath | None = None,
     every: Flag = False,
-    schema: str | None = None,
+    schema: Text | None = None,
     exact: Names = (),
 ) -> "FittedSpine":
     """Find the shares of the geolevels that meet accuracy targets with the least budget.
@@ -277,9 +277,9 @@ def show_spine(
     out: AnyPath,
     *,
     points: AnyPath | None = None,
-    county: str | None = None,
-    within: str = "County",
-    group: str = "Block_Group",
+    county: Text | None = None,
+    within: Text = "County",
+    group: Text = "Block_Group",
 ) -> Path:
     """Write a page with the fan-outs of a spine and a map of one geounit whose blocks are coloured by group.
 
