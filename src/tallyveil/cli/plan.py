@@ -456,6 +456,7 @@ def _show_advice(loaded: "ReleasePlan") -> None:
 
 
 ENTITIES_SHOWN = 12
+"""Entities of a family that are printed, at evenly spaced ranks of size; --json has all."""
 
 
 def _show_deviations(deviations: "Sequence[AreaDeviations]", units: str) -> None:

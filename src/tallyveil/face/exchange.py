@@ -158,6 +158,7 @@ def import_measurements(
             f"the layout {Layout.CENSUS_2020.value}.",
             code="bad-flag",
         )
+    # All files are opened and held to the plans of the published products before anything is written.
     opened = open_published(
         Path(published),
         published_products(layout),

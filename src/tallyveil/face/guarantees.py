@@ -130,6 +130,8 @@ def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuar
         refuse_unfinished(folder)
     joint = read_joint(ledgers)
     require_protection(joint)  # tables without noise have no manifest of a release
+    # A release that was estimated from measurements copies the lines of their ledger. Read again without these lines,
+    # so that measurements and what was estimated from them are paid for once.
     copied = {folder: copied_lines(read_manifest(folder)) for folder in folders}
     if any(copied.values()):
         joint = read_joint(ledgers, copied)

@@ -348,6 +348,7 @@ def optimise(
     from tallyveil.storage.write import write_text
 
     content, wanted = load_plan(Path(release)), load_aims(Path(aims))
+    # The output is claimed before the search, which may take minutes, so that a file in its place is refused at once.
     inputs = [Path(release), Path(aims), *public_inputs(content, wanted)]
     with nullcontext() if out is None else new_file(Path(out), inputs):
         shares, trial = optimal_shares(content, wanted), None

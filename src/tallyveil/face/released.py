@@ -147,7 +147,8 @@ class Release(WithMeasurements):
             parquet_metadata(parts[0])["tallyveil.geolevel"]: parts
             for parts in self._interval_parts(group.name)
         }
-        # Intervals may be of entities that the release itself does not know, so their files are asked first.
+        # Intervals may be of entities that the release itself does not know, so their files are asked first. Looking up
+        # the area in the hierarchies first would refuse such an entity.
         rows = self._interval_rows(group, tables, [(kind, area) for kind in tables if isinstance(area, str)])
         return rows if len(rows) else self._interval_rows(group, tables, areas_asked(self._hierarchies, area))
 

@@ -134,7 +134,7 @@ def build_spine(
         )
     )  # fmt: skip
     spine, shares = result.made.spine, result.made.shares
-    if shares is not None:
+    if shares is not None:  # of a spine that costs more than its strategy, nothing is written
         require_affordable(spine, shares)
     write_spine(file, spine, shares, result.aimed)
     return BuiltSpine(file, spine, result.changes if preset is not None or regroup is not None else ())

@@ -58,7 +58,7 @@ def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> Non
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     console = Screen()
-    # A file or a pipe has no width to respect.
+    # A file or a pipe has no width to respect. 140 characters hold the widest of these tables, a comparison of spines.
     console.print(table) if console.is_terminal else Screen(width=140).print(table)
 
 
