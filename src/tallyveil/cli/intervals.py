@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 LINES_SHOWN = 40
-"""Answers of districts that are printed, about a screen. Twice as many would scroll the headings away; --json has all."""
+"""Answers of districts that are printed, about a screen. Twice as many scroll the headings away. --json has all."""
 
 
 def intervals(
