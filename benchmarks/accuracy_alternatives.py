@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from scipy import linalg, sparse
 
+from tallyveil.api.made_up import write_country
 from tallyveil.budget.allocation import allocation_of
-from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.geography.shares import GeounitShares

@@ -41,7 +41,7 @@ from cluster_overhead import (
     processor_seconds,
 )
 
-from tallyveil.cli.synth import write_country
+from tallyveil.api.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.warm_up import compile_kernels

@@ -39,7 +39,7 @@ from intervals import part_of
 from scipy import sparse
 from tree_values import DATA, areas_of
 
-from tallyveil.cli.synth import write_country
+from tallyveil.api.made_up import write_country
 from tallyveil.estimation.intervals import StoredRows
 from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.spine import Spine

@@ -11,7 +11,7 @@ import product_inputs as products
 import shapely
 from targets import Builder, Target, at
 
-from tallyveil.cli.synth import write_country
+from tallyveil.api.made_up import write_country
 from tallyveil.geography.census import Sources, import_geography
 from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
 from tallyveil.geography.spine_files import read_aimed, read_spine_file, write_spine

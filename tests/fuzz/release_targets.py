@@ -13,7 +13,7 @@ from targets import Builder, Target, at
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.joint import read_joint
-from tallyveil.api.opening import open_folder
+from tallyveil.api.released import open_folder
 from tallyveil.explore.opened import open_for_explorer
 from tallyveil.files.checks import read_part
 from tallyveil.files.geography import read_areas, read_hierarchies

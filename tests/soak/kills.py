@@ -36,7 +36,7 @@ os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs
 from fork_server import forked, prepare
 from loading import module_of
 
-from tallyveil.cli.synth import write_country
+from tallyveil.api.made_up import write_country
 from tallyveil.errors import TallyveilError
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.measurements.layouts.layout import Layout

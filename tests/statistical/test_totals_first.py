@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.api.made_up import write_country
 from tallyveil.budget.strategy import Strategy
-from tallyveil.cli.synth import write_country
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.files.histograms import read_histogram
 from tallyveil.noise.key import insecure_key

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from tests.elsewhere import Elsewhere
 
-from tallyveil.cli.finished.intervals import intervals as command
-from tallyveil.cli.synth import write_country
+from tallyveil.api.made_up import write_country
+from tallyveil.cli.intervals import intervals as command
 from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.files import intervals
 from tallyveil.noise.key import insecure_key

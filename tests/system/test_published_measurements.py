@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.cli.runs.measurements import import_files
-from tallyveil.cli.synth import write_country
+from tallyveil.api.made_up import write_country
+from tallyveil.cli.measurements import import_files
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.measurements.layouts.layout import Layout

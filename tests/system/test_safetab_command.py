@@ -243,7 +243,7 @@ POINTS = [
     ("tallyveil.runs.folder RunFolder seal", 1),
     ("tallyveil.runs.folder RunFolder publish", 1),  # the manifest is sealed, the key still there
     ("tallyveil.runs.folder RunFolder remove_private", 1),  # the release is finished, the key gone
-    ("tallyveil.cli.safetab.command _show_run", 1),  # finished but for the words
+    ("tallyveil.api.safetab with_page", 1),  # finished but for the page
 ]
 
 

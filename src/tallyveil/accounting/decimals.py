@@ -55,6 +55,29 @@ def claim_text(value: Fraction | float, places: int = 3) -> str:
     return at_most(value, places=places) if value >= 1 else at_most(value, places + 1)
 
 
+def claim_sentence(epsilon: str, delta: str) -> str:
+    """A claim of approximate differential privacy, with the texts of its epsilon and its delta."""
+    return f"epsilon <= {epsilon} at delta = {delta}"
+
+
+def bound_cell(epsilon: Fraction | float) -> str:
+    """An upper bound of epsilon in a column of a table, where accountants are compared: to six digits after the point.
+
+    The digits of a claim (`claim_text`) would hide by how little one accountant is better than another.
+    """
+    return at_most(epsilon, places=6)
+
+
+def spent_cell(cost: Fraction) -> str:
+    """A cost in a column of a table, in the unit of its budget: rounded up, to five digits after the point."""
+    return at_most(cost, places=5)
+
+
+def within(bounds: TwoEnds) -> str:
+    """Both ends of a number in words."""
+    return "between {} and {}".format(*both_ends(bounds))
+
+
 def at_least(value: Fraction | float, digits: int = DIGITS, *, places: int | None = None) -> str:
     """A lower bound as text: the greatest decimal of the given number of digits that is not above it."""
     return _text(value, digits, places, up=False)

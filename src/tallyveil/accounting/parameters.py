@@ -6,11 +6,12 @@ and mu of Gaussian differential privacy.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
+from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 
@@ -22,6 +23,26 @@ ALPHA: Final = Fraction(1, 20)
 
 BETA: Final = "beta_at_alpha_0.05"
 MU: Final = "mu"
+
+
+def parameter_texts(row: Mapping[str, Any], columns: Sequence[str]) -> list[str | None]:
+    """What a table of any kind shows of some parameters: epsilon at each of DELTAS, then columns such as BETA and MU.
+
+    Each number is rounded in the safe direction: the rate beta down, everything else up.
+
+    Args:
+        row: Parameters by name, as `PrivacyParameters.to_mapping` gives them.
+        columns: Those of BETA and MU that the table has. What the row lacks is None.
+    """
+    return [
+        *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
+        *(
+            None
+            if row.get(column) is None
+            else (at_least if column == BETA else at_most)(row[column], places=4)
+            for column in columns
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,20 @@
 """Areas of a release from Python, and the counts of theirs that are to be looked at together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from tallyveil.api.given import (
+from tallyveil.api.arguments import (
+    Flag,
     Geocodes,
-    flag_given,
-    geocodes_given,
-    name_given,
-    names_given,
-    number_given,
-    workers_given,
+    Name,
+    Names,
+    Number,
+    Workers,
+    checked,
+    series_of_geocodes,
 )
 from tallyveil.api.opened import Opened
 from tallyveil.errors import ConfigError
@@ -63,18 +64,19 @@ class Area:
             SchemaError: there is no such query or label.
         """
         count = Count(self, query, dict(labels or {}))
-        answer_given(self.release, count.query, count.labels)
+        answer_named(self.release, query, count.labels)
         return count
 
+    @checked
     def estimate(
         self,
-        queries: Sequence[str] | None = None,
+        queries: Names | None = None,
         *,
         minus: "Area | Geocodes | None" = None,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        with_bounds: bool = True,
-        workers: int | None = None,
+        level: Number = 0.95,
+        simultaneous: Flag = False,
+        with_bounds: Flag = True,
+        workers: Workers | None = None,
     ) -> "District":
         """Published counts, unbiased estimates, exact standard errors and intervals of this area.
 
@@ -99,17 +101,17 @@ class Area:
         return district_answers(
             self.release.path,
             self.geocodes,
-            minus=None if minus is None else area_given(minus, self.release).geocodes,
-            tables=names_given(queries, "queries"),
-            level=number_given(level, "level"),
-            simultaneous=flag_given(simultaneous, "simultaneous"),
-            with_bounds=flag_given(with_bounds, "with_bounds"),
-            workers=workers_given(workers),
+            minus=None if minus is None else area_of(minus, self.release).geocodes,
+            tables=queries,
+            level=level,
+            simultaneous=simultaneous,
+            with_bounds=with_bounds,
+            workers=workers,
         )
 
     def __repr__(self) -> str:
-        marked = short_mark(self.release.warnings)
-        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}{marked}>"
+        mark = short_mark(self.release.warnings)
+        return f"<Area of {len(self.geocodes):,} finest geounits of {self.release.path}{mark}>"
 
 
 class DistrictPlan:
@@ -126,14 +128,15 @@ class DistrictPlan:
         self.column = column
         self.areas = dict(areas)
 
+    @checked
     def estimate(
         self,
-        queries: Sequence[str] | None = None,
+        queries: Names | None = None,
         *,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        with_bounds: bool = True,
-        workers: int | None = None,
+        level: Number = 0.95,
+        simultaneous: Flag = False,
+        with_bounds: Flag = True,
+        workers: Workers | None = None,
     ) -> pl.DataFrame:
         """Published counts, unbiased estimates, exact standard errors and intervals of every district.
 
@@ -152,11 +155,11 @@ class DistrictPlan:
         answers = answers_by_district(
             self.release.path,
             {name: area.geocodes for name, area in self.areas.items()},
-            tables=names_given(queries, "queries"),
-            level=number_given(level, "level"),
-            simultaneous=flag_given(simultaneous, "simultaneous"),
-            with_bounds=flag_given(with_bounds, "with_bounds"),
-            workers=workers_given(workers),
+            tables=queries,
+            level=level,
+            simultaneous=simultaneous,
+            with_bounds=with_bounds,
+            workers=workers,
         )
         return pl.concat(
             district.to_frame().select(
@@ -168,8 +171,8 @@ class DistrictPlan:
         )
 
     def __repr__(self) -> str:
-        marked = short_mark(self.release.warnings)
-        return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}{marked}>"
+        mark = short_mark(self.release.warnings)
+        return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}{mark}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,8 @@ class Count:
     labels: dict[str, str]
 
 
-def query_given(release: Opened, query: object) -> QueryGroup:
+@checked
+def query_named(release: Opened, query: Name) -> QueryGroup:
     """A query, by the name that the files of a release have for it.
 
     Raises:
@@ -196,33 +200,33 @@ def query_given(release: Opened, query: object) -> QueryGroup:
     """
     schema = schema_from_mapping(release.manifest.body["plan"]["schema"])
     known = known_queries(release.path, release.manifest)
-    return schema.query(as_named(name_given(query, "query"), known))
+    return schema.query(as_named(query, known))
 
 
-def answer_given(release: Opened, query: object, labels: Mapping[str, str]) -> tuple[QueryGroup, int]:
+def answer_named(release: Opened, query: str, labels: Mapping[str, str]) -> tuple[QueryGroup, int]:
     """A query, and the number of the answer that labels name.
 
     Raises:
         ConfigError, SchemaError: there is no such query or label.
     """
-    group = query_given(release, query)
+    group = query_named(release, query)
     return group, answer_of(group, labels)
 
 
-def area_given(given: Area | Geocodes, release: Opened) -> Area:
+def area_of(what: Area | Geocodes, release: Opened) -> Area:
     """An area of a release.
 
     Raises:
         GeographyError: it is no area and no list of geocodes.
         ConfigError: it is an area of another release.
     """
-    if isinstance(given, Opened):
+    if isinstance(what, Opened):
         raise ConfigError(
-            f"an area is the release in {given.path}, wanted a geounit, an entity or a district, such as "
+            f"an area is the release in {what.path}, wanted a geounit, an entity or a district, such as "
             f"release.area('44007'). {TWO_RELEASES}",
             code="bad-argument",
         )
-    area = given if isinstance(given, Area) else Area(release, geocodes_given(given))
+    area = what if isinstance(what, Area) else Area(release, series_of_geocodes(what))
     if area.release.path != release.path:
         raise ConfigError(
             f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one "
@@ -232,7 +236,7 @@ def area_given(given: Area | Geocodes, release: Opened) -> Area:
     return area
 
 
-def counts_given(counts: object) -> dict[str, Count]:
+def counts_by_name(counts: object) -> dict[str, Count]:
     """Counts by name.
 
     Raises:

@@ -2,25 +2,22 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tallyveil.api.given import observer_given, path_given, where_given, workers_given
+from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, as_path, checked
 from tallyveil.api.opened import Opened
 from tallyveil.api.released import Release, finished
 
-if TYPE_CHECKING:
-    from tallyveil.runs.executors import Where
-    from tallyveil.runs.observer import Observer
 
-
+@checked
 def estimate(
     measurements: str | Path | Opened,
-    out: str | Path,
+    out: AnyPath,
     *,
     estimation: str | Path | Mapping[str, Any] | None = None,
-    workers: int | None = None,
-    cluster: "Where" = None,
-    observer: "Observer | None" = None,
+    workers: Workers | None = None,
+    cluster: Cluster = None,
+    observer: Progress | None = None,
 ) -> Release:
     """Make a release from published measurements, without the records.
 
@@ -40,14 +37,16 @@ def estimate(
     from tallyveil.postprocess.measured import open_measurements
     from tallyveil.runs.executors import executors_of
 
-    threads, told, folder = workers_given(workers), observer_given(observer), path_given(out, "out")
-    given = measurements.path if isinstance(measurements, Opened) else measurements
-    opened = open_measurements(path_given(given, "measurements"))
+    folder = Path(out)
+    source = measurements.path if isinstance(measurements, Opened) else measurements
+    opened = open_measurements(as_path(source, "measurements"))
     levels, drawn = None, bool(opened.terms.subspace)
     if isinstance(estimation, Mapping):
         levels = estimation_from_mapping(estimation, opened.plan, drawn=drawn)
     elif estimation is not None:
-        levels = load_estimation(path_given(estimation, "estimation"), opened.plan, drawn=drawn)
-    executors = executors_of(where_given(cluster), None, threads, folder)
-    outcome = estimate_release(opened, folder, levels, observer=told, workers=threads, executors=executors)
+        levels = load_estimation(as_path(estimation, "estimation"), opened.plan, drawn=drawn)
+    executors = executors_of(cluster, None, workers, folder)
+    outcome = estimate_release(
+        opened, folder, levels, observer=observer, workers=workers, executors=executors
+    )
     return finished(outcome)

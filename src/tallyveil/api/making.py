@@ -1,27 +1,22 @@
 """Spend a budget: make a release from records, or only its measurements."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tallyveil.api.given import observer_given, path_given, where_given, workers_given
+from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, checked, key_of
 from tallyveil.api.opened import Measurements
 from tallyveil.api.planned import Plan, ReleaseFile, plan
 from tallyveil.api.released import Release, finished
-from tallyveil.noise.key import insecure_key
-
-if TYPE_CHECKING:
-    from tallyveil.runs.executors import Where
-    from tallyveil.runs.observer import Observer
 
 
+@checked
 def run(
     release: ReleaseFile | Plan,
-    out: str | Path,
+    out: AnyPath,
     *,
-    workers: int | None = None,
-    cluster: "Where" = None,
+    workers: Workers | None = None,
+    cluster: Cluster = None,
     insecure_test_key: str | None = None,
-    observer: "Observer | None" = None,
+    observer: Progress | None = None,
 ) -> Release:
     """Make a release from a table of records, or resume an interrupted one.
 
@@ -48,22 +43,24 @@ def run(
     from tallyveil.products.topdown.run.run import run_release
     from tallyveil.runs.executors import executors_of
 
-    key, threads, told = _key(insecure_test_key), workers_given(workers), observer_given(observer)
-    folder = path_given(out, "out")
+    key, folder = key_of(insecure_test_key), Path(out)
     planned = plan(release).content
-    executors = executors_of(where_given(cluster), planned.cluster, threads, folder)
-    outcome = run_release(planned, folder, test_key=key, observer=told, workers=threads, executors=executors)
+    executors = executors_of(cluster, planned.cluster, workers, folder)
+    outcome = run_release(
+        planned, folder, test_key=key, observer=observer, workers=workers, executors=executors
+    )
     return finished(outcome)
 
 
+@checked
 def measure(
     release: ReleaseFile | Plan,
-    out: str | Path,
+    out: AnyPath,
     *,
-    workers: int | None = None,
-    cluster: "Where" = None,
+    workers: Workers | None = None,
+    cluster: Cluster = None,
     insecure_test_key: str | None = None,
-    observer: "Observer | None" = None,
+    observer: Progress | None = None,
 ) -> Measurements:
     """Draw and publish the noisy measurements of a release, and stop there.
 
@@ -80,15 +77,10 @@ def measure(
     from tallyveil.products.topdown.run.run import measure_release
     from tallyveil.runs.executors import executors_of
 
-    key, told, folder = _key(insecure_test_key), observer_given(observer), path_given(out, "out")
-    threads = workers_given(workers)
+    key, folder = key_of(insecure_test_key), Path(out)
     planned = plan(release).content
-    executors = executors_of(where_given(cluster), planned.cluster, threads, folder)
+    executors = executors_of(cluster, planned.cluster, workers, folder)
     outcome = measure_release(
-        planned, folder, test_key=key, observer=told, workers=threads, executors=executors
+        planned, folder, test_key=key, observer=observer, workers=workers, executors=executors
     )
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
-
-
-def _key(text: str | None) -> bytes | None:
-    return None if text is None else insecure_key(text)

@@ -2,10 +2,10 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallyveil.accounting.decimals import at_most
-from tallyveil.api.given import fixed, name_given
+from tallyveil.api.arguments import Name, checked, fixed
 from tallyveil.api.products import write_page
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.files.kinds import ReleaseKind
@@ -15,6 +15,9 @@ from tallyveil.printable import described
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+AnyOpened = TypeVar("AnyOpened", bound="Opened")
 
 
 class Opened:
@@ -103,6 +106,13 @@ class Opened:
         return described(f"{self._title()} · run {self.manifest.run}", self._lines(), self._lead())
 
 
+def with_page(folder: AnyOpened) -> AnyOpened:
+    """A finished folder, whose page is written unless it is there already; raises StoreError."""
+    if not (folder.path / "report.html").exists():
+        folder.report()
+    return folder
+
+
 class WithMeasurements(Opened):
     """A finished folder that states an exact guarantee and may keep noisy measurements."""
 
@@ -111,7 +121,8 @@ class WithMeasurements(Opened):
         """What the release or the measurements promise to every person. An estimate costs nothing more."""
         return StatedGuarantee(self.manifest.privacy, self.warnings)
 
-    def measurements(self, geolevel: str, query: str) -> "pl.DataFrame":
+    @checked
+    def measurements(self, geolevel: Name, query: Name) -> "pl.DataFrame":
         """The noisy answers of a query: the true count plus noise of known variance, possibly negative.
 
         Args:
@@ -128,8 +139,7 @@ class WithMeasurements(Opened):
         """
         from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
 
-        wanted = name_given(geolevel, "geolevel"), name_given(query, "query")
-        return noisy_answers(self.path, self.manifest, *wanted)
+        return noisy_answers(self.path, self.manifest, geolevel, query)
 
 
 class Measurements(WithMeasurements):
@@ -142,5 +152,5 @@ class Measurements(WithMeasurements):
 
 def _spent(spent: Spent) -> str:
     """What was spent and declared, in a few digits; an exact number that needs more of them is added."""
-    said = f"{spent.unit} = {at_most(spent.spent, 4)} of {at_most(spent.declared, 4)} declared"
-    return said if Fraction(at_most(spent.spent, 4)) == spent.spent else f"{said}; exactly {spent.spent}"
+    text = f"{spent.unit} = {at_most(spent.spent, 4)} of {at_most(spent.declared, 4)} declared"
+    return text if Fraction(at_most(spent.spent, 4)) == spent.spent else f"{text}; exactly {spent.spent}"

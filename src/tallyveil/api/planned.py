@@ -1,11 +1,12 @@
-"""Plan a release: its cost and its expected accuracy, before any data is opened."""
+"""Plan a release: its cost and its expected accuracy, and better shares of its budget, before any data is opened."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.api.given import count_given, fixed, names_given, path_given
+from tallyveil.api.arguments import AnyPath, Flag, Names, WholeNumber, as_path, checked, fixed
 from tallyveil.api.products import require_input
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.errors import ConfigError
@@ -17,7 +18,13 @@ from tallyveil.printable import described, tabulated
 if TYPE_CHECKING:
     import polars as pl
 
+    from tallyveil.budget.allocation import Allocation
+    from tallyveil.budget.optimal.choose import OptimalShares
+    from tallyveil.explore.workbench import Workbench
+    from tallyveil.geography.areas import AreaChange
     from tallyveil.plans.resources import Resources
+    from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations
+    from tallyveil.products.topdown.run.shares_trial import Trial
     from tallyveil.schema.schema import Schema
 
 ReleaseFile = str | Path | Mapping[str, Any]
@@ -74,12 +81,13 @@ class Plan:
         from tallyveil.plans.record import CONFIDENCE
 
         columns = ("geolevel", "query", "variance", "standard_deviation", "margin")
-        found = expected_errors(self.content.strategy, CONFIDENCE)
-        frame = pl.DataFrame({name: [getattr(item, name) for item in found] for name in columns})
-        sizes = pl.Series("answers", [self.content.query(item.query).size for item in found])
+        errors = expected_errors(self.content.strategy, CONFIDENCE)
+        frame = pl.DataFrame({name: [getattr(item, name) for item in errors] for name in columns})
+        sizes = pl.Series("answers", [self.content.query(item.query).size for item in errors])
         return frame.insert_column(2, sizes)
 
-    def resources(self, blocks: int, people: int | None = None) -> "Resources":
+    @checked
+    def resources(self, blocks: WholeNumber, people: WholeNumber | None = None) -> "Resources":
         """The memory, disk and time that a run will need, predicted from sizes alone.
 
         Args:
@@ -93,16 +101,15 @@ class Plan:
         from tallyveil.plans.resources import predict
         from tallyveil.plans.sizes import sizes_of_blocks
 
-        n_people = None if people is None else count_given(people, "people")
-        sizes = sizes_of_blocks(len(self.geolevels), count_given(blocks, "blocks"), n_people)
-        return predict(self.content, sizes)
+        return predict(self.content, sizes_of_blocks(len(self.geolevels), blocks, people))
 
+    @checked
     def standard_deviations(
         self,
-        families: Sequence[str] = (),
+        families: Names = (),
         *,
-        entities: "str | Path | None" = None,
-        queries: Sequence[str] | None = None,
+        entities: AnyPath | None = None,
+        queries: Names | None = None,
     ) -> "pl.DataFrame":
         """Exact standard deviations of the unbiased estimates, for every geolevel and for families of entities.
 
@@ -122,10 +129,66 @@ class Plan:
 
         from tallyveil.products.topdown.run.planned_deviations import deviations_of
 
-        path = None if entities is None else path_given(entities, "entities")
-        wanted, areas = names_given(queries, "queries"), names_given(families, "families")
-        found = deviations_of(self.content, path, areas or [], wanted)
-        return pl.DataFrame([item.summary() for item in found])
+        table = None if entities is None else Path(entities)
+        deviations = deviations_of(
+            self.content, table, list(families), None if queries is None else list(queries)
+        )
+        return pl.DataFrame([item.summary() for item in deviations])
+
+    @checked
+    def forecast(
+        self,
+        *,
+        blocks: WholeNumber | None = None,
+        people: WholeNumber | None = None,
+        geography: Flag = False,
+        families: Names | None = None,
+        entities: AnyPath | None = None,
+        queries: Names | None = None,
+    ) -> "Forecast":
+        """What is known of the release before any records are opened, all that `tallyveil plan` shows.
+
+        Args:
+            blocks: Number of finest geounits that memory, time and disk are predicted for; None for those of the
+                geography if it is opened, else for no prediction.
+            people: Number of records; None for 40 in each finest geounit.
+            geography: Whether the public geography, entities and bounds are opened.
+            families, entities, queries: As for `standard_deviations`; without families there are none.
+        Raises:
+            ConfigError: families are named of no table, and the release file has no [spine].
+            TallyveilError: a public input is wrong.
+        """
+        from tallyveil.plans.advice import impossible_levels
+        from tallyveil.plans.resources import predict
+        from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
+        from tallyveil.products.topdown.run.planned_deviations import deviations_of
+        from tallyveil.products.topdown.run.public import read_public
+
+        plan, resources, deviations = self.content, None, None
+        if families is not None and entities is None and plan.spine is None:
+            raise ConfigError(
+                "--families FAMILY,... and --entities FILE must be given together, because the release file has no "
+                "[spine].",
+                code="bad-flag",
+            )
+        public = read_public(plan) if geography else None
+        if blocks is not None:
+            resources = predict(plan, sizes_of_blocks(len(plan.geolevels), blocks, people))
+        elif public is not None:
+            resources = predict(plan, sizes_of_spine(public.allocation.spine, people))
+        if families is not None:
+            table = None if entities is None else Path(entities)
+            deviations = tuple(
+                deviations_of(plan, table, list(families), None if queries is None else list(queries))
+            )
+        return Forecast(
+            plan,
+            None if public is None else public.allocation,
+            () if public is None else public.hierarchies.changes,
+            impossible_levels(plan.schema) if public is None else public.warnings,
+            resources,
+            deviations,
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, as `tallyveil plan --json` prints it."""
@@ -164,7 +227,47 @@ class Plan:
         )
 
 
-def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> Plan:
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecast:
+    """What is known of a release before any records are opened; made by `Plan.forecast`.
+
+    Attributes:
+        plan: The plan in the types of the library.
+        allocation: The budget of every geounit, if the geography was opened.
+        changes: How the spine changes the accuracy of each kind of area, if the geography was opened.
+        warnings: What the plan allows and is seldom meant.
+        resources: Predicted memory, time and disk, if sizes are known.
+        deviations: Exact standard deviations, if families were named.
+    """
+
+    plan: ReleasePlan
+    allocation: "Allocation | None"
+    changes: "tuple[AreaChange, ...]"
+    warnings: tuple[str, ...]
+    resources: "Resources | None"
+    deviations: "tuple[AreaDeviations, ...] | None"
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """The guarantee as plain data. What bypassing does to it follows from the geography, if that was opened."""
+        from tallyveil.plans.guarantee import guarantee_of
+
+        return guarantee_of(self.plan.terms, self.allocation)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data, as `tallyveil plan --json` prints it."""
+        from tallyveil.plans.record import plan_record
+        from tallyveil.postprocess.intervals.expected_deviations import deviations_record
+        from tallyveil.products.topdown.run.spine_record import changes_record
+
+        record = plan_record(self.plan, self.resources, self.allocation, self.warnings)
+        if self.deviations is not None:
+            record["deviations"] = deviations_record(self.deviations)
+        return record | changes_record(self.changes)
+
+
+@checked
+def plan(release: "ReleaseFile | Plan", *, folder: AnyPath | None = None) -> Plan:
     """Plan a release. No records are opened, and nothing is spent.
 
     Args:
@@ -178,8 +281,7 @@ def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> 
     """
     # The paths in a plan lead to the same files when the current folder changes.
     if isinstance(release, Mapping):
-        start = Path() if folder is None else path_given(folder, "folder")
-        return Plan(plan_from_mapping(release, fixed(start)))
+        return Plan(plan_from_mapping(release, fixed(Path() if folder is None else folder)))
     if folder is not None:
         raise ConfigError(
             "folder belongs to a release that is given as a mapping. The paths in a release file start from the file's "
@@ -188,6 +290,126 @@ def plan(release: "ReleaseFile | Plan", *, folder: str | Path | None = None) -> 
         )
     if isinstance(release, Plan):
         return release
-    path = fixed(path_given(release, "release"))
+    path = fixed(as_path(release, "release"))
     require_input(path, ReleaseKind.TOPDOWN)
     return Plan(load_plan(path))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BetterShares:
+    """Better shares of the budget of a plan; made by `optimise`.
+
+    Attributes:
+        plan: The plan with the present shares, in the types of the library.
+        shares: The new shares, and the standard deviation of every aim before and after.
+        trial: What releases of made-up records obtain under test keys; None if they were not made.
+    """
+
+    plan: ReleasePlan
+    shares: "OptimalShares"
+    trial: "Trial | None"
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether the new shares cost more than [privacy] declares."""
+        return self.plan.spent - self.plan.strategy.total + self.shares.strategy.total > self.plan.declared
+
+    def to_toml(self) -> str:
+        """The tables [strategy] and [estimation], to put in the place of those of the release file."""
+        from tallyveil.plans.advice import strategy_tables
+
+        return strategy_tables(self.shares.strategy, self.plan) + "\n"
+
+
+@checked
+def optimise(
+    release: AnyPath,
+    aims: AnyPath,
+    *,
+    out: AnyPath | None = None,
+    keys: WholeNumber | None = None,
+    people: WholeNumber | None = None,
+) -> BetterShares:
+    """Find better shares of the same budget for aims. The public geography and entities are opened, and no records.
+
+    Args:
+        release: The release file.
+        aims: The file of aims (TOML).
+        out: File for the resulting tables; None to write none.
+        keys: Number of test keys under which made-up records are released with the present and with the new shares;
+            None for no such trial.
+        people: Number of made-up records; None for 40 in each finest geounit.
+    Raises:
+        TallyveilError: a file or a public input is wrong, the aims cannot be met, or `out` is taken.
+    """
+    from tallyveil.plans.from_toml.aims import load_aims
+    from tallyveil.products.topdown.run.optimal_shares import optimal_shares, public_inputs
+    from tallyveil.storage.outputs import new_file
+    from tallyveil.storage.write import write_text
+
+    content, wanted = load_plan(Path(release)), load_aims(Path(aims))
+    # The output is claimed before the search, which may take minutes, so that a file in its place is refused at once.
+    inputs = [Path(release), Path(aims), *public_inputs(content, wanted)]
+    with nullcontext() if out is None else new_file(Path(out), inputs):
+        shares, trial = optimal_shares(content, wanted), None
+        if keys is not None:
+            from tallyveil.products.topdown.run.shares_trial import try_shares
+
+            trial = try_shares(content, shares, keys, people)
+        better = BetterShares(content, shares, trial)
+        if out is not None:
+            write_text(Path(out), better.to_toml())
+    return better
+
+
+@checked
+def make_workbench(
+    release: AnyPath,
+    out: AnyPath,
+    *,
+    compared: AnyPath | None = None,
+    blocks: WholeNumber | None = None,
+    geography: Flag = False,
+    entities: AnyPath | None = None,
+    families: Names | None = None,
+    queries: Names | None = None,
+) -> "Workbench":
+    """Write a page in which budget and shares can be moved; cost and expected errors follow at once.
+
+    Args:
+        release: The release file.
+        out: Folder of the page: new, empty, or with an earlier site, which is replaced.
+        compared: A second release file, whose numbers are shown beside; None without.
+        blocks: Number of finest geounits of a regular spine, where the geography is not opened.
+        geography: Whether the public geography is opened.
+        entities: Public table of entities.
+        families: Families of entities: columns of `entities`, or families of the release file's [spine]. The geography
+            is then opened.
+        queries: Queries whose estimates are shown; None for the tables and all measured queries.
+    Returns:
+        The page, and why it has no expected errors of estimates, if it has none.
+    Raises:
+        ConfigError: a release file is not offered, or a query is not known.
+        StoreError: the folder holds something else, or cannot be written to.
+    """
+    from tallyveil.explore import workbench
+    from tallyveil.explore.workbench.estimates import Areas
+    from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
+    from tallyveil.products.topdown.run.inputs import read_hierarchies
+
+    if not geography and families is None:
+        areas = Areas(blocks=blocks)
+    else:
+        hierarchies, names = read_hierarchies(plan(release).content), list(families or [])
+        if entities is None:
+            areas = Areas(hierarchies, tuple(hierarchies.family(name) for name in names))
+        else:
+            table = read_entity_table(Path(entities), names)
+            areas = Areas(hierarchies, tuple(entity_families(hierarchies.spine, table, names)))
+    return workbench.make_workbench(
+        Path(release),
+        Path(out),
+        compared=None if compared is None else Path(compared),
+        areas=areas,
+        queries=None if queries is None else list(queries),
+    )

@@ -135,17 +135,17 @@ def require_input(path: Path, kind: ReleaseKind) -> None:
         ConfigError: the input is of another product, or of none.
     """
     if path.name == PARAMETERS or (path / PARAMETERS).is_file():
-        usages = [PRODUCTS[one].usage for one in (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)]
+        usages = [PRODUCTS[product].usage for product in (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)]
         raise _other(f"{path} holds SafeTab parameters", usages)
     keys, wanted = _tables(path), PRODUCTS[kind].keys
     if keys is None or keys & wanted:
         return
-    usages = [one.usage for one in (*PRODUCTS.values(), PROGRAMME_FILE) if keys & one.keys]
+    usages = [product.usage for product in (*PRODUCTS.values(), PROGRAMME_FILE) if keys & product.keys]
     if usages:
         raise _other(f"{path} is the file of another product, by its tables {_listed(keys)}", usages)
     raise _other(
         f"{path} describes no product: it has the tables {_listed(keys)}, and none of {_listed(wanted)}",
-        [one.usage for one in PRODUCTS.values()],
+        [product.usage for product in PRODUCTS.values()],
     )
 
 
@@ -203,9 +203,22 @@ def write_page_of_programme(release: Path) -> None:
     """
     programme = release.absolute().parent
     if (programme / PROGRAMME).is_file():
-        names = [one["name"] for one in stated_programme(programme)["releases"]]
+        names = [entry["name"] for entry in stated_programme(programme)["releases"]]
         if release.absolute().name in names:
             write_page(programme)
+
+
+def require_understood(understood: bool, what: str) -> None:
+    """Refuse to look at true counts unless somebody has said that the results are not private.
+
+    Args:
+        understood: Whether it was said.
+        what: What would be revealed, and what to give if that is acceptable.
+    Raises:
+        ConfigError: it was not said.
+    """
+    if not understood:
+        raise ConfigError(f"{what} Nothing was read.", code="not-private")
 
 
 def require_evaluation(release: Path, command: str) -> ReleaseKind:
@@ -218,10 +231,10 @@ def require_evaluation(release: Path, command: str) -> ReleaseKind:
         StoreError: the folder holds no finished release, or one that this command does not compare.
     """
     kind = read_manifest(release, *_with_results()).kind
-    found = PRODUCTS[kind].evaluation
-    if found == command:
+    evaluation = PRODUCTS[kind].evaluation
+    if evaluation == command:
         return kind
-    advice = "No command compares it with the truth." if found is None else f"Use `{found}`."
+    advice = "No command compares it with the truth." if evaluation is None else f"Use `{evaluation}`."
     raise StoreError(
         f"{release} holds a release of `{kind.command}`, which this command does not evaluate. {advice} Nothing was "
         "read or declassified.",

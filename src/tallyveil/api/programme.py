@@ -1,26 +1,28 @@
 """Plan and run a programme: releases of the same people that run in order, with one total guarantee."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.api.given import (
+from tallyveil.api.arguments import (
+    AnyPath,
+    Cluster,
+    Flag,
+    Progress,
+    WholeNumber,
+    Workers,
+    checked,
     fixed,
-    observer_given,
-    path_given,
-    where_given,
-    workers_given,
+    key_of,
 )
-from tallyveil.api.planned import Plan
+from tallyveil.api.planned import Forecast, Plan
 from tallyveil.api.products import write_page
 from tallyveil.api.released import Release, finished
 from tallyveil.files.marks import NOT_PRIVATE, short_mark
-from tallyveil.noise.key import insecure_key
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
     from tallyveil.products.dhc.public.plan import ProgrammePlan
-    from tallyveil.runs.executors import Where
-    from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
 
 
@@ -42,7 +44,7 @@ class PlannedProgramme:
     @property
     def releases(self) -> dict[str, Plan]:
         """The plan of each release by its name, in the order in which they run."""
-        return {one.name: Plan(one.plan) for one in self.content.releases}
+        return {release.name: Plan(release.plan) for release in self.content.releases}
 
     @property
     def guarantee(self) -> dict[str, Any]:
@@ -55,6 +57,29 @@ class PlannedProgramme:
 
         return planned_total(self.content)
 
+    @checked
+    def forecast(
+        self,
+        *,
+        blocks: WholeNumber | None = None,
+        people: WholeNumber | None = None,
+        geography: Flag = False,
+    ) -> "ProgrammeForecast":
+        """What is known of all releases before any records are opened; the arguments are as for `Plan.forecast`."""
+        from tallyveil.products.dhc.public.plan import planned_total
+
+        releases = {
+            name: plan.forecast(blocks=blocks, people=people, geography=geography)
+            for name, plan in self.releases.items()
+        }
+        # What bypassing costs follows from the geography, so that its events are known once it was opened.
+        events = [
+            each.plan.event(each.allocation.event())
+            for each in releases.values()
+            if each.allocation is not None
+        ]
+        return ProgrammeForecast(self.content, releases, planned_total(self.content, events or None))
+
     def __repr__(self) -> str:
         return f"<PlannedProgramme {self.name}: {', '.join(self.releases)}>"
 
@@ -63,6 +88,60 @@ class PlannedProgramme:
         lines.append(("together", self.guarantee["together"]["statement"]))
         lead = "Releases of the same people, in this order. No record was opened, and nothing is spent."
         return described(f"Plan of programme {self.name}", lines, lead)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProgrammeForecast:
+    """What is known of a programme before any records are opened; made by `PlannedProgramme.forecast`.
+
+    Attributes:
+        plan: The programme in the types of the library.
+        releases: What is known of each release, by its name.
+        guarantee: What all releases guarantee together, as plain data.
+    """
+
+    plan: "ProgrammePlan"
+    releases: dict[str, Forecast]
+    guarantee: dict[str, Any]
+
+    @property
+    def resources(self) -> dict[str, Any] | None:
+        """Resources of releases that run one after the other: times and sizes add up, and memory is that of the
+        largest. None where sizes are not known."""
+        needed = [each.resources for each in self.releases.values() if each.resources is not None]
+        if not needed:
+            return None
+        return {
+            "memory_bytes": max(resources.memory for resources in needed),
+            "disk_bytes": sum(resources.disk for resources in needed),
+            "seconds": round(sum(resources.total_seconds for resources in needed), 1),
+        }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the plans allow and is seldom meant, each once."""
+        return tuple(dict.fromkeys(text for each in self.releases.values() for text in each.warnings))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data, as `tallyveil plan --json` prints it."""
+        from tallyveil.plans.record import plan_record
+
+        releases = [
+            {
+                "release": release.name,
+                "file": str(release.file),
+                "reads": list(release.reads),
+                **plan_record(release.plan, None, self.releases[release.name].allocation),
+            }
+            for release in self.plan.releases
+        ]
+        needed = self.resources
+        return {
+            "name": self.plan.name,
+            "releases": releases,
+            "guarantee": self.guarantee,
+            **({"resources": needed} if needed is not None else {}),
+        }
 
 
 class Programme:
@@ -126,7 +205,8 @@ class Programme:
         return described(f"Programme {self.name}", lines)
 
 
-def plan_programme(programme: str | Path) -> PlannedProgramme:
+@checked
+def plan_programme(programme: AnyPath) -> PlannedProgramme:
     """Plan all releases of a programme. No records are opened, and nothing is spent.
 
     Args:
@@ -138,17 +218,18 @@ def plan_programme(programme: str | Path) -> PlannedProgramme:
     """
     from tallyveil.products.dhc.public.from_toml import load_programme
 
-    return PlannedProgramme(load_programme(fixed(path_given(programme, "programme"))))
+    return PlannedProgramme(load_programme(fixed(programme)))
 
 
+@checked
 def run_programme(
-    programme: str | Path,
-    out: str | Path,
+    programme: AnyPath,
+    out: AnyPath,
     *,
-    workers: int | None = None,
-    cluster: "Where" = None,
+    workers: Workers | None = None,
+    cluster: Cluster = None,
     insecure_test_key: str | None = None,
-    observer: "Observer | None" = None,
+    observer: Progress | None = None,
 ) -> Programme:
     """Make all releases of a programme, or go on with a programme that was interrupted.
 
@@ -176,17 +257,15 @@ def run_programme(
     from tallyveil.products.dhc.run import run as running
     from tallyveil.runs.observer import SilentObserver
 
-    key = None if insecure_test_key is None else insecure_key(insecure_test_key)
-    threads, told = workers_given(workers), observer_given(observer) or SilentObserver()
-    folder = path_given(out, "out")
-    plan = load_programme(fixed(path_given(programme, "programme")), fixed(folder))
-    settings = running.Settings(key, told, threads, _with_page, where_given(cluster))
+    key, folder = key_of(insecure_test_key), Path(out)
+    plan = load_programme(fixed(programme), fixed(folder))
+    settings = running.Settings(key, observer or SilentObserver(), workers, _with_page, cluster)
     outcome = running.run_programme(plan, folder, settings)
-    releases = {name: finished(one) for name, one in outcome.releases.items()}
-    made = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)
-    if outcome.stated_anew or not (made.path / "report.html").exists():
-        made.report()
-    return made
+    releases = {name: finished(release) for name, release in outcome.releases.items()}
+    whole = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)
+    if outcome.stated_anew or not (whole.path / "report.html").exists():
+        whole.report()
+    return whole
 
 
 def _with_page(_name: str, outcome: "Outcome") -> None:

@@ -1,9 +1,9 @@
-"""Read a finished release of the main product: its tables, estimates, intervals, and districts of it."""
+"""A finished release of the main product: its tables, estimates, intervals, and districts of it; and `open`."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import polars as pl
 
@@ -11,23 +11,30 @@ from tallyveil.api.areas import (
     Area,
     Count,
     DistrictPlan,
-    answer_given,
-    area_given,
-    counts_given,
-    query_given,
+    answer_named,
+    area_of,
+    counts_by_name,
+    query_named,
 )
-from tallyveil.api.given import (
+from tallyveil.api.arguments import (
+    AnyPath,
+    Cluster,
+    Flag,
     Geocodes,
+    Name,
+    Names,
+    Number,
+    Progress,
+    Workers,
+    as_path,
+    checked,
     fixed,
-    geocodes_given,
-    name_given,
-    names_given,
-    number_given,
-    path_given,
-    workers_given,
+    series_of_geocodes,
 )
-from tallyveil.api.opened import WithMeasurements
+from tallyveil.api.opened import Measurements, Opened, WithMeasurements, with_page
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.exact import as_given
+from tallyveil.files.finished import refuse_unfinished
 from tallyveil.files.intervals import (
     BESIDE,
     INTERVALS,
@@ -36,7 +43,7 @@ from tallyveil.files.intervals import (
     unchanged_parts,
 )
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest_files import written_manifest
+from tallyveil.files.manifest_files import read_manifest, written_manifest
 from tallyveil.files.tables import TABLES, has_zeros, table_name
 from tallyveil.files.whole_tables import listed_rows, whole_table
 from tallyveil.plans.machine import machine_memory
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
     from tallyveil.geography.areas import Hierarchies
     from tallyveil.postprocess.derived.district import District
     from tallyveil.postprocess.derived.quantities import Quantities
+    from tallyveil.postprocess.intervals.job import IntervalsOutcome
     from tallyveil.runs.executors import Where
     from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
@@ -83,7 +91,8 @@ class Release(WithMeasurements):
         """The queries that there are tables of."""
         return tuple(self.manifest.body["plan"]["tables"])
 
-    def table(self, area: str, query: str, *, zeros: bool = True) -> pl.DataFrame:
+    @checked
+    def table(self, area: Name, query: Name, *, zeros: bool = True) -> pl.DataFrame:
         """The published counts of a query.
 
         Args:
@@ -100,7 +109,6 @@ class Release(WithMeasurements):
             StoreError: the table is damaged, or the folder was removed; or an earlier version left out rows with
                 estimates, and `intervals/` does not hold them.
         """
-        area, query = name_given(area, "area"), name_given(query, "query")
         self._read_again()
         query = as_named(query, self.queries)
         refuse_earlier_tables(self.path, "Read their files directly")
@@ -137,12 +145,13 @@ class Release(WithMeasurements):
         from tallyveil.postprocess.derived.named_areas import areas_asked
 
         self._read_again()
-        group = query_given(self, query)
+        group = query_named(self, query)
         tables = {
             parquet_metadata(parts[0])["tallyveil.geolevel"]: parts
             for parts in self._interval_parts(group.name)
         }
-        # Intervals may be of entities that the release itself does not know, so their files are asked first.
+        # Intervals may be of entities that the release itself does not know, so their files are asked first. Looking up
+        # the area in the hierarchies first would refuse such an entity.
         rows = self._interval_rows(group, tables, [(kind, area) for kind in tables if isinstance(area, str)])
         return rows if len(rows) else self._interval_rows(group, tables, areas_asked(self._hierarchies, area))
 
@@ -153,7 +162,7 @@ class Release(WithMeasurements):
         """The intervals of areas, each given by its geolevel or family and its code, as far as `tables` has them."""
         frames = []
         for kind, parts in tables.items():
-            codes = [code for own, code in areas if own == kind]
+            codes = [code for of, code in areas if of == kind]
             rows = (
                 scan_parquet(*parts)
                 .filter(pl.col("geocode").is_in(codes))
@@ -164,7 +173,8 @@ class Release(WithMeasurements):
             )
         return pl.concat(frames)
 
-    def area(self, code: str, geolevel: str | None = None) -> Area:
+    @checked
+    def area(self, code: str, geolevel: Name | None = None) -> Area:
         """A geounit or an entity, whose counts can be estimated and compared.
 
         Args:
@@ -177,8 +187,7 @@ class Release(WithMeasurements):
         """
         from tallyveil.postprocess.derived.named_areas import finest_geocodes
 
-        wanted = None if geolevel is None else name_given(geolevel, "geolevel")
-        return Area(self, finest_geocodes(self._hierarchies, code, wanted))
+        return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
 
     def district(self, geocodes: Geocodes | Path) -> Area:
         """Any set of finest geounits, whose counts can be estimated.
@@ -196,13 +205,14 @@ class Release(WithMeasurements):
         if isinstance(geocodes, Path):
             from tallyveil.geography.assignments import read_districts
 
-            read = read_districts(path_given(geocodes, "geocodes"), None, "districts(..., column=NAME)")
+            read = read_districts(as_path(geocodes, "geocodes"), None, "districts(..., column=NAME)")
             geocodes = read.only("district")
-        codes = geocodes_given(geocodes)
+        codes = series_of_geocodes(geocodes)
         area_family(self._hierarchies.spine, {"the district": codes})  # refuses what could not be estimated
         return Area(self, codes)
 
-    def districts(self, plan: str | Path, column: str | None = None) -> DistrictPlan:
+    @checked
+    def districts(self, plan: AnyPath, column: Name | None = None) -> DistrictPlan:
         """All districts of a plan: a file that says the district of each finest geounit.
 
         Args:
@@ -217,8 +227,7 @@ class Release(WithMeasurements):
         """
         from tallyveil.geography.assignments import read_districts
 
-        wanted = None if column is None else name_given(column, "column")
-        read = read_districts(path_given(plan, "plan"), wanted, "column=NAME")
+        read = read_districts(Path(plan), column, "column=NAME")
         if read.column is None:
             raise ConfigError(
                 f"{read.path} names no districts: it lists the finest geounits of one. Give "
@@ -229,13 +238,14 @@ class Release(WithMeasurements):
             self, read.column, {name: Area(self, part) for name, part in read.geocodes.items()}
         )
 
+    @checked
     def quantities(
         self,
         counts: Mapping[str, Count],
         *,
-        level: float = 0.95,
+        level: Number = 0.95,
         with_bounds: bool = True,
-        workers: int | None = None,
+        workers: Workers | None = None,
     ) -> "Quantities":
         """Chosen counts together, with the exact covariances of their estimates.
 
@@ -257,15 +267,15 @@ class Release(WithMeasurements):
 
         self._read_again()
         chosen = []
-        for name, count in counts_given(counts).items():
-            geocodes = area_given(count.area, self).geocodes
-            chosen.append(ChosenCount(name, geocodes, *answer_given(self, count.query, count.labels)))
+        for name, count in counts_by_name(counts).items():
+            geocodes = area_of(count.area, self).geocodes
+            chosen.append(ChosenCount(name, geocodes, *answer_named(self, count.query, count.labels)))
         return quantities_of(
             self.path,
             chosen,
-            level=number_given(level, "level"),
+            level=level,
             with_bounds=with_bounds,
-            workers=workers_given(workers),
+            workers=workers,
         )
 
     def difference(
@@ -290,7 +300,7 @@ class Release(WithMeasurements):
             GeographyError: a geocode is unknown or given twice.
             ConfigError: an area is missing, is of another release, or is a release; else as `Area.estimate`.
         """
-        area = area_given(first, self)
+        area = area_of(first, self)
         if second is None:  # somebody may think of a release as the other side of a difference
             raise ConfigError(
                 "difference has one area, wanted two of this release: release.difference(first, second). Give the area "
@@ -330,11 +340,9 @@ class Release(WithMeasurements):
             cluster: As for `run`; None for threads of this machine.
             observer: Is told of progress.
         Raises:
-            TallyveilError: as `tallyveil.api.add_intervals.add_intervals`.
+            TallyveilError: as `add_intervals`.
         Privacy: post-processing. It reads published files alone and spends nothing.
         """
-        from tallyveil.api.add_intervals import add_intervals
-
         add_intervals(
             self.path,
             queries=queries,
@@ -348,11 +356,12 @@ class Release(WithMeasurements):
         )
         self._read_again()
 
+    @checked
     def explore(
         self,
-        out: str | Path,
+        out: AnyPath,
         *,
-        queries: Sequence[str] | None = None,
+        queries: Names | None = None,
         compared_with: "Release | str | Path | None" = None,
     ) -> "Site":
         """Make a site of this release, to look at in a browser: its areas, tables and intervals.
@@ -375,9 +384,9 @@ class Release(WithMeasurements):
         other = compared_with.path if isinstance(compared_with, Release) else compared_with
         return make_site(
             self.path,
-            fixed(path_given(out, "out")),
-            tables=names_given(queries, "queries"),
-            compared=None if other is None else path_given(other, "compared_with"),
+            fixed(out),
+            tables=queries,
+            compared=None if other is None else as_path(other, "compared_with"),
         )
 
     def _read_again(self) -> None:
@@ -387,13 +396,13 @@ class Release(WithMeasurements):
             StoreError: it is gone or is being written, or it holds another release than the one that was opened.
         """
         refuse_unfinished_folder(self.path)
-        found = written_manifest(self.path, ReleaseKind.TOPDOWN)
-        if found.run != self.manifest.run:
+        manifest = written_manifest(self.path, ReleaseKind.TOPDOWN)
+        if manifest.run != self.manifest.run:
             raise StoreError(
-                f"{self.path} holds run {found.run}, but run {self.manifest.run} was opened. Open the folder again.",
+                f"{self.path} holds run {manifest.run}, but run {self.manifest.run} was opened. Open the folder again.",
                 code="release-damaged",
             )
-        self.manifest = found
+        self.manifest = manifest
 
     @cached_property
     def _hierarchies(self) -> "Hierarchies":
@@ -424,7 +433,7 @@ class Release(WithMeasurements):
                 "intervals`.",
                 code="intervals-missing",
             )
-        return [own for own in parts if own]
+        return [files for files in parts if files]
 
     def _lead(self) -> str:
         from tallyveil.report.titles import schema_titles
@@ -445,11 +454,11 @@ class Release(WithMeasurements):
         guarantee, sizes = self.guarantee, self.manifest.body["sizes"]
         units = self._schema.unit
         areas = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
-        made = (self.path / INTERVALS).is_dir()
+        with_intervals = (self.path / INTERVALS).is_dir()
         return [
             ("counts", f"{units.counted(sizes['records'])} in {areas}"),
             ("tables", ", ".join(self.queries)),
-            ("intervals", "beside the counts" if made else "none yet; add_intervals() makes them"),
+            ("intervals", "beside the counts" if with_intervals else "none yet; add_intervals() makes them"),
             ("privacy", guarantee.statement),
             *(("published exactly", name) for name in guarantee.invariants),
             *super()._lines(),
@@ -462,7 +471,126 @@ def finished(outcome: "Outcome") -> Release:
     Raises:
         StoreError: the page cannot be written.
     """
-    made = Release(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
-    if not (made.path / "report.html").exists():
-        made.report()
-    return made
+    return with_page(Release(outcome.path, outcome.manifest, already_finished=outcome.already_finished))
+
+
+@checked
+def add_intervals(
+    release: AnyPath,
+    *,
+    queries: Names | None = None,
+    entities: AnyPath | None = None,
+    families: Names | None = None,
+    level: Number = 0.95,
+    simultaneous: Flag = False,
+    with_bounds: bool = True,
+    in_tables: bool = True,
+    workers: Workers | None = None,
+    cluster: Cluster = None,
+    observer: Progress | None = None,
+) -> "IntervalsOutcome":
+    """Write `intervals/` into the folder of a release, add columns to its tables, and write its page again.
+
+    Args:
+        release: Folder of a finished release, with all its measurements.
+        queries: Queries, measured or not; None for those of the release's tables.
+        entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
+        families: Columns of `entities` to read; None for every other text column.
+        level: Coverage of each interval.
+        simultaneous: Whether all intervals of a table together have that coverage.
+        with_bounds: Whether the zeros of the release's public bounds are used.
+        in_tables: Whether the tables of the release get the same columns.
+        workers: Number of threads; None for one per core.
+        cluster: As for `run`; None for threads of this machine.
+        observer: Is told of progress.
+    Raises:
+        ConfigError: queries or families are no lists of names, families are named without a table of entities, or the
+            level or the number of threads is out of range.
+        StoreError: the release is not finished, does not hold all its measurements, or cannot be written to.
+        SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
+    Privacy: post-processing. It reads published files alone and spends nothing.
+    """
+    from tallyveil.postprocess.intervals.areas import read_entity_table
+    from tallyveil.postprocess.intervals.job import make_intervals
+    from tallyveil.products.topdown.page.release import write_report
+    from tallyveil.runs.executors import executors_of
+    from tallyveil.storage.claims import is_unfinished
+
+    folder = Path(release)
+    if families is not None and entities is None:
+        raise ConfigError(
+            "families names columns of a table of entities, which is not given. Give entities as well.",
+            code="bad-argument",
+        )
+    table = None if entities is None else read_entity_table(Path(entities), families)
+    # If the report cannot be made, this fails before anything else is written into the release.
+    if not is_unfinished(folder):
+        write_report(folder)
+    outcome = make_intervals(
+        folder,
+        tables=queries,
+        entities=table,
+        families=families,
+        level=level,
+        simultaneous=simultaneous,
+        with_bounds=with_bounds,
+        in_tables=in_tables,
+        observer=observer,
+        workers=workers,
+        executors=executors_of(cluster, None, workers, folder),
+    )
+    write_report(folder)
+    return outcome
+
+
+# What a folder holds is not known before it is read. Without `kind`, a type checker is told of a `Release`, which is
+# what most people open, or something else: it takes what a `Release` has, and what it is handed to.
+@overload
+def open_folder(folder: str | Path, *, kind: None = None) -> Release | Any: ...
+@overload
+def open_folder(folder: str | Path, *, kind: Literal["topdown"]) -> Release: ...
+@overload
+def open_folder(folder: str | Path, *, kind: Literal["topdown-measurements"]) -> Measurements: ...
+@overload
+def open_folder(
+    folder: str | Path,
+    *,
+    kind: Literal["safetab", "safetab-households", "safetab-groups", "integer-subspace"],
+) -> Opened: ...
+@checked
+def open_folder(folder: AnyPath, *, kind: Name | None = None) -> Opened:
+    """Open a finished release or finished measurements.
+
+    Args:
+        folder: A folder that `run`, `estimate`, `measure` or a command of `tallyveil` has made.
+        kind: The kind that the folder must hold, as in its manifest; None for any. With it, type checkers know the
+            class of the result.
+    Returns:
+        A `Release` for a folder of the main product (`topdown`), `Measurements` for a folder of `measure`
+        (`topdown-measurements`), and for other products an `Opened` with the manifest, the guarantee as plain data and
+        the page.
+    Raises:
+        ConfigError: the folder is no path, or there is no such kind.
+        StoreError: the folder holds nothing finished or another kind, or was changed.
+    """
+    path, wanted = Path(folder), _kinds_of(kind)
+    refuse_unfinished(path)
+    manifest = read_manifest(path, *wanted)
+    if manifest.kind is ReleaseKind.TOPDOWN:
+        return Release(path, manifest)
+    if manifest.kind is ReleaseKind.MEASUREMENTS:
+        return Measurements(path, manifest)
+    return Opened(path, manifest)
+
+
+def _kinds_of(kind: str | None) -> tuple[ReleaseKind, ...]:
+    """The kinds that a folder may hold."""
+    if kind is None:
+        return tuple(ReleaseKind)
+    wanted = tuple(known for known in ReleaseKind if known.value == kind)
+    if not wanted:
+        raise ConfigError(
+            f"kind is {as_given(kind)}, wanted {', '.join(ReleaseKind)}, or nothing for any of them.",
+            code="bad-argument",
+        )
+    return wanted

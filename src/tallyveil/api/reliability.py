@@ -1,21 +1,24 @@
 """Classes of reliability for tables with estimates and standard errors."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import polars as pl
 
-from tallyveil.api.given import number_given
+from tallyveil.api.arguments import Number, Wanted, checked
 from tallyveil.errors import ConfigError
 from tallyveil.printable import present_columns
 
+Thresholds = Annotated[Sequence[Number], Wanted("rising thresholds as numbers, such as (0.165, 0.333)")]
 THRESHOLDS = (0.165, 0.333)
 CLASSES = ("acceptable", "marginal", "unacceptable")
 WANTED = ("estimate", "standard_error")
 ADDED = ("coefficient_of_variation", "reliability")
 
 
+@checked
 def reliability(
-    frame: pl.DataFrame, *, thresholds: Sequence[float] = THRESHOLDS, classes: Sequence[str] = CLASSES
+    frame: pl.DataFrame, *, thresholds: Thresholds = THRESHOLDS, classes: Sequence[str] = CLASSES
 ) -> pl.DataFrame:
     """A table of counts with the coefficient of variation of each estimate and its class of reliability.
 
@@ -37,16 +40,17 @@ def reliability(
     Source: Statistics Canada, Canadian Community Health Survey, user guide of the public use microdata file, section on
         guidelines for release: up to 16.5 % acceptable, up to 33.3 % marginal, above that unacceptable.
     """
-    limits, names = [number_given(limit, "thresholds") for limit in thresholds], list(classes)
+    limits, names = list(thresholds), list(classes)
     _refuse_misfit(frame, limits, names)
     estimate, error = pl.col("estimate"), pl.col("standard_error")
     coefficient = pl.when(error == 0).then(0.0).when(estimate > 0).then(error / estimate)
     known = estimate.is_not_null() & error.is_not_null()
-    made = pl.lit(names[-1])
+    reached = pl.lit(names[-1])
     for limit, name in zip(reversed(limits), reversed(names[:-1]), strict=True):
-        made = pl.when(pl.col(ADDED[0]) <= limit).then(pl.lit(name)).otherwise(made)
-    found = frame.with_columns(pl.when(known).then(coefficient).alias(ADDED[0]))
-    return found.with_columns(pl.when(known).then(made).alias(ADDED[1]))
+        reached = pl.when(pl.col(ADDED[0]) <= limit).then(pl.lit(name)).otherwise(reached)
+    # In two steps, since the class is chosen by the coefficient as it stands in the table.
+    beside = frame.with_columns(pl.when(known).then(coefficient).alias(ADDED[0]))
+    return beside.with_columns(pl.when(known).then(reached).alias(ADDED[1]))
 
 
 def _refuse_misfit(frame: pl.DataFrame, limits: Sequence[float], names: Sequence[str]) -> None:

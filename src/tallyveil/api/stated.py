@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.decimals import at_most, delta_text
+from tallyveil.accounting.decimals import at_most, bound_cell, delta_text
 from tallyveil.files.marks import short_mark
 from tallyveil.printable import described
 
@@ -80,7 +80,7 @@ class StatedGuarantee:
         lines = [
             (
                 f"epsilon at delta = {delta_text(self.delta)}",
-                f"at most {at_most(self.epsilon.upper, places=6)}",
+                f"at most {bound_cell(self.epsilon.upper)}",
             ),
             *pure,
             (self.budget_unit, f"{self.content['spent']} of {self.content['declared']} declared"),

@@ -1,19 +1,27 @@
 """`tallyveil account`: the exact privacy guarantee of noise, and the least noise for a stated guarantee."""
 
+import json
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.account_inputs import calibrated, conversion_of, exact_of, guarantee_of
-from tallyveil.cli.frame.arguments import DELTA, EPSILON, NEIGHBOURS, RHO, AsJson, ReleaseFilePath
-from tallyveil.cli.frame.whole_help import WholeHelp
-from tallyveil.cli.show.account import about, exact_epsilon, print_answer, published
+from tallyveil.cli.frame.arguments import (
+    DELTA,
+    EPSILON,
+    NEIGHBOURS,
+    RHO,
+    AsJson,
+    ReleaseFilePath,
+    WholeHelp,
+)
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
-    from tallyveil.accounting import Guarantee
-    from tallyveil.accounting.ledger.joint import JointLedgers
+    from tallyveil.accounting import Calibration, Guarantee, PrivacyEvent, ZcdpConversion
+
 
 LARGEST_EPSILON = 10**6
 """Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
@@ -220,17 +228,17 @@ def calibrate(
     or more; this computes about a hundred points for each amount of noise that is tried.
     """
     before = guarantee_of(gaussian, laplace, plan, product, neighbours, proved=False)
-    found, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
+    least, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
     answer = {
-        **_factor(found.factor),
-        "epsilon": dict(zip(("lower", "upper"), found.epsilon, strict=True)),
+        **_factor(least.factor),
+        "epsilon": dict(zip(("lower", "upper"), least.epsilon, strict=True)),
         "delta": delta,
         **target,
-        "event": found.event.to_mapping(),
-        **about(found.guarantee),
+        "event": least.event.to_mapping(),
+        **about(least.guarantee),
     }
     print_answer(answer, as_json)
-    _plot_profile(found.guarantee, plot)
+    _plot_profile(least.guarantee, plot)
 
 
 @account.command()
@@ -253,7 +261,7 @@ def savings(
 
     by = conversion_of(conversion, "--conversion")
     strategy = load_plan(plan).strategy
-    found = [
+    savings_by_geolevel = [
         {
             "geolevel": geolevel,
             **_factor(item.factor),
@@ -261,7 +269,7 @@ def savings(
         }
         for geolevel, item in geolevel_savings(strategy, exact_of(delta), by)
     ]
-    answer = {"delta": delta, "conversion": by.value, "geolevels": found}
+    answer = {"delta": delta, "conversion": by.value, "geolevels": savings_by_geolevel}
     print_answer(answer | {"neighbours": strategy.neighbours.value}, as_json)
 
 
@@ -271,7 +279,6 @@ def products(as_json: AsJson = False) -> None:
 
     The exact epsilon of one is `tallyveil account epsilon --delta 1e-10 --product NAME`.
     """
-    from tallyveil.cli.show.account import show_products
 
     show_products(as_json)
 
@@ -295,31 +302,12 @@ def total(
     looked at; the guarantee does not cover this, and the answer names it. If a release has Gaussian noise on a lattice,
     the total is an upper bound and is marked as such.
     """
-    from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
-    from tallyveil.files.estimated import copied_lines
-    from tallyveil.files.finished import refuse_unfinished
-    from tallyveil.files.manifest_files import read_manifest
+    from tallyveil.api.guarantees import total_guarantee
 
-    ledgers: list[Path] = []
-    for run in runs:  # a folder that is not itself a run means all runs in it
-        ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
-    folders = [
-        path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in runs
-    ]
-    for folder in folders:
-        refuse_unfinished(folder)
-    joint = read_joint(ledgers)
-    require_protection(joint)  # tables without noise have no manifest of a release
-    copied = {folder: copied_lines(read_manifest(folder)) for folder in folders}
-    if any(copied.values()):
-        joint = read_joint(ledgers, copied)
-    answer: dict[str, Any] = {"runs": [str(run) for run in ledgers]}
-    answer |= published(joint, delta, exact_of(delta))
-    if joint.non_private:
-        answer["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
+    total = total_guarantee(runs, delta)
     if plot is not None:
-        _plot_profile(_exact_guarantee(joint), plot)
-    print_answer(answer, as_json)
+        _plot_profile(total.guarantee(), plot)
+    print_answer(total.content, as_json)
 
 
 def _largest(text: str) -> Fraction:
@@ -332,21 +320,6 @@ def _largest(text: str) -> Fraction:
             code="bad-flag",
         )
     return value
-
-
-def _exact_guarantee(joint: "JointLedgers") -> "Guarantee":
-    """The guarantee whose curve can be drawn; raises BudgetError if there is none."""
-    from tallyveil.accounting.ledger.joint import published_guarantee
-    from tallyveil.accounting.losses.loss_laws import has_loss_law
-    from tallyveil.errors import BudgetError
-
-    if has_loss_law(joint.paid):
-        return published_guarantee(joint)
-    raise BudgetError(
-        "--plot draws an exact privacy profile, and noise on a lattice has none. Leave --plot out: the total then "
-        "gives rho and an upper bound on epsilon.",
-        code="subspace-no-law",
-    )
 
 
 def _factor(factor: Fraction) -> dict[str, Any]:
@@ -373,3 +346,249 @@ def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction
 
     grid = grid or _grid(Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper), 121)
     draw_profile(path, [float(epsilon) for epsilon in grid], guarantee.profile_curve(grid))
+
+
+def guarantee_of(
+    gaussian: list[str] | None,
+    laplace: list[str] | None,
+    plan: Path | None,
+    product: str | None,
+    neighbours: str,
+    proved: bool,
+    width: str | None = None,
+) -> "Guarantee":
+    """The guarantee of the noise that was given, of a release file or of a released product.
+
+    Without a width, epsilon's bounds are as wide as `compose` makes them.
+
+    Raises:
+        ConfigError: a flag that cannot be understood, or flags that do not go together.
+    """
+    from tallyveil.accounting import Neighbours, compose
+    from tallyveil.api.guarantees import guarantee_of_plan, guarantee_of_product
+    from tallyveil.errors import ConfigError
+
+    asked: dict[str, Any] = {"engine": "proved" if proved else "auto"}
+    if width is not None:
+        asked["width"] = _width(width)
+    if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
+        raise ConfigError(
+            "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
+        )
+    if product is not None:
+        return guarantee_of_product(product, **asked)
+    if plan is not None:
+        return guarantee_of_plan(plan, **asked)
+    if neighbours not in list(Neighbours):
+        raise ConfigError(
+            f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
+        )
+    if not gaussian and not laplace:
+        raise ConfigError(
+            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
+            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML, or --product NAME.",
+            code="bad-flag",
+        )
+    relation = Neighbours(neighbours)
+    return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, **asked)
+
+
+def _width(text: str) -> float:
+    """The width of epsilon's bounds, which is looked at before a float rounds it.
+
+    Raises:
+        ConfigError: it is no number of the range that engines take.
+    """
+    from tallyveil.accounting.engines.dithered import NARROWEST
+    from tallyveil.errors import ConfigError
+
+    value = exact_of(text, "--width")
+    if not Fraction(str(NARROWEST)) <= value <= 1:
+        raise ConfigError(
+            f"--width is '{text:.80}'; wanted a number from {NARROWEST:g} to 1, such as 1e-9.",
+            code="bad-flag",
+        )
+    return float(value)
+
+
+def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[PrivacyEvent]":
+    from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace
+
+    kinds: list[tuple[list[str], Callable[[Fraction, int, int], PrivacyEvent], str]] = [
+        (gaussian, DiscreteGaussian, "--gaussian"),
+        (laplace, DiscreteLaplace, "--laplace"),
+    ]
+    return [
+        kind(*_parsed(text, flag, relation.answers_moved)) for texts, kind, flag in kinds for text in texts
+    ]
+
+
+def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
+    """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
+    from tallyveil.errors import ConfigError
+    from tallyveil.exact import whole_number_of
+
+    parts = text.split(":")
+    counts = [whole_number_of(part) or 0 for part in parts[1:]]
+    if len(parts) > 3 or not all(counts):
+        raise ConfigError(
+            f"{flag} is '{text:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
+            "such as 68.49:10.",
+            code="bad-flag",
+        )
+    count, sensitivity = [*counts, 1, 1][:2]
+    return exact_of(parts[0], flag), sensitivity, count * answers_moved
+
+
+def exact_of(text: str, flag: str = "--delta") -> Fraction:
+    """The exact number that a flag's text stands for."""
+    from tallyveil.budget.fractions import parse_fraction
+
+    return parse_fraction(text, flag)
+
+
+def conversion_of(text: str, flag: str) -> "ZcdpConversion":
+    """The conversion of zCDP that a flag names.
+
+    Raises:
+        ConfigError: there is no such conversion.
+    """
+    from tallyveil.accounting import ZcdpConversion
+    from tallyveil.errors import ConfigError
+
+    if text not in list(ZcdpConversion):
+        raise ConfigError(
+            f"{flag} is '{text:.80}'; wanted one of {', '.join(ZcdpConversion)}.", code="bad-flag"
+        )
+    return ZcdpConversion(text)
+
+
+def calibrated(
+    before: "Guarantee", epsilon: str | None, delta: Fraction, curve: str | None, rho: str | None
+) -> "tuple[Calibration[PrivacyEvent], dict[str, Any]]":
+    """The least noise for a target at one delta or for a whole curve, and what it was held against, in words.
+
+    Args:
+        before: The guarantee of the noise before; it sets the proportions.
+        epsilon: The target at one delta, or None.
+        delta: That delta, or the smallest delta of the curve.
+        curve: The conversion of zCDP that gives the curve, or None.
+        rho: The curve's rho; without it, that of the noise before.
+
+    Raises:
+        ConfigError: not exactly one of the two targets was given, or rho without a curve.
+    """
+    from tallyveil.accounting import (
+        ZcdpCurve,
+        calibrate,
+        calibrate_to_curve,
+        curve_excess,
+        rho_of,
+    )
+    from tallyveil.errors import ConfigError
+
+    if (epsilon is None) is (curve is None) or (rho is not None and curve is None):
+        raise ConfigError(
+            "give --epsilon for a target at one delta, or --curve (and --rho, if you like) for a whole curve.",
+            code="bad-flag",
+        )
+    if curve is None:
+        target = exact_of(str(epsilon), "--epsilon")
+        return calibrate(before.event, epsilon=target, delta=delta, neighbours=before.neighbours), {}
+    conversion = conversion_of(curve, "--curve")
+    cost = rho_of(before.event, laplace_as_zcdp=True) if rho is None else exact_of(rho, "--rho")
+    reference = ZcdpCurve(cost, conversion)
+    least = calibrate_to_curve(
+        before.event, reference=reference, smallest_delta=delta, neighbours=before.neighbours
+    )
+    excess = curve_excess(least.guarantee, reference, reference.epsilon(delta))
+    return least, {
+        "curve": f"{conversion.value} conversion of zCDP, rho = {cost}",
+        "log_delta_above_the_curve": {"upper": excess.bound},
+    }
+
+
+def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[str, Any]:
+    """Lower and upper bounds on epsilon, and the upper bounds of the other accountants that apply.
+
+    Args:
+        guarantee: The guarantee.
+        delta: The delta as the user wrote it.
+        exact: The same number as a fraction.
+    """
+    from tallyveil.accounting.classical import classical_epsilons
+
+    return {
+        "epsilon": guarantee.epsilon(exact).to_mapping(),
+        "delta": delta,
+        "classical": classical_epsilons(guarantee.event, exact),
+    }
+
+
+def about(guarantee: "Guarantee") -> dict[str, Any]:
+    """The neighbours that a guarantee covers, and how it was computed."""
+    reached = guarantee.width_reached
+    wider = {} if reached is None or reached <= guarantee.width else {"width_reached": Fraction(str(reached))}
+    return {
+        "neighbours": guarantee.neighbours.value,
+        "engines": list(guarantee.engines),
+        **wider,
+        "invariants": list(guarantee.invariants),
+    }
+
+
+def print_answer(answer: dict[str, Any], as_json: bool) -> None:
+    """Print an answer as lines of words, or as JSON."""
+    if as_json:
+        say(json.dumps(answer, indent=2, default=float))
+        return
+    from tallyveil.cli.frame.terminal import Screen, headed
+
+    console = Screen()
+    for key, value in answer.items():
+        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
+
+
+def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
+    """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
+    from tallyveil.accounting.bounds import Bounds
+    from tallyveil.accounting.decimals import at_most, short_decimal, within
+
+    if isinstance(value, dict):
+        if set(value) == {"lower", "upper"}:
+            return within(Bounds(**value))
+        if set(value) == {"upper"}:
+            return f"at most {at_most(value['upper'])}"
+        return "; ".join(f"{key.replace('_', ' ')} {_in_words(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        if value and isinstance(value[0], dict):
+            return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        return at_most(value)
+    return short_decimal(value) if isinstance(value, Fraction) else str(value)
+
+
+def show_products(as_json: bool) -> None:
+    """Print the released products, what their record is, and what they cost by zCDP at the published delta."""
+    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.zcdp_curve import ZcdpConversion
+    from tallyveil.budget.products import DELTA, load_product, product_names
+    from tallyveil.cli.frame.tables import show_table
+
+    rows = []
+    for product in map(load_product, product_names()):
+        rho, published = product.rho, product.published_epsilon
+        rows.append(
+            [
+                product.name,
+                product.record,
+                product.n_budgets,
+                at_most(rho, places=4),
+                None if published is None else at_most(published),
+                *(at_most(conversion.epsilon(rho, DELTA), places=3) for conversion in ZcdpConversion),
+            ]
+        )
+    show_table(
+        ["product", "record", "budgets", "rho", "published epsilon", "textbook", "best zCDP"], rows, as_json
+    )

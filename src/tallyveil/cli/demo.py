@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, Quiet
+from tallyveil.cli.frame.summary import finish_release
 from tallyveil.cli.frame.terminal import say
-from tallyveil.cli.runs.run import make_release
-from tallyveil.cli.synth import write_country
 
 
 def demo(
@@ -23,10 +22,16 @@ def demo(
 
     The population and its release file are written to OUT/population, and the release to OUT/release.
     """
+    from tallyveil.api.made_up import write_country
+    from tallyveil.api.making import run
+    from tallyveil.cli.frame.progress import observer_for
+
     release_file = out / "population" / "release.toml"
     if not release_file.exists():
         write_country(out / "population", blocks=blocks, schema="pl94-persons", name="demo", intervals="0.95")
     if not (quiet or as_json):
         say(f"A made-up population is in {release_file.parent}. What follows is the command")
         say(f"  tallyveil run {release_file} --out {out / 'release'}")
-    make_release(release_file, out / "release", quiet, as_json)
+    with observer_for(quiet, as_json) as observer:
+        release = run(release_file, out / "release", observer=observer)
+    finish_release(release, out / "release", quiet, as_json)

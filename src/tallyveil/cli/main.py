@@ -16,31 +16,26 @@ import typer
 import typer.main
 
 from tallyveil.cli.account import account
-from tallyveil.cli.areas.geography import geography
-from tallyveil.cli.areas.spine import spine
 from tallyveil.cli.demo import demo
-from tallyveil.cli.docs import docs
-from tallyveil.cli.explain import explain
-from tallyveil.cli.finished.copy import copy
-from tallyveil.cli.finished.evaluate import evaluate
-from tallyveil.cli.finished.explore import explore
-from tallyveil.cli.finished.intervals import intervals
-from tallyveil.cli.finished.publish import publish
-from tallyveil.cli.finished.report import report
-from tallyveil.cli.finished.status import status
-from tallyveil.cli.frame.arguments import require_utf8, typed
+from tallyveil.cli.docs import docs, explain
+from tallyveil.cli.estimate import estimate
+from tallyveil.cli.evaluate import evaluate
+from tallyveil.cli.explore import explore
+from tallyveil.cli.frame.arguments import WholeHelp, require_utf8, typed
 from tallyveil.cli.frame.terminal import compiled_libraries_silenced, say, say_error
-from tallyveil.cli.frame.whole_help import WholeHelp
-from tallyveil.cli.plans.init import init
-from tallyveil.cli.plans.plan import plan
-from tallyveil.cli.runs.estimate import estimate
-from tallyveil.cli.runs.measure import measure
-from tallyveil.cli.runs.measurements import measurements
-from tallyveil.cli.runs.run import run
-from tallyveil.cli.runs.subspace import subspace
-from tallyveil.cli.safetab.command import safetab
+from tallyveil.cli.geography import geography
+from tallyveil.cli.init import init
+from tallyveil.cli.intervals import intervals
+from tallyveil.cli.measurements import measurements
+from tallyveil.cli.plan import plan
+from tallyveil.cli.publish import copy, publish, report
+from tallyveil.cli.run import measure, run
+from tallyveil.cli.safetab import safetab
 from tallyveil.cli.selftest import selftest
+from tallyveil.cli.spine import spine
+from tallyveil.cli.status import status
 from tallyveil.cli.study import study
+from tallyveil.cli.subspace import subspace
 from tallyveil.cli.synth import synth
 from tallyveil.cli.warm_up import warm_up
 from tallyveil.errors import StoreError, TallyveilError
@@ -122,7 +117,9 @@ _UsageMistake: type[Exception] = typer.BadParameter.__mro__[2]
 def main() -> None:
     """Run the command line. An error that is raised on purpose becomes a message and an exit code."""
     sys.excepthook = _unexpected
-    threading.excepthook = lambda told: _unexpected(told.exc_type, told.exc_value, told.exc_traceback)
+    threading.excepthook = lambda failure: _unexpected(
+        failure.exc_type, failure.exc_value, failure.exc_traceback
+    )
     if os.environ.get("NO_COLOR"):
         # For rich, NO_COLOR only removes colours. A dumb terminal also gets no bold text and no moving bars.
         os.environ["TERM"] = "dumb"

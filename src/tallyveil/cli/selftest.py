@@ -1,13 +1,18 @@
 """`tallyveil selftest`: compare what this installation computes with known answers."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, Quiet
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.tables import plain_table
+from tallyveil.cli.frame.terminal import Screen, say
+
+if TYPE_CHECKING:
+    from tallyveil.selftest.answers import Answer
 
 
 def selftest(
@@ -25,7 +30,6 @@ def selftest(
 
     The answers are the same on every platform. The command fails if one differs. Only compiled kernels stay on disk.
     """
-    from tallyveil.cli.show.known_answers import show_answers
     from tallyveil.errors import SolverError
     from tallyveil.files.manifest import library_versions
     from tallyveil.selftest.all_answers import known_answers
@@ -36,7 +40,7 @@ def selftest(
         record = {
             "passed": not wrong,
             "versions": library_versions(),
-            "answers": [asdict(one) for one in answers],
+            "answers": [asdict(known) for known in answers],
         }
         say(json.dumps(record, indent=2))
     elif not quiet:
@@ -44,10 +48,22 @@ def selftest(
     if wrong:
         raise SolverError(
             f"{len(wrong)} of {len(answers)} known answers are different on this machine. "
-            + " ".join(f"{one.name} ({one.source}): got {one.got}, wanted {one.wanted}." for one in wrong)
+            + " ".join(
+                f"{known.name} ({known.source}): got {known.got}, wanted {known.wanted}." for known in wrong
+            )
             + " Publish nothing that was made here. Install again from a package whose checksums you have verified; if "
             "the answers still differ, report this with the output of `tallyveil selftest --json`.",
             code="selftest-failed",
         )
     if not (quiet or as_json):
         say(f"All {len(answers)} answers are the known ones.")
+
+
+def show_answers(answers: "Iterable[Answer]") -> None:
+    """One line for each answer: what was computed, where the known answer is from, and whether it is the same."""
+    table = plain_table()
+    for heading in ("area", "what was computed", "known answer from", "result"):
+        table.add_column(heading)
+    for answer in answers:
+        table.add_row(answer.area, answer.name, answer.source, "same" if answer.same else "DIFFERENT")
+    Screen(width=110).print(table)

@@ -45,7 +45,7 @@ class Interrupted(BaseException):
 def main() -> None:
     """Run the command line. Ctrl-C ends it with one sentence and exit code 130."""
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
-    pressed, told = threading.Event(), threading.Event()
+    pressed, said = threading.Event(), threading.Event()
 
     def leave(number: int, frame: FrameType | None) -> None:
         # An interrupted import can raise other errors, and compiled code calls the hook for them. Print nothing then.
@@ -62,7 +62,7 @@ def main() -> None:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         # The thread gets a copy of descriptor 2, because descriptor 2 leads nowhere while a command runs. Thus no
         # library can quote a record there.
-        threading.Thread(target=_answer, args=(reader, _standard_error(), told), daemon=True).start()
+        threading.Thread(target=_answer, args=(reader, _standard_error(), said), daemon=True).start()
         from tallyveil.cli.main import main as command_line
 
         command_line()
@@ -70,7 +70,7 @@ def main() -> None:
         gc.freeze()  # the system takes all memory back, so Python need not search it when the process ends
         # Other code may have turned the interruption into another exception. The exit code is set in any case.
         if pressed.is_set():
-            told.wait(SECONDS_TO_LEAVE)
+            said.wait(SECONDS_TO_LEAVE)
             sys.exit(INTERRUPTED)
 
 
@@ -86,17 +86,17 @@ def _silent(kind: type[BaseException], error: BaseException | None, trace: Trace
     """Print nothing about an error."""
 
 
-def _pass_over(told: object) -> None:
+def _pass_over(unraisable: object) -> None:
     """Print nothing about an error that Python cannot raise."""
 
 
-def _answer(reader: int, error: int, told: threading.Event) -> None:
+def _answer(reader: int, error: int, said: threading.Event) -> None:
     """Wait for Ctrl-C, print what it means for the command, and end the process if the main thread does not."""
     while os.read(reader, 1) != bytes([signal.SIGINT]):
         pass
     with suppress(OSError):  # standard error may be closed, or its reader may be gone
         os.write(error, f"\n{sentence(sys.argv[1:])}\n".encode())
-    told.set()
+    said.set()
     time.sleep(SECONDS_TO_LEAVE)
     os._exit(INTERRUPTED)
 

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
+from tallyveil.cli.frame.tables import plain_table
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil_studies.exhibit import Exhibit, Findings, StudyInputs
+
+
+STUDIES = "tallyveil_studies"
+"""The package of the studies: the only place where this command finds them."""
 
 
 class Study(StrEnum):
@@ -56,7 +61,7 @@ def study(
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder of public counts, for the figures that need them.")
     ] = None,
-    own: Annotated[
+    user_data: Annotated[
         Path | None,
         typer.Option(
             "--own",
@@ -90,44 +95,46 @@ def study(
         )
     folders = {paper: out / paper.value for paper in Study} if name is None else {name: out}
     chosen = {paper: _chosen(paper, wanted, everything) for paper in folders}
-    inputs = _inputs(data, own, [exhibit for exhibits in chosen.values() for exhibit in exhibits], everything)
-    with ExitStack() as held:
+    inputs = _inputs(
+        data, user_data, [exhibit for exhibits in chosen.values() for exhibit in exhibits], everything
+    )
+    with ExitStack() as stack:
         for paper, folder in folders.items():
-            held.enter_context(own_folder(folder, f"study {paper.value}"))
+            stack.enter_context(own_folder(folder, f"study {paper.value}"))
         records = []
         for paper, folder in folders.items():
             if name is None and not (quiet or as_json):
                 _show_paper(paper)
             silent = quiet or as_json
-            found = _recompute(chosen[paper], folder, inputs, plots, skip=everything, quiet=silent)
-            records.append({"paper": paper.value, "out": str(folder), "exhibits": found})
+            exhibits = _recompute(chosen[paper], folder, inputs, plots, skip=everything, quiet=silent)
+            records.append({"paper": paper.value, "out": str(folder), "exhibits": exhibits})
     if as_json:
         say(json.dumps(records))
 
 
-def _inputs(data: Path | None, own: Path | None, chosen: "list[Exhibit]", everything: bool) -> "StudyInputs":
+def _inputs(
+    data: Path | None, user_data: Path | None, chosen: "list[Exhibit]", everything: bool
+) -> "StudyInputs":
     """The data of the exhibits. A user's own are read and checked here, before anything is recomputed."""
-    from tallyveil_studies.exhibit import StudyInputs
-
-    if own is None:
-        return StudyInputs(data, make_release=_make_release)
+    inputs: type[StudyInputs] = _studies("exhibit").StudyInputs
+    if user_data is None:
+        return inputs(data, make_release=_make_release)
     shown = [exhibit for exhibit in chosen if exhibit.own]
     if not shown:
         from tallyveil.errors import ConfigError
 
         raise ConfigError(
-            f"study: --own {own} was given, but nothing that was asked for shows data of your own. Ask for Figure 6, 8 "
-            "or 9 of fdp-census, or leave --own out.",
+            f"study: --own {user_data} was given, but nothing that was asked for shows data of your own. Ask for "
+            "Figure 6, 8 or 9 of fdp-census, or leave --own out.",
             code="bad-flag",
         )
     from tallyveil.plans.from_toml.load import parse_file
     from tallyveil.plans.from_toml.study_files import StudyFile
-    from tallyveil_studies.fdp_census.own_files import read_own_data
 
-    found = read_own_data(own, parse_file(own, StudyFile))
+    counts = _studies("fdp_census.own_files").read_own_data(user_data, parse_file(user_data, StudyFile))
     for exhibit in shown if not everything else ():
-        found.require(exhibit.own, exhibit.title)
-    return StudyInputs(data, found, make_release=_make_release)
+        counts.require(exhibit.own, exhibit.title)
+    return inputs(data, counts, make_release=_make_release)
 
 
 def _recompute(
@@ -140,26 +147,25 @@ def _recompute(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """Recompute exhibits of one paper; `skip` those whose public data are missing. Returns a record of each."""
-    from tallyveil_studies.own_data import MissingDataError
-    from tallyveil_studies.write import write_comparisons, write_findings
-
+    writing = _studies("write")
+    missing_data = _studies("own_data").MissingDataError
     results: list[tuple[Exhibit, Findings]] = []
     records = []
     for exhibit in chosen:
         try:
             findings = exhibit.recompute(inputs)
-        except MissingDataError as missing:
+        except missing_data as missing:
             if not skip:
                 raise
             say(f"skipped: {missing}", err=True)
             continue
         results.append((exhibit, findings))
-        written = write_findings(out, exhibit, findings, plots.value)
+        written = writing.write_findings(out, exhibit, findings, plots.value)
         records.append(_record(exhibit, findings, written))
         if not quiet:
             _show(exhibit, findings, written)
     if any(findings.comparisons for _, findings in results):
-        path = write_comparisons(out, results)
+        path = writing.write_comparisons(out, results)
         if not quiet:
             say(f"Printed numbers beside ours: {path}")
     return records
@@ -173,12 +179,12 @@ def _record(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...])
         "exhibit": exhibit.name,
         "comparisons": [
             {
-                "quantity": one.quantity,
-                "paper": one.printed.text,
-                "ours_rounded_up": at_most(one.ours, 7),
-                "verdict": one.verdict.value,
+                "quantity": comparison.quantity,
+                "paper": comparison.printed.text,
+                "ours_rounded_up": at_most(comparison.ours, 7),
+                "verdict": comparison.verdict.value,
             }
-            for one in findings.comparisons
+            for comparison in findings.comparisons
         ],
         "notes": list(findings.notes),
         "files": [str(path) for path in written],
@@ -212,11 +218,30 @@ def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]"
 
 def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
     """The exhibits of a paper. A paper's folder under `studies` has its name, with underscores."""
+    exhibits: tuple[Exhibit, ...] = _studies(f"{name.value.replace('-', '_')}.catalogue").EXHIBITS
+    return exhibits
+
+
+def _studies(module: str) -> Any:
+    """A module of the package of studies, which need not be installed beside the library.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
     from importlib import import_module
 
-    folder = name.value.replace("-", "_")
-    exhibits: tuple[Exhibit, ...] = import_module(f"tallyveil_studies.{folder}.catalogue").EXHIBITS
-    return exhibits
+    from tallyveil.errors import ConfigError
+
+    try:
+        return import_module(f"{STUDIES}.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != STUDIES:  # something that the studies need is missing, and not the studies
+            raise
+    raise ConfigError(
+        f"study: the package {STUDIES} is not installed here; wanted it beside the library, since the papers are "
+        "recomputed there. Install Tallyveil from its source or from a wheel that has the studies.",
+        code="studies-missing",
+    )
 
 
 def _show_paper(paper: Study) -> None:
@@ -240,16 +265,18 @@ def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -
 
 
 def _table(findings: "Findings") -> Any:
-    from rich import box
-    from rich.table import Table
-
     from tallyveil.accounting.decimals import at_most
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("quantity", overflow="fold")
-    table.add_column("paper", justify="right", no_wrap=True)
-    table.add_column("ours, rounded up", justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    table = plain_table(
+        texts=(
+            "quantity",
+            "verdict",
+        ),
+        numbers=(
+            "paper",
+            "ours, rounded up",
+        ),
+    )
     for comparison in findings.comparisons:
         table.add_row(
             comparison.quantity,

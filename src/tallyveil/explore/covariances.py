@@ -1,24 +1,80 @@
-"""The description from which a page computes the exact variance of any district, in the form that it reads.
+"""Covariances of the estimates of a site, and the file of numbers that a page reads without a library.
 
-`app/numerics/description.js` says what each part means. The page repeats the passes of
-`tallyveil.estimation.intervals`. It gets what these start from: the blocks of each measured query, the precisions,
-the zeros, the invariants, the tree, and the Gram blocks of the tables' answers. It gets no measurement.
+The page makes typed arrays of the file's bytes as they are. So every array begins at a multiple of eight bytes, and has
+one of four types, little-endian.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Floats, Integers, Numbers
 from tallyveil.estimation.intervals.algebra import BlockAlgebra, information, zero_blocks
 from tallyveil.estimation.intervals.model import LevelModel, TreeModel
-from tallyveil.explore.numbers_file import NumbersFile
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.intervals.fits import IntervalFit
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.write import store_error
+
+_ALIGNMENT: Final = 8
+_WHOLE: Final = (("u1", 1 << 8), ("u2", 1 << 16), ("u4", 1 << 32))
+"""Types of whole numbers, and the limit of each."""
+
+
+class NumbersFile:
+    """Arrays that will be written into one file."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._entries: JsonObject = {}
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._size
+
+    @property
+    def entries(self) -> JsonObject:
+        """For each array its type, the byte at which it begins, and the number of its numbers."""
+        return dict(self._entries)
+
+    def add_whole(self, name: str, numbers: ArrayLike) -> str:
+        """Add whole numbers of at least 0, in the smallest type that holds them. Returns the name."""
+        values = np.asarray(numbers, dtype=np.int64).ravel()
+        kind = next(kind for kind, limit in _WHOLE if values.max(initial=0) < limit)
+        return self._add(name, kind, values)
+
+    def add_floats(self, name: str, numbers: Floats) -> str:
+        """Add floats. Returns the name."""
+        return self._add(name, "f8", numbers.ravel())
+
+    def _add(self, name: str, kind: str, values: Numbers) -> str:
+        content = np.ascontiguousarray(values, dtype=f"<{kind}").tobytes()
+        self._entries[name] = [kind, self._size, len(values)]
+        content += bytes(-len(content) % _ALIGNMENT)
+        self._pieces.append(content)
+        self._size += len(content)
+        return name
+
+    def write(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                file.writelines(self._pieces)
+        except OSError as error:
+            raise store_error(path, error) from error
+
 
 FORMAT: Final = 1
 _TOP: Final = ""
@@ -111,7 +167,7 @@ def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
     groups = {group.factors: group for level in levels for group in level.measured}
     numbered = {factors: number for number, factors in enumerate(groups)}
     blocks = [information(algebra, group) for group in groups.values()]
-    told: list[Floats] = []
+    explained: list[Floats] = []
     parts: list[JsonObject] = []
     for place, level in enumerate(levels):
         precisions, row = _distinct_precisions(level)
@@ -122,18 +178,18 @@ def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
                 "name": level.geolevel,
                 "measured": [group.name for group in level.measured],
                 "queries": [numbered[group.factors] for group in level.measured],
-                "told": len(told) if level.invariants else None,
+                "told": len(explained) if level.invariants else None,
                 "precisions": numbers.add_floats(f"{name} level {place} precisions", precisions),
                 "precision_of": numbers.add_whole(f"{name} level {place} rows", row) if several else None,
             }
         )
         if level.invariants:
             exact = [information(algebra, group, normalised=True) for group in level.invariants]
-            told.append(np.asarray(np.sum(exact, axis=0)))
+            explained.append(np.asarray(np.sum(exact, axis=0)))
     return {
         "dims": algebra.basis.dims.tolist(),
         "queries": numbers.add_floats(f"{name} queries", _stacked(algebra, blocks)),
-        "told": numbers.add_floats(f"{name} told", _stacked(algebra, told)),
+        "told": numbers.add_floats(f"{name} told", _stacked(algebra, explained)),
         "grams": numbers.add_floats(f"{name} grams", fit.questions.grams),
         "levels": parts,
         "finest": _finest_part(numbers, name, model),

@@ -82,10 +82,10 @@ def _tables_together(
     make: Callable[[], list[IntervalFit]], groups: Sequence[QueryGroup]
 ) -> list[DescribedTable]:
     """Tables of one model with every cell."""
-    made = _or_why(make)
-    if isinstance(made, str):
-        return [DescribedTable(group, None, made) for group in groups]
-    (fit,) = made
+    model = _or_why(make)
+    if isinstance(model, str):
+        return [DescribedTable(group, None, model) for group in groups]
+    (fit,) = model
     why = _too_large(inner_bytes(fit))
     return [DescribedTable(group, None if why else fit, why) for group in groups]
 
@@ -94,15 +94,15 @@ def _tables_apart(measured: Measured | str, groups: Sequence[QueryGroup]) -> lis
     """Tables with a model each. One that has none does not keep the others from having theirs."""
     if isinstance(measured, str):
         return [DescribedTable(group, None, measured) for group in groups]
-    tables, taken = [], 0
+    tables, used = [], 0
     for group in groups:
-        made = _or_why(partial(table_model, measured, group))
-        if isinstance(made, str):
-            tables.append(DescribedTable(group, None, made))
+        model = _or_why(partial(table_model, measured, group))
+        if isinstance(model, str):
+            tables.append(DescribedTable(group, None, model))
             continue
-        fit = IntervalFit((group,), made.tree, measured, made)
-        why = _too_large(taken + inner_bytes(fit))
-        taken += 0 if why else inner_bytes(fit)
+        fit = IntervalFit((group,), model.tree, measured, model)
+        why = _too_large(used + inner_bytes(fit))
+        used += 0 if why else inner_bytes(fit)
         tables.append(DescribedTable(group, None if why else fit, why))
     return tables
 

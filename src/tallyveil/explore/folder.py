@@ -58,12 +58,12 @@ def replaced_site(site: Path, inputs: Iterable[Path]) -> Iterator[Path]:
 def _locked(site: Path) -> Iterator[None]:
     """Let no other process write the site; raises StoreError."""
     place = site.with_name(f".{site.name}{LOCK_SUFFIX}")
-    made = absent_folders(site.parent)
+    absent = absent_folders(site.parent)
     try:
         site.parent.mkdir(parents=True, exist_ok=True)
         held = take_lock(place)
     except OSError as error:
-        remove_empty(made)
+        remove_empty(absent)
         raise store_error(place, error) from error
     if held is None:
         raise StoreError(
@@ -73,7 +73,7 @@ def _locked(site: Path) -> Iterator[None]:
         yield
     finally:
         remove_locked(place, held)
-        remove_empty(made)  # which hold the site if all went well
+        remove_empty(absent)  # which hold the site if all went well
 
 
 def _exchange(site: Path, unfinished: Path, earlier: Path) -> None:
@@ -92,7 +92,7 @@ def _exchange(site: Path, unfinished: Path, earlier: Path) -> None:
 def _refuse_other(site: Path) -> None:
     """Refuse a folder that is neither empty nor a site: it would be removed."""
     try:
-        found = {entry.name for entry in site.iterdir()} if site.is_dir() else set()
+        names = {entry.name for entry in site.iterdir()} if site.is_dir() else set()
         is_file = site.exists() and not site.is_dir()
         is_mounted = site.is_mount()
     except OSError as error:
@@ -102,9 +102,9 @@ def _refuse_other(site: Path) -> None:
             f"{site} is a mount point, which cannot be replaced. Name a folder in it.", code="not-a-site"
         )
     is_site = (site / SITE_FILE).is_file()
-    if not is_file and (not found or (is_site and found <= TOP)):
+    if not is_file and (not names or (is_site and names <= TOP)):
         return
-    others = sorted(found - TOP) if is_site else sorted(found)
+    others = sorted(names - TOP) if is_site else sorted(names)
     what = "is a file" if is_file else f"holds {', '.join(others[:3])}{', ...' * (len(others) > 3)}"
     raise StoreError(
         f"{site} {what}, which no explorer wrote. The folder of a site is replaced as a whole, so it must be new, "

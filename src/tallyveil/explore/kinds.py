@@ -92,9 +92,9 @@ def areas_of(hierarchies: Hierarchies, plan: JsonObject) -> Areas:
         plan: Its plan, which names the geolevels of the geography and the families with tables.
     """
     spine = hierarchies.spine
-    tree = _tree(hierarchies, _given_geolevels(plan, spine))
+    tree = _tree(hierarchies, _planned_geolevels(plan, spine))
     measured = spine.locate(spine.finest, tree.geocodes[tree.finest].text)
-    own = [
+    of_plan = [
         geounits_as_entities(spine, level)
         for level in hierarchies.known_levels
         if spine.geolevels[level] not in tree.geolevels
@@ -102,13 +102,13 @@ def areas_of(hierarchies: Hierarchies, plan: JsonObject) -> Areas:
     published = [hierarchies.family(name) for name in plan.get("entities", [])]
     geolevels = zip(tree.geolevels, tree.geocodes, strict=True)
     kinds = [Kind(name, KindType.GEOLEVEL, codes.text, tree is spine) for name, codes in geolevels]
-    for family, in_order in (*((one, False) for one in own), *((one, True) for one in published)):
+    for family, in_order in (*((entry, False) for entry in of_plan), *((entry, True) for entry in published)):
         codes = pl.Series(family.codes, dtype=pl.String)
         kinds.append(Kind(family.name, KindType.FAMILY, codes, in_order, family.reordered(measured)))
     return Areas(spine, tree, tuple(kinds), measured, hierarchies.names)
 
 
-def _given_geolevels(plan: JsonObject, spine: Spine) -> Sequence[str]:
+def _planned_geolevels(plan: JsonObject, spine: Spine) -> Sequence[str]:
     """The geolevels of the geography that the release was given."""
     stated = plan.get("spine")
     return spine.geolevels if stated is None else tuple(stated["from"])

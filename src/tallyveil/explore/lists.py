@@ -74,9 +74,9 @@ def _list_frame(areas: Areas, number: int, boxes: Floats | None) -> pl.DataFrame
         columns.append(pl.Series(name, values, dtype=pl.Float64, nan_to_null=True))
     if number == areas.finest:
         columns += [
-            _entity_rows(f"in_{other}", one.family)
-            for other, one in enumerate(areas.kinds)
-            if one.family is not None and one.family.is_disjoint
+            _entity_rows(f"in_{other}", kind_of_area.family)
+            for other, kind_of_area in enumerate(areas.kinds)
+            if kind_of_area.family is not None and kind_of_area.family.is_disjoint
         ]
     return pl.DataFrame(columns)
 
@@ -96,26 +96,26 @@ def _tree_columns(areas: Areas, number: int) -> list[pl.Series]:
         finest = tree.finest_offsets(number)
         rows["first_finest"], rows["n_finest"] = finest[:-1], np.diff(finest)
     return [
-        pl.Series(name, [None] * kind.n if found is None else found, dtype=pl.Int32)
-        for name, found in rows.items()
+        pl.Series(name, [None] * kind.n if numbers is None else numbers, dtype=pl.Int32)
+        for name, numbers in rows.items()
     ]
 
 
 def _entity_rows(name: str, family: EntityFamily) -> pl.Series:
     """The entity of every finest geounit; null where it is in none."""
-    found = np.full(family.n_finest, -1, dtype=np.int64)
-    found[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
-    return pl.Series(name, found, dtype=pl.Int32).replace(-1, None)
+    entity_of_row = np.full(family.n_finest, -1, dtype=np.int64)
+    entity_of_row[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    return pl.Series(name, entity_of_row, dtype=pl.Int32).replace(-1, None)
 
 
 def _write_members(site: Path, number: int, family: EntityFamily, tags: Mapping[str, str]) -> None:
     for chunk, start, stop in chunk_ranges(family.n_entities):
-        own = slice(int(family.offsets[start]), int(family.offsets[stop]))
+        members = slice(int(family.offsets[start]), int(family.offsets[stop]))
         entity = np.repeat(np.arange(start, stop, dtype=np.int64), family.sizes[start:stop])
         frame = pl.DataFrame(
             [
                 pl.Series("entity", entity, dtype=pl.Int32),
-                pl.Series("finest", family.members[own], dtype=pl.Int32),
+                pl.Series("finest", family.members[members], dtype=pl.Int32),
             ]
         )
         write_data(site, members_path(number, chunk), frame, tags)
@@ -129,9 +129,9 @@ def _names_of(areas: Areas, kind: Kind) -> pl.Series:
     """The name of every area of a kind; null where it has none."""
     if areas.names is None:
         return pl.Series("name", [None], dtype=pl.String).new_from_index(0, kind.n)
-    own = areas.names.filter(pl.col("geolevel") == kind.name).select("geocode", "name")
+    of_kind = areas.names.filter(pl.col("geolevel") == kind.name).select("geocode", "name")
     codes = pl.DataFrame([kind.codes.alias("geocode")])
-    return codes.join(own, on="geocode", how="left", maintain_order="left")["name"]
+    return codes.join(of_kind, on="geocode", how="left", maintain_order="left")["name"]
 
 
 def _names_frame(areas: Areas) -> pl.DataFrame:

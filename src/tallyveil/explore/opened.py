@@ -70,16 +70,16 @@ class OpenedRelease:
         Raises:
             StoreError: a file of it is missing or was changed.
         """
-        kind, made = self.areas.kinds[number], self.has_intervals(group.name)
-        parts = self._listed(table_name(kind.name, group.name, INTERVALS if made else TABLES))
+        kind, with_intervals = self.areas.kinds[number], self.has_intervals(group.name)
+        parts = self._listed(table_name(kind.name, group.name, INTERVALS if with_intervals else TABLES))
         if not parts:
             return None
-        if made:
+        if with_intervals:
             unchanged_parts(self.root, parts)
         else:
             for part in parts:
                 require_unchanged(self.root, self.manifest, part)
-        return TableRows(parts, kind, group, (COUNT, *BESIDE) if made else (COUNT,))
+        return TableRows(parts, kind, group, (COUNT, *BESIDE) if with_intervals else (COUNT,))
 
     def _listed(self, folder: str) -> list[Path]:
         """The files of a folder that the manifests of the release and of its intervals list, in order."""

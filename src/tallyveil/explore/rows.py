@@ -137,10 +137,10 @@ def _joined(first: Block, second: Block) -> Block:
         return second
     return Block(
         first.start,
-        {name: np.concatenate([own, second.columns[name]]) for name, own in first.columns.items()},
+        {name: np.concatenate([values, second.columns[name]]) for name, values in first.columns.items()},
     )
 
 
 def _rows(block: Block, start: int, stop: int) -> Block:
     """Some areas of a block; their first is the `start`-th."""
-    return Block(block.start + start, {name: own[start:stop] for name, own in block.columns.items()})
+    return Block(block.start + start, {name: values[start:stop] for name, values in block.columns.items()})

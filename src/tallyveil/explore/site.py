@@ -1,29 +1,137 @@
-"""Make the explorer of a release: a static site from its published files."""
+"""Make the site of a finished release: its files, a second release beside it, and what it says in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from tallyveil.explore.compared import ComparedRelease, open_compared
+from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.errors import ConfigError
 from tallyveil.explore.district import DISTRICT_FILE, write_district
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
+from tallyveil.explore.kinds import Kind
 from tallyveil.explore.lists import kind_entries, write_lists
 from tallyveil.explore.mapped import write_map
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
-from tallyveil.explore.wording import (
-    NO_INTERVALS,
-    guarantee_sentences,
-    intervals_entry,
-    left_out,
-)
 from tallyveil.files.marks import Marks, joint_marks, marks_of
+from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
+from tallyveil.report.wording import listed
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_output_inside
 from tallyveil.version import VERSION
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRelease:
+    """The release that another one is compared with.
+
+    Attributes:
+        release: The release.
+        kinds: The kinds of areas that both have: for the number of a kind in the first, its number in this one.
+    """
+
+    release: OpenedRelease
+    kinds: Mapping[int, int]
+
+
+def open_compared(release: OpenedRelease, root: Path) -> ComparedRelease:
+    """Open the release that another one is compared with.
+
+    The two may have different kinds of areas, such as a root that only one has. Kinds of one name are the same areas.
+
+    Args:
+        release: The one that is shown.
+        root: Folder of the other.
+    Raises:
+        StoreError: the folder holds no finished release, or one that was changed.
+        ConfigError: they have no kind of areas in common, or the areas of one kind or the answers of a table differ.
+    """
+    other = open_for_explorer(root, [group.name for group in release.queries])
+    numbers = {kind.name: number for number, kind in enumerate(other.areas.kinds)}
+    kinds = {
+        number: numbers[kind.name] for number, kind in enumerate(release.areas.kinds) if kind.name in numbers
+    }
+    difference = _difference(release, other, kinds)
+    if difference is not None:
+        raise ConfigError(
+            f"{root} cannot be compared with {release.root}: {difference}. Areas of one geolevel or family, and the "
+            "answers of the tables, must be the same. Name a release of the same geography, and with --tables those "
+            "queries that both have.",
+            code="not-comparable",
+        )
+    return ComparedRelease(other, kinds)
+
+
+def _difference(release: OpenedRelease, other: OpenedRelease, kinds: Mapping[int, int]) -> str | None:
+    """The first thing in which two releases differ, in words; None if they can be compared."""
+    if not kinds:
+        first, second = (
+            ", ".join(kind.name for kind in first_query.areas.kinds) for first_query in (release, other)
+        )
+        return f"it has areas of {second}, and the first has {first}"
+    for number, its in kinds.items():
+        difference = _areas_differ(release.areas.kinds[number], other.areas.kinds[its])
+        if difference is not None:
+            return difference
+    for first_query, second_query in zip(release.queries, other.queries, strict=True):
+        if first_query.labels() != second_query.labels():
+            return f"its answers of '{first_query.name}' are others"
+    return None
+
+
+def _areas_differ(first: Kind, second: Kind) -> str | None:
+    if first.codes.equals(second.codes):
+        return None
+    if first.codes.sort().equals(second.codes.sort()):
+        return f"its areas of {first.name} stand in another order, because they lie in other areas"
+    return f"its areas of {first.name} are others"
+
+
+NO_INTERVALS: Final = (
+    "The release has no intervals, so only its published counts are shown. If the release keeps its noisy "
+    "measurements, `tallyveil intervals` adds them. It reads published files alone and spends nothing."
+)
+
+
+def guarantee_sentences(release: OpenedRelease) -> list[str]:
+    """What the release promises, in plain sentences."""
+    privacy, unit = release.manifest.privacy, release.schema.unit
+    _, neighbours = NEIGHBOURS[Neighbours(privacy["neighbours"])]
+    _, mechanism = MECHANISMS[Mechanism(privacy["mechanism"])]
+    exact = listed(list(privacy["exact"].get("invariants", privacy.get("invariants", []))))
+    return [
+        mechanism,
+        f"{privacy['statement'][0].upper()}{privacy['statement'][1:]}.",
+        neighbours.format(unit=unit.one),
+        *([f"Published exactly, without noise: {exact}."] if exact else []),
+        privacy["post_processing"],
+    ]
+
+
+def intervals_entry(release: OpenedRelease) -> JsonObject | None:
+    """What `site.json` says of the intervals; None if the release has none."""
+    intervals = release.intervals
+    if intervals is None:
+        return None
+    return {name: intervals[name] for name in ("level", "kind", "simultaneous", "covers", "bounds_used")}
+
+
+def left_out(release: OpenedRelease) -> tuple[str, ...]:
+    """What the release has and the site does not show, in sentences."""
+    known = {kind.name for kind in release.areas.kinds}
+    compared = [] if release.intervals is None else release.intervals["compared"]
+    others = [name for name in dict.fromkeys(item["area"] for item in compared) if name not in known]
+    if not others:
+        return ()
+    return (
+        f"Left out: intervals of {listed(others)}. The release does not say which areas these consist of, because they "
+        "were not among its own entities.",
+    )
+
 
 FORMAT = 1
 
@@ -80,8 +188,8 @@ def make_site(
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
     roots = [root] if compared is None else [root, compared]
-    for one in roots:
-        refuse_output_inside(site, one)
+    for folder in roots:
+        refuse_output_inside(site, folder)
     with replaced_site(site, roots) as unfinished:
         release = open_for_explorer(root, tables)
         other = None if compared is None else open_compared(release, compared)

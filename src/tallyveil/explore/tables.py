@@ -78,9 +78,9 @@ def write_other_tables(site: Path, release: OpenedRelease, kinds: Mapping[int, i
     Raises:
         StoreError: as `write_tables`.
     """
-    for kind, own in kinds.items():
+    for kind, tables_of_kind in kinds.items():
         for table, group in enumerate(release.queries):
-            rows = release.rows(own, group)
+            rows = release.rows(tables_of_kind, group)
             if rows is not None:
                 for block in rows.blocks():
                     _write_chunks(site, (kind, table), block, root, release.tags)
@@ -128,7 +128,7 @@ def _entry(release: OpenedRelease, number: int, group: QueryGroup, kinds: Sequen
     titles = schema_titles(release.schema)
     asked = [factor for factor in group.factors if factor.name is not None]
     places = np.unravel_index(np.arange(group.size), [factor.size for factor in asked]) if asked else ()
-    labels = [[factor.labels[i] for i in own] for factor, own in zip(asked, places, strict=True)]
+    labels = [[factor.labels[i] for i in numbers] for factor, numbers in zip(asked, places, strict=True)]
     return {
         "number": number,
         "name": group.name,

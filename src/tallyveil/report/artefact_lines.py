@@ -47,6 +47,6 @@ def artefact_lines(artefacts: pl.DataFrame, geolevel: str, titles: Titles) -> li
         if row["records"] is not None:
             share = "" if row["share"] is None else f" ({percent(row['share'])})"
             records = f"{grouped(row['records'])}{share}"
-        one_number = row["artefact"] in ("filled", "emptied")
-        lines.append(ArtefactLine(title, grouped(both[0]), "" if one_number else grouped(both[1]), records))
+        is_single = row["artefact"] in ("filled", "emptied")
+        lines.append(ArtefactLine(title, grouped(both[0]), "" if is_single else grouped(both[1]), records))
     return lines

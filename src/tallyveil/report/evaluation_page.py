@@ -194,7 +194,7 @@ def _worst(values: dict[tuple[str, str], float], unit: Unit, row_words: str) -> 
 def _rows(frame: pl.DataFrame, titles: Titles) -> list[ErrorRow]:
     """Rows of one geolevel's table. A size class with all geounits is left out, since it repeats the row above."""
     n_geounits = frame["n_geounits"].max()
-    kept = frame.filter((pl.col("size_class") == ALL_SIZES) | (pl.col("n_geounits") < n_geounits))
+    shown = frame.filter((pl.col("size_class") == ALL_SIZES) | (pl.col("n_geounits") < n_geounits))
     return [
         ErrorRow(
             titles.query(row["query"])
@@ -211,7 +211,7 @@ def _rows(frame: pl.DataFrame, titles: Titles) -> list[ErrorRow]:
                 "–" if row["relative_l1"] is None else percent(row["relative_l1"]),
             ),
         )
-        for row in kept.iter_rows(named=True)
+        for row in shown.iter_rows(named=True)
     ]
 
 

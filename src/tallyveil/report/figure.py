@@ -69,8 +69,8 @@ def to_svg(figure: "Figure", name: str, description: str) -> Markup:
 
 def _themed(tag: str) -> str:
     """A tag whose neutral colours are those of the page, so that a figure can be read on light and on dark paper."""
-    own = _NEUTRAL.sub(lambda colour: f"var({THEME[colour.group()]})", tag)
-    return own.replace(_PAPER_EDGE, "stroke: var(--paper)")
+    themed = _NEUTRAL.sub(lambda colour: f"var({THEME[colour.group()]})", tag)
+    return themed.replace(_PAPER_EDGE, "stroke: var(--paper)")
 
 
 def log_axis(axes: "Axes", low: float, high: float, zero: float | None = None) -> None:
@@ -99,12 +99,12 @@ def text_colour(background: str) -> str:
     return max("#000000", "#ffffff", key=lambda colour: contrast(colour, background))
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(colour: str, other: str) -> float:
     """Contrast of two colours, from 1 to 21. Text needs at least 4.5.
 
     Source: W3C, Web Content Accessibility Guidelines 2.1, "contrast ratio".
     """
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    darker, lighter = sorted((_luminance(colour), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tallyveil.accounting.decimals import at_least, at_most
-from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
+from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.parameters import BETA, MU, parameter_texts
 from tallyveil.report.wording import name_title
 
 
@@ -31,20 +31,16 @@ def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTa
         name: The column that names the measurements.
     """
     stated = {"β": BETA, "μ": MU}
-    kept = {
+    columns_there = {
         symbol: column
         for symbol, column in stated.items()
         if any(row.get(column) is not None for row in rows)
     }
-    return ParameterTable(tuple(kept), tuple(_texts(row, name, tuple(kept.values())) for row in rows))
+    return ParameterTable(
+        tuple(columns_there), tuple(_texts(row, name, tuple(columns_there.values())) for row in rows)
+    )
 
 
 def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[str, ...]:
-    shown = {BETA: at_least, MU: at_most}
-    return (
-        name_title(row[name]),
-        at_most(Fraction(row["spent"]), 5),
-        *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
-        *("–" if row.get(one) is None else shown[one](row[one], places=4) for one in columns),
-        row["accountant"],
-    )
+    numbers = ("–" if text is None else text for text in parameter_texts(row, columns))
+    return (name_title(row[name]), at_most(Fraction(row["spent"]), 5), *numbers, row["accountant"])

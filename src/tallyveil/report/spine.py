@@ -69,7 +69,7 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         tuple((title, tuple(_level(item) for item in levels)) for title, levels in spines),
         tuple(distances),
         tuple(_deviations(item) for item in record.get("deviations", ())),
-        tuple(name_title(one) for one in record.get("warnings", ())),
+        tuple(name_title(warning) for warning in record.get("warnings", ())),
         listed([name_title(name) for name in record["replaced"]]) if record["replaced"] else None,
     )
 
@@ -130,11 +130,11 @@ def _regroup(record: dict[str, Any]) -> str:
     what = "the sum of mean variances" if record["measure"] == "sum" else "the greatest variance"
     return (
         f"{name_title(record['geolevel'])}: groups chosen anew so that {what} of {aim} falls, "
-        f"{_limit(record['limit'])}. {_kept(record)}"
+        f"{_limit(record['limit'])}. {_guarantee_kept_words(record)}"
     )
 
 
-def _kept(record: dict[str, Any]) -> str:
+def _guarantee_kept_words(record: dict[str, Any]) -> str:
     """The limit on what other areas may lose through the groups; "" for older releases, which had no limit."""
     if "most_loss" not in record:
         return ""

@@ -35,8 +35,8 @@ def accounting_answers() -> Iterator[Answer]:
     yield _enclosed(f"epsilon of {name}, delta 1e-10", EXACT, "20.324689750790", census.epsilon("1e-10"))
     yield _enclosed(f"epsilon of {name}, delta 1e-5", EXACT, "14.576026882760", census.epsilon("1e-5"))
     yield _enclosed(f"delta of {name}, epsilon 10", EXACT, "4.567884368769e-3", census.delta("10"))
-    one = compose(DiscreteLaplace(1), neighbours=Neighbours.UNBOUNDED)
-    yield _enclosed("delta of a discrete Laplace answer", CLOSED, "0.287649136645", one.delta("0.5"))
+    single = compose(DiscreteLaplace(1), neighbours=Neighbours.UNBOUNDED)
+    yield _enclosed("delta of a discrete Laplace answer", CLOSED, "0.287649136645", single.delta("0.5"))
     ten = compose(DiscreteLaplace(2, 1, 10), neighbours=Neighbours.UNBOUNDED)
     yield _enclosed("delta of ten discrete Laplace answers", CLOSED, "0.145466446441", ten.delta("2"))
 
@@ -49,10 +49,10 @@ def _census() -> Guarantee:
     return compose(*events, neighbours=Neighbours.UNBOUNDED)
 
 
-def _enclosed(name: str, source: str, exact: str, found: Bounds) -> Answer:
+def _enclosed(name: str, source: str, exact: str, bounds: Bounds) -> Answer:
     known = float(exact)
-    encloses = found.upper >= known * (1 - PRINTED) and found.lower <= known * (1 + PRINTED)
+    encloses = bounds.upper >= known * (1 - PRINTED) and bounds.lower <= known * (1 + PRINTED)
     wanted = f"bounds around {exact}, at most {WIDEST:g} of it apart"
-    got = f"{found.lower!r} to {found.upper!r}"
-    close = found.upper - found.lower <= WIDEST * known
+    got = f"{bounds.lower!r} to {bounds.upper!r}"
+    close = bounds.upper - bounds.lower <= WIDEST * known
     return Answer("accounting", name, source, wanted, got, encloses and close)

@@ -32,10 +32,10 @@ COUNTS_OF_BLOCKS: Final = "449bdc64198a0662851dc2c149efdad9"
 def table_answers() -> Iterator[Answer]:
     """The release of one table with exact sums: its published counts."""
     with TemporaryDirectory(prefix="tallyveil-") as folder:
-        made = run_subspace(
+        table = run_subspace(
             load_subspace_plan(INPUTS / "table.toml"), Path(folder), test_key=insecure_key(KEY)
         )
-        path = made.path / TABLE
+        path = table.path / TABLE
         counts = collect(scan_parquet(path), path, "table").drop("margin")
     yield equal("release", "one table, published counts", SOURCE, COUNTS_OF_TABLE, rows_digest(counts))
 
@@ -43,9 +43,9 @@ def table_answers() -> Iterator[Answer]:
 def topdown_answers() -> Iterator[Answer]:
     """A TopDown release of three geolevels: noisy answers and published counts."""
     with TemporaryDirectory(prefix="tallyveil-") as folder:
-        made = run(INPUTS / "town.toml", folder, insecure_test_key=KEY)
-        noisy = made.measurements("Town", "age*home").drop("variance")
-        towns, blocks = made.table("Town", "age*home"), made.table("Block", "age*home")
+        release = run(INPUTS / "town.toml", folder, insecure_test_key=KEY)
+        noisy = release.measurements("Town", "age*home").drop("variance")
+        towns, blocks = release.table("Town", "age*home"), release.table("Block", "age*home")
     yield equal("release", "TopDown, noisy answers of towns", SOURCE, NOISY_TOWNS, rows_digest(noisy))
     yield equal("release", "TopDown, counts of towns", SOURCE, COUNTS_OF_TOWNS, rows_digest(towns))
     yield equal("release", "TopDown, counts of blocks", SOURCE, COUNTS_OF_BLOCKS, rows_digest(blocks))

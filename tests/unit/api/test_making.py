@@ -456,7 +456,7 @@ def test_a_number_of_threads_is_one_or_more(folder, release, tmp_path, workers):
 
 
 def test_what_is_no_number_or_no_text_is_refused(folder, release, tmp_path):
-    with pytest.raises(ConfigError, match="level is a value of type str, wanted a number"):
+    with pytest.raises(ConfigError, match=r"level is '0\.9', wanted a number"):
         release.add_intervals(level="0.9")
     for key, kind in ((b"secret", "of type bytes"), ("secret\udcff", "text with bytes")):
         with pytest.raises(ConfigError, match=f"text of a test key is {kind}") as caught:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tallyveil.cli.explain import explanations
+from tallyveil.cli.docs import explanations
 from tallyveil.cli.main import app
 from tallyveil.errors import ConfigError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tallyveil.api.made_up import write_country
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
-from tallyveil.cli.synth import write_country
 from tallyveil.errors import ConfigError, GeographyError, TallyveilError
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.dhc.public.from_toml import load_programme

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.cli.synth import _filled
+from tallyveil.api.made_up import _filled
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.machine import machine_memory

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tallyveil.api.given import where_given
+from tallyveil.api import arguments
 from tallyveil.cli.frame.arguments import cluster_of
 from tallyveil.errors import ConfigError
 from tallyveil.runs.cluster.cluster import Cluster
@@ -57,7 +57,12 @@ def test_the_log_tells_of_every_chunk(tmp_path):
     assert (line["event"], line["number"], line["host"]) == ("chunk begun", 4, "a")
 
 
-@pytest.mark.parametrize("given", ["cluster", 3, {"address": "a"}, True])
-def test_another_cluster_is_refused(given):
+@arguments.checked
+def where_of(cluster: arguments.Cluster) -> arguments.Cluster:
+    return cluster
+
+
+@pytest.mark.parametrize("cluster", ["cluster", 3, {"address": "a"}, True])
+def test_another_cluster_is_refused(cluster):
     with pytest.raises(ConfigError, match="wanted a ClusterSettings"):
-        where_given(given)
+        where_of(cluster)

@@ -1,4 +1,4 @@
-"""Arguments and flags that several commands share, and how commands print what they have made.
+"""Arguments and flags that several commands share, what a group of commands is, and how commands print what they made.
 
 One grammar holds for all commands: a flag of one name has one type, one metavar and one meaning. Its help begins with
 the same sentence everywhere, and a command may add what it does with it. A test holds this.
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from tallyveil.cli.frame.terminal import say
 from tallyveil.errors import ConfigError, StoreError
@@ -18,6 +19,7 @@ from tallyveil.printable import has_bytes
 
 if TYPE_CHECKING:
     from tallyveil.runs.executors import Where
+
 
 DELTA = "Delta, an exact number such as 1e-10."
 ENTITIES = (
@@ -160,3 +162,40 @@ def give_files(paths: Sequence[Path], *, quiet: bool, as_json: bool) -> None:
     """Print the paths of the files that a command has written; `quiet` and `as_json` as for `give`."""
     names = [str(path) for path in paths]
     give({"files": names}, names, quiet=quiet, as_json=as_json)
+
+
+def names_of(text: str, flag: str) -> list[str]:
+    """The names in the value of a flag, which are separated by commas.
+
+    Raises:
+        ConfigError: there is none. Leaving the flag out means something else in most commands.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(
+            f"{flag} is '{text:.80}', which holds no name. Give one name or several, separated by commas, or leave the "
+            "flag out.",
+            code="bad-flag",
+        )
+    return names
+
+
+def names_if_any(text: str | None, flag: str) -> list[str] | None:
+    """The same of a flag that may be left out; None where it was. Raises ConfigError."""
+    return None if text is None else names_of(text, flag)
+
+
+class WholeHelp(typer.core.TyperGroup):
+    """A group of commands whose list does not shorten the help of a command."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first paragraph of its help."""
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (str(command.name), " ".join(str(command.help).partition("\n\n")[0].split()))
+                    for command in commands
+                    if command
+                ]
+            )

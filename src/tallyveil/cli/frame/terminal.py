@@ -75,7 +75,7 @@ def compiled_libraries_silenced() -> Iterator[None]:
     while a file is read, because threads of a library may still write after the failing call has returned.
     """
     try:
-        own = os.dup(2)
+        copy = os.dup(2)
     except OSError:  # standard error is closed, so nothing can be written to it
         yield
         return
@@ -84,7 +84,7 @@ def compiled_libraries_silenced() -> Iterator[None]:
     if moved:
         before.flush()
         # On a console of Windows, only this opener writes every character.
-        sys.stderr = os.fdopen(own, "w", 1, before.encoding, "backslashreplace", closefd=False)
+        sys.stderr = os.fdopen(copy, "w", 1, before.encoding, "backslashreplace", closefd=False)
     os.dup2(null, 2)
     try:
         yield
@@ -92,8 +92,8 @@ def compiled_libraries_silenced() -> Iterator[None]:
         if moved:
             sys.stderr.close()
             sys.stderr = before
-        os.dup2(own, 2)
-        os.close(own)
+        os.dup2(copy, 2)
+        os.close(copy)
         os.close(null)
 
 

@@ -13,9 +13,9 @@ def bounding_boxes(finest: FinestShapes, areas: AreasOfKind) -> Floats:
     Where geometry is points, a box holds the points and not the cells around them.
     """
     starts, boxes = areas.offsets[:-1], finest.boxes[areas.members]
-    found = np.empty((areas.n_areas, 4))
+    corners = np.empty((areas.n_areas, 4))
     for side in (0, 1):
-        found[:, side] = np.fmin.reduceat(boxes[:, side], starts)
+        corners[:, side] = np.fmin.reduceat(boxes[:, side], starts)
     for side in (2, 3):
-        found[:, side] = np.fmax.reduceat(boxes[:, side], starts)
-    return found
+        corners[:, side] = np.fmax.reduceat(boxes[:, side], starts)
+    return corners

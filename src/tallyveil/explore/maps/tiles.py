@@ -1,4 +1,4 @@
-"""Mapbox vector tiles of every kind of area: `data/tiles/<kind>/<z>/<x>/<y>.pbf`."""
+"""Tiles of a map (Mapbox vector tiles): areas with fewer corners and whole borders, cut and encoded."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -11,14 +11,78 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.explore.maps.areas import AreasOfKind
-from tallyveil.explore.maps.borders import simplified
-from tallyveil.explore.maps.encoding import BUFFER, cut, encoded, rows_in
 from tallyveil.explore.maps.plane import in_degrees
 from tallyveil.explore.maps.shapes import FinestShapes
 from tallyveil.explore.maps.zooms import EXTENT, sharpest, zooms_of
 from tallyveil.geography.geometry.merge import merged
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_file
+
+
+def simplified(shapes: NDArray[Any], tolerance: float, *, shared: bool) -> NDArray[Any]:
+    """Shapes with fewer corners.
+
+    Args:
+        shapes: Polygons of the plane, without None.
+        tolerance: About the width of the details that are left out.
+        shared: Whether no two shapes overlap and neighbours share their borders exactly. Then they still do.
+    """
+    import shapely
+
+    shapes_there: NDArray[Any] = (
+        shapely.coverage_simplify(shapes, tolerance)
+        if shared
+        else shapely.simplify(shapes, tolerance, preserve_topology=True)
+    )
+    return shapes_there
+
+
+LAYER: Final = "areas"
+BUFFER: Final = 64
+"""Units by which the content of a tile reaches beyond its sides, so that lines do not end there."""
+_POLYGON, _MULTIPOLYGON = 3, 6
+_OPTIONS: Final = {"extents": EXTENT, "y_coord_down": True, "check_winding_order": False}
+
+
+def cut(shapes: NDArray[Any], rows: Integers, x: int, y: int) -> tuple[NDArray[Any], Integers]:
+    """The parts of shapes in a tile and its buffer, in units from its north-west corner, and the rows of those left.
+
+    Args:
+        shapes: Polygons in units from the corner of the world.
+        rows: Row of each shape in its kind.
+        x, y: The tile.
+    """
+    import shapely
+
+    west, north = x * EXTENT, y * EXTENT
+    box = (west - BUFFER, north - BUFFER, west + EXTENT + BUFFER, north + EXTENT + BUFFER)
+    bounds = shapely.bounds(shapes)
+    outside = (bounds[:, :2] < box[:2]).any(axis=1) | (bounds[:, 2:] > box[2:]).any(axis=1)
+    pieces = shapes.copy()
+    pieces[outside] = shapely.clip_by_rect(shapes[outside], *box)
+    areal = np.isin(shapely.get_type_id(pieces), (_POLYGON, _MULTIPOLYGON)) & ~shapely.is_empty(pieces)
+    # The rule of tiles for outer rings, a positive area where y grows downwards, is counter-clockwise to shapely.
+    oriented = shapely.orient_polygons(pieces[areal], exterior_cw=False)
+    return shapely.transform(oriented, lambda points: np.rint(points - (west, north))), rows[areal]
+
+
+def encoded(shapes: NDArray[Any], rows: Integers) -> bytes:
+    """A tile with one layer of polygons. The id of a feature is its row; there are no properties."""
+    import mapbox_vector_tile
+
+    features = [{"geometry": shape, "id": row} for shape, row in zip(shapes, rows.tolist(), strict=True)]
+    tile: bytes = mapbox_vector_tile.encode([{"name": LAYER, "features": features}], default_options=_OPTIONS)
+    return tile
+
+
+def rows_in(tile: bytes) -> Integers:
+    """The rows of the areas in a tile."""
+    from mapbox_vector_tile.Mapbox import vector_tile_pb2
+
+    read = vector_tile_pb2.tile()
+    read.ParseFromString(tile)
+    return np.array([feature.id for layer in read.layers for feature in layer.features], dtype=np.int64)
+
 
 TILES: Final = ("data", "tiles")
 _COARSE, _FINE = 4.0, 0.5
@@ -121,8 +185,8 @@ def tiles_of(shapes: NDArray[Any], rows: Integers, zoom: int) -> Iterator[Tile]:
     first = np.floor((bounds[:, :2] - BUFFER) / EXTENT).astype(np.int64)
     last = np.floor((bounds[:, 2:] + BUFFER) / EXTENT).astype(np.int64)
     first, last = np.maximum(first, 0), np.minimum(last, 2**zoom - 1)
-    for (x, y), own in _by_tile(first, last):
-        parts, left = cut(shapes[own], rows[own], x, y)
+    for (x, y), shapes_of_tile in _by_tile(first, last):
+        parts, left = cut(shapes[shapes_of_tile], rows[shapes_of_tile], x, y)
         if len(left):
             yield Tile(x, y, encoded(parts, left))
 
@@ -138,8 +202,8 @@ def _by_tile(first: Integers, last: Integers) -> Iterator[tuple[tuple[int, int],
     order = np.lexsort((shape, y, x))
     x, y, shape = x[order], y[order], shape[order]
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(x) != 0) | (np.diff(y) != 0)]))
-    for start, own in zip(starts, np.split(shape, starts[1:]), strict=True):
-        yield (int(x[start]), int(y[start])), own
+    for start, shapes_of_tile in zip(starts, np.split(shape, starts[1:]), strict=True):
+        yield (int(x[start]), int(y[start])), shapes_of_tile
 
 
 def _on_grid(shapes: NDArray[Any], unit: float) -> NDArray[Any]:
@@ -147,11 +211,11 @@ def _on_grid(shapes: NDArray[Any], unit: float) -> NDArray[Any]:
     import shapely
 
     scaled = shapely.transform(shapes, lambda points: points / unit)
-    found: NDArray[Any] = shapely.set_precision(scaled, 1.0)
-    gone = shapely.is_empty(found)
+    snapped: NDArray[Any] = shapely.set_precision(scaled, 1.0)
+    gone = shapely.is_empty(snapped)
     corner = np.floor(shapely.get_coordinates(shapely.point_on_surface(scaled[gone])))
-    found[gone] = shapely.box(*corner.T, *(corner + 1).T)
-    return found
+    snapped[gone] = shapely.box(*corner.T, *(corner + 1).T)
+    return snapped
 
 
 def _plane_boxes(shapes: NDArray[Any]) -> Floats:

@@ -61,22 +61,22 @@ def write_estimates(site: Path, plan: ReleasePlan, areas: Areas, queries: Sequen
     if why is not None:
         return {"spine": None, "why": why}
     groups = _groups(plan, queries)
-    made = areas.hierarchies
-    if made is None:
-        plan, made = replace(plan, bounds=()), _single(plan)
-    rows = np.arange(made.spine.n_geounits(made.spine.finest))
-    why = write_planned_district(site, plan, made, groups, rows)
+    hierarchies = areas.hierarchies
+    if hierarchies is None:
+        plan, hierarchies = replace(plan, bounds=()), _single(plan)
+    rows = np.arange(hierarchies.spine.n_geounits(hierarchies.spine.finest))
+    why = write_planned_district(site, plan, hierarchies, groups, rows)
     if why is not None:
         return {"spine": None, "why": why}
     regular = areas.hierarchies is None
     spine: JsonObject = {
         "kind": "regular" if regular else "geography",
-        "levels": list(made.spine.geolevels),
-        "shown": list(made.known_levels),
+        "levels": list(hierarchies.spine.geolevels),
+        "shown": list(hierarchies.known_levels),
         "children": _children(plan, areas.blocks) if regular else [],
-        "numbers": [made.spine.n_geounits(level) for level in range(made.spine.n_levels)],
-        "codes": [] if regular else _codes(made),
-        "families": [_family(one) for one in areas.families],
+        "numbers": [hierarchies.spine.n_geounits(level) for level in range(hierarchies.spine.n_levels)],
+        "codes": [] if regular else _codes(hierarchies),
+        "families": [_family(family) for family in areas.families],
         "labels": {group.name: list(group.labels()) for group in groups if group.size <= MOST_LABELS},
     }
     return {"spine": spine, "why": None}
@@ -136,12 +136,12 @@ def _children(plan: ReleasePlan, blocks: int | None) -> list[int]:
     return [round(GEOUNITS_PER_PARENT[min(step, last)]) for step in reversed(range(n - 1))]
 
 
-def _codes(made: Hierarchies) -> list[list[str] | None]:
+def _codes(hierarchies: Hierarchies) -> list[list[str] | None]:
     return [
-        [str(code) for code in made.spine.geocodes[level]]
-        if made.spine.n_geounits(level) <= MOST_CODES
+        [str(code) for code in hierarchies.spine.geocodes[level]]
+        if hierarchies.spine.n_geounits(level) <= MOST_CODES
         else None
-        for level in range(made.spine.n_levels)
+        for level in range(hierarchies.spine.n_levels)
     ]
 
 

@@ -1,20 +1,191 @@
-"""Make the workbench of a plan: a static site in which its budget and shares can be moved."""
+"""Make the workbench of a plan: a static site in which its budget and shares can be moved.
 
-from collections.abc import Sequence
+The page gets the release file as a template: its own text, with slots where the page writes the budget and the shares.
+Everything but the tables that hold these numbers stays as it is, comments too. A strategy preset is replaced by the
+tables that it stands for, because a file with shares of its own cannot name a preset.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import tomlkit
+from tomlkit.items import Table
+
+from tallyveil.errors import ConfigError
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
 from tallyveil.explore.pages import copy_pages
-from tallyveil.explore.workbench.content import plan_content, require_offered
 from tallyveil.explore.workbench.estimates import Areas, write_estimates
-from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.plans.advice import strategy_tables
+from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.before_spend import inputs_of
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.text_files import read_text_file
 from tallyveil.version import VERSION
+
+Piece: TypeAlias = "str | dict[str, str]"
+
+_MARK: Final = "tallyveil-workbench-slot"
+_SLOT: Final = re.compile(rf"{_MARK}:([a-z0-9.]+):")
+
+
+def release_template(path: Path, plan: ReleasePlan) -> list[Piece]:
+    """The release file as pieces of text and slots.
+
+    The slots are `total`, `declared`, `g<i>` for the share of geolevel i, and `q<i>.<k>` for the share of its query k.
+
+    Args:
+        path: The release file.
+        plan: Its plan.
+    Raises:
+        ConfigError: the text cannot be made into a template of the same plan.
+    """
+    text = read_text_file(path)
+    if _MARK in text:
+        raise ConfigError(
+            f"{path} contains the text '{_MARK}', which the workbench uses for itself. Change it in the file.",
+            code="workbench-file",
+        )
+    document = tomlkit.parse(text)
+    _write_slots(document, plan)
+    pieces = list(_pieces(tomlkit.dumps(document)))
+    _require_same_plan(path, pieces, plan)
+    return pieces
+
+
+def filled(pieces: list[Piece], values: Mapping[str, Fraction]) -> str:
+    """The text of a template with its slots filled."""
+    return "".join(piece if isinstance(piece, str) else str(values[piece["slot"]]) for piece in pieces)
+
+
+def planned_values(plan: ReleasePlan) -> dict[str, Fraction]:
+    """The values of all slots in the plan itself."""
+    strategy = plan.strategy
+    values = {"total": strategy.total, "declared": plan.declared}
+    for i, (geolevel, share) in enumerate(strategy.geolevel_shares):
+        values[f"g{i}"] = share
+        for k, (_, part) in enumerate(strategy.shares_of(geolevel)):
+            values[f"q{i}.{k}"] = part
+    return values
+
+
+def _write_slots(document: Any, plan: ReleasePlan) -> None:
+    strategy = plan.strategy
+    table, unit = _strategy_table(document), strategy.budget_unit
+    has_preset = "preset" in table
+    for key in ("preset", "rho", "epsilon", "delta", "geolevels", "queries"):
+        table.pop(key, None)
+    table.add(unit, _slot("total"))
+    table.add("geolevels", _slots({name: f"g{i}" for i, name in enumerate(strategy.geolevels)}))
+    queries = tomlkit.table(is_super_table=True)
+    for i, level in enumerate(strategy.geolevels):
+        queries.add(level, _slots({name: f"q{i}.{k}" for k, name in enumerate(strategy.queries(level))}))
+    table.add("queries", queries)
+    if has_preset:
+        document.pop("estimation", None)
+        document.add("estimation", tomlkit.parse(strategy_tables(strategy, plan))["estimation"])
+    privacy = document["privacy"]
+    if unit == "rho":
+        privacy.pop("epsilon", None)
+    privacy[unit] = _slot("declared")
+
+
+def _strategy_table(document: Any) -> Table:
+    """The table of the strategy. If it is written inline, with dotted keys or in several places, it is written anew."""
+    strategy = document["strategy"]
+    if isinstance(strategy, Table) and not strategy.is_super_table():
+        return strategy
+    table = tomlkit.table()
+    for key, value in document.unwrap()["strategy"].items():
+        table.add(key, value)
+    document.remove("strategy")
+    document.add("strategy", table)
+    return table
+
+
+def _slot(name: str) -> str:
+    return f"{_MARK}:{name}:"
+
+
+def _slots(names: Mapping[str, str]) -> Table:
+    table = tomlkit.table()
+    for name, slot in names.items():
+        table.add(name, _slot(slot))
+    return table
+
+
+def _pieces(text: str) -> Iterator[Piece]:
+    for number, piece in enumerate(_SLOT.split(text)):
+        yield {"slot": piece} if number % 2 else piece
+
+
+def _require_same_plan(path: Path, pieces: list[Piece], plan: ReleasePlan) -> None:
+    plan_again = plan_from_mapping(
+        tomlkit.parse(filled(pieces, planned_values(plan))).unwrap(), path.parent
+    ).to_mapping()
+    if plan_again == plan.to_mapping():
+        return
+    others = sorted(key for key, value in plan.to_mapping().items() if plan_again.get(key) != value)
+    raise ConfigError(
+        f"the workbench cannot write {path} with shares of its own: the plan would differ in {', '.join(others)}. "
+        "Write the shares under [strategy.geolevels] and [strategy.queries], in the place of a preset.",
+        code="workbench-file",
+    )
+
+
+def require_offered(path: Path, plan: ReleasePlan) -> None:
+    """Refuse a release whose budget is not divided by geolevel and query alone.
+
+    Raises:
+        ConfigError: counts of the release are drawn on the lattice of its invariants.
+    """
+    if plan.subspace:
+        drawn = ", ".join(f"{item.query} at {item.geolevel}" for item in plan.subspace)
+        raise ConfigError(
+            f"{path} draws counts on the lattice of its invariants ({drawn}). Their budget is no share of the "
+            "strategy, and the workbench has no slider for it. `tallyveil plan` shows this release; for a workbench, "
+            "remove [[subspace]].",
+            code="workbench-file",
+        )
+
+
+def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
+    """The plan as the page reads it (`app/workbench/state.js`, `GivenPlan`)."""
+    strategy, sensitivities = plan.strategy, dict(plan.strategy.sensitivities)
+    return {
+        "name": plan.name,
+        "unit": {"one": plan.schema.unit.one, "many": plan.schema.unit.many},
+        "neighbours": strategy.neighbours.value,
+        "mechanism": strategy.mechanism.value,
+        "delta": str(plan.delta),
+        "declared": str(plan.declared),
+        "total": str(strategy.total),
+        "bypasses": plan.terms.may_bypass,
+        "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
+        "geolevels": [
+            {
+                "name": level,
+                "share": str(share),
+                "queries": [
+                    {
+                        "name": query,
+                        "share": str(part),
+                        "answers": plan.query(query).size,
+                        "sensitivity": sensitivities.get(query, 1),
+                    }
+                    for query, part in strategy.shares_of(level)
+                ],
+            }
+            for level, share in strategy.geolevel_shares
+        ],
+        "template": release_template(path, plan),
+    }
+
 
 FORMAT: Final = 1
 INDEX: Final = Path("app", "workbench", "index.html")

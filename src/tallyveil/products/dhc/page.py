@@ -50,11 +50,11 @@ def _values(content: JsonObject, parts: list[Part]) -> dict[str, Any]:
         "n_releases": len(parts),
         "points": _points(content, parts),
         "rows": [_row(part) for part in parts],
-        "totals": [_total(one, {part.unit.many: part.unit for part in parts}) for one in totals],
+        "totals": [_total(total, {part.unit.many: part.unit for part in parts}) for total in totals],
         "statement": guarantee["together"]["statement"],
         "not_covered": guarantee["together"].get("not_covered", []),
         "between": content["between"],
-        "digests": [(one["name"], one["run"], one["manifest_sha256"]) for one in content["releases"]],
+        "digests": [(total["name"], total["run"], total["manifest_sha256"]) for total in content["releases"]],
         "version": content["tallyveil"],
     }
 
@@ -96,8 +96,11 @@ def _points(content: JsonObject, parts: list[Part]) -> tuple[Point, ...]:
         Point("What this is", _what(content, parts)),
         Point("What may not be concluded", _not(list(units))),
         *(
-            Point(f"What it means for one {units[one['units'][0]].one}", _means(one, units[one["units"][0]]))
-            for one in content["guarantee"]["by_unit"]
+            Point(
+                f"What it means for one {units[total['units'][0]].one}",
+                _means(total, units[total["units"][0]]),
+            )
+            for total in content["guarantee"]["by_unit"]
         ),
     )
 
@@ -110,7 +113,11 @@ def _what(content: JsonObject, parts: list[Part]) -> str:
         if read
         else ""
     )
-    agree = "" if all(one["agrees"] for one in content["between"]) else " Not all checks between them agree."
+    agree = (
+        ""
+        if all(agreement["agrees"] for agreement in content["between"])
+        else " Not all checks between them agree."
+    )
     return (
         f"{number} with noise of {'their' if len(parts) > 1 else 'its'} own, made in this order: "
         f"{listed([part.name for part in parts])}.{built}{agree} Each has a page of its own, which says how sure its "

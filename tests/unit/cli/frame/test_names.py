@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyveil.cli.frame.names import names_if_any, names_of
+from tallyveil.cli.frame.arguments import names_if_any, names_of
 from tallyveil.errors import ConfigError
 
 NOTHING = ["", ",", " , ,"]

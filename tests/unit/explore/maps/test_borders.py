@@ -11,10 +11,9 @@ from tallyveil.explore.maps import (
     areas_of_geolevel,
     bounding_boxes,
 )
-from tallyveil.explore.maps.borders import simplified
-from tallyveil.explore.maps.cells import cells_around
 from tallyveil.explore.maps.plane import in_degrees, on_plane
-from tallyveil.explore.maps.shapes import finest_shapes
+from tallyveil.explore.maps.shapes import cells_around, finest_shapes
+from tallyveil.explore.maps.tiles import simplified
 from tallyveil.geography import entities_from_pairs, spine_from_prefixes
 from tallyveil.geography.geometry import Geometry
 from tallyveil.geography.geometry.merge import merged

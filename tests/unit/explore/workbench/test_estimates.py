@@ -10,7 +10,7 @@ from tests.unit.explore.workbench.in_node import SMALL, ask_node, node_needed, r
 
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.estimates import Areas
-from tallyveil.explore.workbench.template import filled
+from tallyveil.explore.workbench.site import filled
 from tallyveil.geography.entity_tables import entities_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations

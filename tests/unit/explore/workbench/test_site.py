@@ -8,7 +8,7 @@ from tests.unit.explore.workbench.in_node import SMALL
 
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.workbench import make_workbench
-from tallyveil.explore.workbench.template import filled, given_values, release_template
+from tallyveil.explore.workbench.site import filled, planned_values, release_template
 from tallyveil.plans.from_toml.load import load_plan
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -29,7 +29,7 @@ FILES = [
 def test_a_template_stands_for_the_same_plan_and_keeps_comments(tmp_path, name):
     path = EXAMPLES / name
     plan = load_plan(path)
-    text = filled(release_template(path, plan), given_values(plan))
+    text = filled(release_template(path, plan), planned_values(plan))
     (tmp_path / "again.toml").write_text(text, encoding="utf-8")
     assert load_plan(tmp_path / "again.toml").to_mapping() == plan.to_mapping()
     given = path.read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def test_a_strategy_may_be_written_in_every_form_of_toml(tmp_path, text):
     path = tmp_path / "x.toml"
     path.write_text(text, encoding="utf-8")
     plan = load_plan(path)
-    made = filled(release_template(path, plan), given_values(plan))
+    made = filled(release_template(path, plan), planned_values(plan))
     path.write_text(made, encoding="utf-8")
     assert load_plan(path).to_mapping() == plan.to_mapping()
     assert "# kept" in made

@@ -152,7 +152,7 @@ def test_other_settings_cannot_be_put_in_the_place_of_outer_passes(tmp_path, sma
 def test_the_examples_of_the_page_are_a_plan(tmp_path):
     page = (Path(__file__).parents[4] / "docs" / "outer-passes.md").read_text()
     outer, beside, *_, agreement = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    text = (resources.files("tallyveil.cli") / "release_files" / "dhc-persons.toml").read_text()
+    text = (resources.files("tallyveil.api") / "release_files" / "dhc-persons.toml").read_text()
     begin, end = text.index("[[agreement]]"), text.index("[[bounds]]")
     plan = plan_from(tmp_path, text[:begin].replace("@NAME@", "example") + outer + agreement + text[end:])
     assert [one.cells for one in plan.outer] == ["relgq*age_40_groups*hispanic*cenrace*sex", "detailed"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tallyveil.cli.synth import write_country
+from tallyveil.api.made_up import write_country
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.family import estimate_family

@@ -91,8 +91,8 @@ def boxes(vectors: npt.NDArray[np.int64]) -> tuple[Box, ...]:
     """A box for each cell, with the first draw marked separately."""
     five = np.quantile(vectors, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
     return tuple(
-        Box(low, first, middle, third, high, float(one))
-        for (low, first, middle, third, high), one in zip(five, vectors[0].tolist(), strict=True)
+        Box(low, first, middle, third, high, float(draw))
+        for (low, first, middle, third, high), draw in zip(five, vectors[0].tolist(), strict=True)
     )
 
 

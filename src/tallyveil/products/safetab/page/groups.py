@@ -18,9 +18,9 @@ from tallyveil.products.safetab.page.persons import (
     error_plot,
     from_least_to_most,
     level_parameters,
-    made_values,
     plots_points,
     privacy_texts,
+    run_facts,
     short_values,
 )
 from tallyveil.products.safetab.page.short import value_title
@@ -96,16 +96,16 @@ def write_groups_report(out: Path) -> Path:
     unit, levels = _unit(plan), [one["name"] for one in plan["levels"]]
     published = {name: _published(out, manifest, name) for name in levels}
     totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]
-    adaptive = list(dict.fromkeys(one["level"] for one in expected["sizes"]))
+    adaptive = list(dict.fromkeys(level["level"] for level in expected["sizes"]))
     values = {
-        **made_values(manifest, plan),
+        **run_facts(manifest, plan),
         **short_values(out, manifest, pl.concat(totals), unit, "A first noisy total of the group"),
         "name": manifest.body["name"],
         "unit_of_record": unit.one,
         "units": unit.many,
-        "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
-        "levels": [{**one, "budget": short_decimal(Fraction(one["budget"]))} for one in plan["levels"]],
-        "details": [{**one, "detail": detail_title(one["detail"])} for one in expected["details"]],
+        "privacy": [privacy_texts(level["run"], level) for level in manifest.privacy.values()],
+        "levels": [{**level, "budget": short_decimal(Fraction(level["budget"]))} for level in plan["levels"]],
+        "details": [{**level, "detail": detail_title(level["detail"])} for level in expected["details"]],
         "expected": _expected(expected["sizes"], adaptive),
         "expected_plot": _expected_plot(expected["sizes"], adaptive[:MOST_SERIES], unit)
         if adaptive
@@ -164,21 +164,23 @@ def _published(out: Path, manifest: Manifest, level: str) -> pl.DataFrame:
 
 def _expected(sizes: list[dict[str, Any]], levels: Sequence[str]) -> Matrix:
     of_pair = {
-        (one["level"], one["size"]): f"{rounded(one['count_rmse'])} → {rounded(one['estimate_rmse'])}"
-        for one in sizes
+        (error["level"], error["size"]): f"{rounded(error['count_rmse'])} → {rounded(error['estimate_rmse'])}"
+        for error in sizes
     }
-    every = sorted({one["size"] for one in sizes})
+    every = sorted({error["size"] for error in sizes})
     rows = tuple((level, tuple(of_pair[level, size] for size in every)) for level in levels)
     return Matrix(tuple(grouped(size) for size in every), rows)
 
 
 def _expected_plot(sizes: list[dict[str, Any]], levels: Sequence[str], unit: Unit) -> Picture:
     values = {
-        (grouped(one["size"]), one["level"]): one["estimate_rmse"] for one in sizes if one["level"] in levels
+        (grouped(error["size"]), error["level"]): error["estimate_rmse"]
+        for error in sizes
+        if error["level"] in levels
     }
     svg = dot_plot(
         "expected",
-        list(dict.fromkeys(grouped(one["size"]) for one in sizes)),
+        list(dict.fromkeys(grouped(error["size"]) for error in sizes)),
         levels,
         values,
         axis=f"root mean squared error of ESTIMATE, {unit.many} (logarithmic)",
@@ -189,7 +191,7 @@ def _expected_plot(sizes: list[dict[str, Any]], levels: Sequence[str], unit: Uni
 
 def _by_size(published: Mapping[str, pl.DataFrame]) -> Matrix:
     """Groups and margins of each level, by size of the published count."""
-    found = {
+    numbers = {
         (
             level,
             row["SIZE"],
@@ -199,17 +201,22 @@ def _by_size(published: Mapping[str, pl.DataFrame]) -> Matrix:
         .agg(pl.len(), pl.col("MARGIN").median(), pl.col("ESTIMATE_MARGIN").median().alias("better"))
         .iter_rows(named=True)
     }
-    present = [size for size in SIZES if any((level, size) in found for level in published)]
-    rows = tuple((level, tuple(found.get((level, size)) for size in present)) for level in published)
+    present = [size for size in SIZES if any((level, size) in numbers for level in published)]
+    rows = tuple((level, tuple(numbers.get((level, size)) for size in present)) for level in published)
     return Matrix(tuple("0 or less" if size == "0" else size for size in present), rows)
 
 
 def _by_detail(published: Mapping[str, pl.DataFrame], levels: list[dict[str, Any]]) -> Matrix:
     """Groups of each level, by the detail that they were given."""
     details = levels[0]["details"]
-    found = {level: dict(totals["DETAIL"].value_counts().iter_rows()) for level, totals in published.items()}
+    by_level = {
+        level: dict(totals["DETAIL"].value_counts().iter_rows()) for level, totals in published.items()
+    }
     rows = tuple(
-        (level, tuple(grouped(own[name]) if name in own else None for name in details))
-        for level, own in found.items()
+        (
+            level,
+            tuple(grouped(groups_by_detail[name]) if name in groups_by_detail else None for name in details),
+        )
+        for level, groups_by_detail in by_level.items()
     )
     return Matrix(tuple(detail_title(name) for name in details), rows)

@@ -1,13 +1,11 @@
 """The report of a SafeTab-H run, from its published files only, and a separate report of its errors."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation.store import FOLDER
 from tallyveil.files.kinds import ReleaseKind
@@ -19,6 +17,7 @@ from tallyveil.products.safetab.page.persons import (
     error_plot,
     level_parameters,
     plots_points,
+    privacy_texts,
     run_values,
     short_values,
 )
@@ -26,7 +25,7 @@ from tallyveil.products.safetab.page.short import geography_title, value_title
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import REPORT, frame_texts, write_page
-from tallyveil.report.wording import groups_counted, power_of_ten, rounded
+from tallyveil.report.wording import groups_counted, rounded
 from tallyveil.schema.unit import Unit
 
 
@@ -72,17 +71,8 @@ def write_households_report(out: Path) -> Path:
     values = {
         **run_values(out, manifest, plan, _name),
         **short_values(out, manifest, pl.concat(totals), HOUSEHOLD, "A published count of people"),
-        "privacy": [
-            {
-                "run": run,
-                "budget": short_decimal(Fraction(one["budget"])),
-                "delta": power_of_ten(Fraction(one["delta"])),
-                "exact": at_most(one["epsilon"]["upper"], places=6),
-                "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
-            }
-            for run, one in manifest.privacy.items()
-        ],
-        "details": [{**one, "geography": geography_title(one["geography"])} for one in expected],
+        "privacy": [privacy_texts(run, privacy) for run, privacy in manifest.privacy.items()],
+        "details": [{**detail, "geography": geography_title(detail["geography"])} for detail in expected],
         "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
     }
     return write_page(out / REPORT, "safetab_households.html.j2", values)
@@ -125,8 +115,8 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
     return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values)
 
 
-def _name(one: dict[str, Any]) -> str:
-    return f"{one['table']} {one['geography']} level {one['level']}"
+def _name(entry: dict[str, Any]) -> str:
+    return f"{entry['table']} {entry['geography']} level {entry['level']}"
 
 
 def _published(out: Path, manifest: Manifest, table: str, runs: list[str]) -> pl.DataFrame:
@@ -139,7 +129,7 @@ def _published(out: Path, manifest: Manifest, table: str, runs: list[str]) -> pl
 
 
 def _by_size(published: pl.DataFrame, geographies: list[str]) -> Matrix:
-    found = {
+    numbers = {
         (row["REGION_TYPE"], row["SIZE"]): row
         for row in published.group_by("REGION_TYPE", "SIZE")
         .agg(pl.len(), pl.col("MARGIN").median())
@@ -147,11 +137,11 @@ def _by_size(published: pl.DataFrame, geographies: list[str]) -> Matrix:
     }
 
     def text(geography: str, size: str) -> str | None:
-        row = found.get((geography, size))
+        row = numbers.get((geography, size))
         return None if row is None else f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])}"
 
-    present = [size for size in SIZES if any((g, size) in found for g in geographies)]
+    present = [size for size in SIZES if any((g, size) in numbers for g in geographies)]
     rows = tuple(
         ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies)) for size in present
     )
-    return Matrix(tuple(geography_title(one) for one in geographies), rows)
+    return Matrix(tuple(geography_title(column) for column in geographies), rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.accounting.decimals import bound_cell, short_decimal
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation.store import FOLDER, PARAMETERS, WARNING
@@ -102,7 +102,7 @@ def write_safetab_report(out: Path) -> Path:
     plan = read_listed(out, manifest, "plan.json", SafetabPlanFile)
     expected = read_listed(out, manifest, "expected.json", SafetabExpected)
     published = _published(out, manifest, plan, list(manifest.body["sizes"]))
-    geographies = list(dict.fromkeys(one["geography"] for one in expected["details"]))
+    geographies = list(dict.fromkeys(privacy["geography"] for privacy in expected["details"]))
     values = {
         **run_values(out, manifest, plan, _name),
         **short_values(
@@ -112,11 +112,15 @@ def write_safetab_report(out: Path) -> Path:
             PERSON,
             "A first noisy total of the group",
             some_left_out=any(
-                one.get("keep_above") is not None for run in plan["runs"].values() for one in run["sets"]
+                privacy.get("keep_above") is not None
+                for run in plan["runs"].values()
+                for privacy in run["sets"]
             ),
         ),
-        "privacy": [privacy_texts(one) for one in manifest.privacy.values()],
-        "details": [{**one, "geography": geography_title(one["geography"])} for one in expected["details"]],
+        "privacy": [privacy_texts(privacy["run"], privacy) for privacy in manifest.privacy.values()],
+        "details": [
+            {**privacy, "geography": geography_title(privacy["geography"])} for privacy in expected["details"]
+        ],
         "expected": [
             (f"Level {level}", _expected(expected["sizes"], level, geographies)) for level in (1, 2)
         ],
@@ -188,21 +192,21 @@ def run_values(
         name: Name of a level set among the manifest's sizes.
     """
     return {
-        **made_values(manifest, plan),
+        **run_facts(manifest, plan),
         "sets": [
             {
-                **one,
-                "geography": geography_title(one["geography"]),
-                "budget": short_decimal(Fraction(one["budget"])),
-                "groups": manifest.body["sizes"][run]["groups"][name(one)],
+                **level_set,
+                "geography": geography_title(level_set["geography"]),
+                "budget": short_decimal(Fraction(level_set["budget"])),
+                "groups": manifest.body["sizes"][run]["groups"][name(level_set)],
             }
             for run, content in plan["runs"].items()
-            for one in content["sets"]
+            for level_set in content["sets"]
         ],
     }
 
 
-def made_values(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
+def run_facts(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
     """What the pages of population groups of any layout say of a run: its noise, its sizes, how it was made."""
     return {
         "run": manifest.run,
@@ -213,8 +217,8 @@ def made_values(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
         "sizes": manifest.body["sizes"],
         "checks": len(manifest.checks),
         "stages": [
-            (one.stage, duration(one.seconds), f"{grouped(one.peak_memory_mib)} MiB")
-            for one in manifest.performance
+            (stage.stage, duration(stage.seconds), f"{grouped(stage.peak_memory_mib)} MiB")
+            for stage in manifest.performance
         ],
         "files": [(file.path, file_size(file.bytes), file.sha256) for file in manifest.files],
         "version": ", ".join(manifest.tallyveil),
@@ -233,57 +237,57 @@ def _published(out: Path, manifest: Manifest, plan: dict[str, Any], runs: Sequen
     )
 
 
-def privacy_texts(one: dict[str, Any]) -> dict[str, Any]:
-    """The guarantee of one run by every accountant, as text."""
-    others = {name: one[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure")}
+def privacy_texts(run: str, privacy: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee of one run by every accountant that it states, as text."""
+    others = {name: privacy[name] for name in ("renyi", "zcdp", "zcdp_textbook", "pure") if name in privacy}
     return {
-        "run": one["run"],
-        "budget": short_decimal(Fraction(one["budget"])),
-        "delta": power_of_ten(Fraction(one["delta"])),
-        "exact": at_most(one["epsilon"]["upper"], places=6),
-        "changed": at_most(one["changed"]["epsilon"]["upper"], places=6),
-        **{name: "–" if value is None else at_most(value, places=6) for name, value in others.items()},
+        "run": run,
+        "budget": short_decimal(Fraction(privacy["budget"])),
+        "delta": power_of_ten(Fraction(privacy["delta"])),
+        "exact": bound_cell(privacy["epsilon"]["upper"]),
+        "changed": bound_cell(privacy["changed"]["epsilon"]["upper"]),
+        **{name: "–" if value is None else bound_cell(value) for name, value in others.items()},
     }
 
 
-def _name(one: dict[str, Any]) -> str:
-    return f"{one['geography']} level {one['level']}"
+def _name(entry: dict[str, Any]) -> str:
+    return f"{entry['geography']} level {entry['level']}"
 
 
 def _expected(sizes: list[dict[str, Any]], level: int, geographies: Sequence[str]) -> Matrix:
-    rows = {(one["geography"], one["size"]): one for one in sizes if one["level"] == level}
+    rows = {(error["geography"], error["size"]): error for error in sizes if error["level"] == level}
 
     def text(geography: str, size: int) -> str | None:
         if (geography, size) not in rows:
             return None
-        one = rows[geography, size]
+        error = rows[geography, size]
         shown = (
             ""
-            if one["published"] > 0.9995
-            else f", published {percent(max(one['published'], 0))} of the time"
+            if error["published"] > 0.9995
+            else f", published {percent(max(error['published'], 0))} of the time"
         )
-        return f"{rounded(one['count_rmse'])} → {rounded(one['estimate_rmse'])}{shown}"
+        return f"{rounded(error['count_rmse'])} → {rounded(error['estimate_rmse'])}{shown}"
 
-    every = sorted({one["size"] for one in sizes})
+    every = sorted({error["size"] for error in sizes})
     return Matrix(
         _titles(geographies), tuple((grouped(s), tuple(text(g, s) for g in geographies)) for s in every)
     )
 
 
 def _titles(geographies: Sequence[str]) -> tuple[str, ...]:
-    return tuple(geography_title(one) for one in geographies)
+    return tuple(geography_title(geography) for geography in geographies)
 
 
 def _expected_plot(sizes: list[dict[str, Any]], geographies: Sequence[str]) -> Picture:
-    level = max(one["level"] for one in sizes)
+    level = max(error["level"] for error in sizes)
     values = {
-        (grouped(one["size"]), geography_title(one["geography"])): one["estimate_rmse"]
-        for one in sizes
-        if one["level"] == level
+        (grouped(error["size"]), geography_title(error["geography"])): error["estimate_rmse"]
+        for error in sizes
+        if error["level"] == level
     }
     svg = dot_plot(
         "expected",
-        list(dict.fromkeys(grouped(one["size"]) for one in sizes)),
+        list(dict.fromkeys(grouped(error["size"]) for error in sizes)),
         _titles(geographies),
         values,
         axis=f"root mean squared error of ESTIMATE, level {level}, people (logarithmic)",
@@ -302,21 +306,21 @@ def from_least_to_most(values: Mapping[tuple[str, str], float], what: str, units
 
 
 def _by_size(published: pl.DataFrame, level: int, geographies: Sequence[str]) -> Matrix:
-    own = published.filter(pl.col("LEVEL") == level)
-    found = {
+    of_level = published.filter(pl.col("LEVEL") == level)
+    numbers = {
         (row["REGION_TYPE"], row["SIZE"]): row
-        for row in own.group_by("REGION_TYPE", "SIZE")
+        for row in of_level.group_by("REGION_TYPE", "SIZE")
         .agg(pl.len(), pl.col("MARGIN").median(), pl.col("ESTIMATE_MARGIN").median().alias("better"))
         .iter_rows(named=True)
     }
 
     def text(geography: str, size: str) -> str | None:
-        row = found.get((geography, size))
+        row = numbers.get((geography, size))
         if row is None:
             return None
         return f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])} → {rounded(row['better'])}"
 
-    present = [size for size in SIZES if any((g, size) in found for g in geographies)]
+    present = [size for size in SIZES if any((g, size) in numbers for g in geographies)]
     return Matrix(
         _titles(geographies),
         tuple(
@@ -344,7 +348,7 @@ def error_plot(
     svg = dot_plot(
         name,
         [size for size in SIZES if any(size == s for s, _ in rows)],
-        [geography_title(one) for one in series],
+        [geography_title(geography) for geography in series],
         rows,
         axis=f"root mean squared error, {units} (logarithmic)",
         description="Errors by true size of the group; the tables below give each.",

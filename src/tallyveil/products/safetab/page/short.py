@@ -76,7 +76,7 @@ def group_points(
         some_left_out: Whether small totals were left out.
     """
     guess = guess_words(right, NEIGHBOURS, unit)
-    kept = "" if is_protected else NO_SECRET
+    without_secret = "" if is_protected else NO_SECRET
     return (
         Point(
             "What was done",
@@ -85,7 +85,7 @@ def group_points(
         ),
         Point("How sure a count is", _sure(published, unit)),
         Point("What not to conclude", _not(published, unit) + (_LEFT_OUT if some_left_out else "")),
-        Point(f"What it means for one {unit.one}", kept + guess),
+        Point(f"What it means for one {unit.one}", without_secret + guess),
     )
 
 

@@ -1,22 +1,465 @@
-"""The report page of a release. It is made only from published files."""
+"""The report page of a release: its text, its figures, and how it was made. It is made only from published files."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from tallyveil.budget.expected import ExpectedError
+from tallyveil.budget.strategy import Strategy
+from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
+from tallyveil.estimation.tiles import TileStatus
 from tallyveil.files.marks import marks_of
 from tallyveil.plans.advice import fixed_shares
 from tallyveil.products.topdown.page.short import release_guess, release_points, release_tiles
 from tallyveil.report.accuracy import error_lines, expected_of, margin_matrix, share_matrix
-from tallyveil.report.lattice_counts import drawn_counts
+from tallyveil.report.dot_plot import dot_plot
+from tallyveil.report.figure import WIDTH, Picture, new_figure, text_colour, to_svg
+from tallyveil.report.house_style import COLOURS, GREY, GRID, INK, MUTED, house_style
 from tallyveil.report.page import REPORT, write_page
-from tallyveil.report.population import attribute_names, geolevel_sizes
-from tallyveil.report.privacy import privacy_statement
+from tallyveil.report.population import GeolevelSizes, attribute_names, geolevel_sizes
+from tallyveil.report.privacy import Exact, exact, privacy_statement
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
-from tallyveil.report.release_plots import budget_plot, margin_plot, sizes_plot
-from tallyveil.report.run_summary import file_lines, solver_table, stages, total_time
 from tallyveil.report.spine import spine_view
+from tallyveil.report.titles import Titles
 from tallyveil.report.uncertainty import uncertainty_of
-from tallyveil.report.wording import listed, name_title
+from tallyveil.report.wording import (
+    duration,
+    file_size,
+    grouped,
+    listed,
+    name_title,
+    percent,
+    rounded,
+    scientific,
+)
+from tallyveil.schema.unit import Unit
+from tallyveil.storage.json_files import JsonObject
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
+
+
+_NAMES_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnCounts:
+    """One query at one geolevel whose counts were drawn and then fixed.
+
+    Attributes:
+        query, geolevel: Titles for reading.
+        counts: Number of counts.
+        dimension: Dimension of the lattice: how many counts the invariants leave free.
+        law: Distribution of the noise: its name together with the name of its parameter, and the parameter.
+        symbol: Greek letter of the budget's unit.
+        budget: Exact cost.
+        invariants: Names of the first few invariants, and the number of the others.
+        statement: The guarantee in a sentence.
+        sampler, reason: How the noise was drawn, and why in this way.
+        spread: Standard deviation of a count's noise (the smallest to the largest, if counts differ), mean absolute
+            noise, and the number of draws behind both; None if the manifest has no spread.
+        path: File that holds the counts.
+    """
+
+    query: str
+    geolevel: str
+    counts: str
+    dimension: str
+    law: tuple[str, Exact]
+    symbol: str
+    budget: Exact
+    invariants: tuple[tuple[str, ...], str]
+    statement: str
+    sampler: str
+    reason: str
+    spread: tuple[str, str, str] | None
+    path: str
+
+
+def drawn_counts(files: ReleaseFiles) -> tuple[DrawnCounts, ...]:
+    """The drawn counts that the manifest lists; empty if there are none."""
+    return tuple(_drawn(files, item) for item in files.manifest.body.get("drawn", []))
+
+
+def _drawn(files: ReleaseFiles, item: dict[str, Any]) -> DrawnCounts:
+    noise, privacy = item["noise"], item["privacy"]
+    names = privacy["invariants"]
+    more = len(names) - _NAMES_SHOWN
+    return DrawnCounts(
+        files.titles.query(item["query"]),
+        name_title(item["geolevel"]),
+        grouped(noise["cells"]),
+        grouped(noise["dimension"]),
+        _law(item["law"]),
+        "ρ" if files.declaration.budget_unit == "rho" else "ε",
+        exact(Fraction(item["budget"])),
+        (tuple(names[:_NAMES_SHOWN]), grouped(more) if more > 0 else ""),
+        privacy["statement"],
+        noise["sampler"],
+        noise["reason"],
+        _spread(noise["spread"]),
+        item["path"],
+    )
+
+
+def _law(law: dict[str, str]) -> tuple[str, Exact]:
+    if "variance" in law:
+        return f"{law['kind']}, variance", exact(Fraction(law["variance"]))
+    return f"{law['kind']}, {law['norm']} norm, ε by unit of distance", exact(Fraction(law["epsilon"]))
+
+
+def _spread(spread: dict[str, Any] | None) -> tuple[str, str, str] | None:
+    if spread is None:
+        return None
+    least, greatest = (rounded(spread["standard_deviation"][name]) for name in ("least", "greatest"))
+    between = least if least == greatest else f"{least} to {greatest}"
+    return between, rounded(spread["mean_absolute"]), grouped(spread["draws"])
+
+
+_STATUS_TITLES: dict[EstimateStatus | TileStatus, str] = {
+    EstimateStatus.CERTIFIED: "certified",
+    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: "certified, more sweeps",
+    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: "certified, interior point",
+    EstimateStatus.INTERIOR_POINT: "interior point",
+    EstimateStatus.COPIED: "copied",
+    EstimateStatus.EMPTY: "empty",
+    TileStatus.SETTLED: "nothing to estimate",
+    TileStatus.LIFTED: "split with their finest geounits",
+    TileStatus.CERTIFIED: "tables, certified",
+    TileStatus.CERTIFIED_BY_RESTART: "tables, certified after a restart",
+    TileStatus.CERTIFIED_BY_MORE_STEPS: "tables, certified by more steps",
+    TileStatus.APPROXIMATE: "tables, approximate",
+}
+_ROUNDING_TITLES = {
+    RoundingMethod.FIXED: "nothing to round",
+    RoundingMethod.NETWORK_FLOW: "network flow",
+    RoundingMethod.LINEAR_PROGRAM: "linear program",
+    RoundingMethod.INTEGER_PROGRAM: "integer program",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SolverTable:
+    """How the families of each geolevel were solved.
+
+    Attributes:
+        statuses, roundings: Column titles of the outcomes that occurred.
+        rows: Geolevel; families; families by status; by rounding; families widened; largest residual.
+        meanings: Title of each outcome that occurred, and what to do about it.
+    """
+
+    statuses: tuple[str, ...]
+    roundings: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], str, str], ...]
+    meanings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of the run: its name, its time, its part of the whole time, its largest memory."""
+
+    name: str
+    time: str
+    part: float
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileLine:
+    """One published file."""
+
+    path: str
+    size: str
+    sha256: str
+
+
+def solver_table(files: ReleaseFiles) -> SolverTable:
+    """Outcomes by geolevel; those that never occurred are left out."""
+    records: JsonObject = files.manifest.body["solver"]
+    levels = [level for level in files.geolevels if level in records]
+    statuses = [
+        item
+        for item in (*EstimateStatus, *TileStatus)
+        if any(records[x]["estimate"].get(item.value) for x in levels)
+    ]
+    roundings = [
+        item for item in RoundingMethod if any(records[x]["rounding"].get(item.value) for x in levels)
+    ]
+    rows = []
+    for level in levels:
+        record = records[level]
+        rows.append(
+            (
+                name_title(level),
+                grouped(record["families"]),
+                tuple(grouped(record["estimate"].get(item.value, 0)) for item in statuses),
+                tuple(grouped(record["rounding"].get(item.value, 0)) for item in roundings),
+                grouped(record["rounding_widened"]),
+                scientific(record["largest_residual"]),
+            )
+        )
+    return SolverTable(
+        tuple(_STATUS_TITLES[item] for item in statuses),
+        tuple(_ROUNDING_TITLES[item] for item in roundings),
+        tuple(rows),
+        (
+            *((_STATUS_TITLES[item], item.remedy) for item in statuses),
+            *((_ROUNDING_TITLES[item], item.remedy) for item in roundings),
+        ),
+    )
+
+
+def stages(files: ReleaseFiles) -> tuple[Stage, ...]:
+    """Stages in the order they ran."""
+    timed = files.manifest.performance
+    longest = max((stage.seconds for stage in timed), default=0.0) or 1.0
+    return tuple(
+        Stage(
+            stage.stage.replace("_", " "),
+            duration(stage.seconds),
+            stage.seconds / longest,
+            f"{grouped(stage.peak_memory_mib)} MiB",
+        )
+        for stage in timed
+    )
+
+
+def total_time(files: ReleaseFiles) -> str:
+    """Time of all stages together."""
+    return duration(sum(stage.seconds for stage in files.manifest.performance))
+
+
+def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:
+    """Published files in the manifest's order."""
+    return tuple(FileLine(file.path, file_size(file.bytes), file.sha256) for file in files.manifest.files)
+
+
+SHOWN_QUERIES = 7
+_LABEL_FROM = 0.06  # shares narrower than this have no room for their percentage
+
+
+def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> Picture:
+    """Draw how the budget is divided among geolevels, and within each geolevel among queries."""
+    with house_style("budget"):
+        levels = strategy.geolevels
+        shown, others = _shown_queries(strategy, queries)
+        colours = {query: COLOURS[number] for number, query in enumerate(shown)}
+        names = [titles.query(query) for query in shown] + ([_others(others)] if others else [])
+        ncols = 4 if max(map(len, names)) <= 22 else 3
+        legend_rows = -(-len(names) // ncols)
+        top, bottom = 0.4 + 0.24 * legend_rows + 0.1, 0.35
+        height = top + bottom + 0.46 * len(levels)
+        figure = new_figure(height)
+        base, tall = bottom / height, 1 - (top + bottom) / height
+        _geolevel_bars(figure.add_axes((1.15 / WIDTH, base, 2.2 / WIDTH, tall)), strategy)
+        right = figure.add_axes((3.85 / WIDTH, base, 5.75 / WIDTH, tall))
+        for row, level in enumerate(levels):
+            _stack(right, row, dict(strategy.shares_of(level)), colours)
+        right.set_xlim(0, 1)
+        right.set_ylim(len(levels) - 0.5, -0.5)
+        right.set_yticks([])
+        right.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        right.set_title("how each geolevel divides its share over queries", pad=7)
+        handles = [_patch(colour) for colour in colours.values()] + ([_patch(GREY)] if others else [])
+        figure.legend(
+            handles,
+            names,
+            loc="upper left",
+            bbox_to_anchor=(1.15 / WIDTH, 1 - 0.04 / height),
+            ncols=ncols,
+            columnspacing=1.6,
+            handlelength=1.0,
+            handleheight=1.0,
+        )
+        description = "Bars: " + "; ".join(
+            f"{name_title(level)} {percent(float(share))} of the budget"
+            for level, share in strategy.geolevel_shares
+        )
+        svg = to_svg(figure, "budget", f"{description}. The table below gives the share of every query.")
+        return Picture(svg, _budget_words(strategy, titles))
+
+
+def _budget_words(strategy: Strategy, titles: Titles) -> str:
+    """Which geolevel has the largest share, and to which of its queries most of it goes."""
+    level, share = max(strategy.geolevel_shares, key=lambda item: item[1])
+    query, part = max(strategy.shares_of(level), key=lambda item: item[1])
+    return (
+        f"The largest part of the budget, {percent(float(share))}, goes to {name_title(level)}, and the "
+        f"largest part of that, {percent(float(part))}, to “{titles.query(query)}”."
+    )
+
+
+def margin_plot(
+    expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str], titles: Titles
+) -> Picture:
+    """Draw the 95 % margin of every measurement."""
+    values = {(titles.query(item.query), item.geolevel): float(item.margin) for item in expected}
+    least, most = min(expected, key=lambda item: item.margin), max(expected, key=lambda item: item.margin)
+    ends = [
+        f"“{titles.query(item.query)}” at {name_title(item.geolevel)}, with a margin of ± {grouped(item.margin)}"
+        for item in (least, most)
+    ]
+    many = titles.unit.many
+    svg = dot_plot(
+        "margins",
+        [titles.query(query) for query in queries],
+        geolevels,
+        values,
+        axis=f"95 % margin of one measured count, {many} (logarithmic)",
+        description=f"Margins by query and geolevel, from {grouped(least.margin)} to {grouped(most.margin)} {many}; "
+        "the table below gives each.",
+        below=0.4 if least.margin == 0 else None,
+    )
+    return Picture(svg, f"The most exact measurement is {ends[0]}; the least exact one is {ends[1]} {many}.")
+
+
+def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Picture:
+    """Draw histograms of the published sizes of geounits: one row of bars for each geolevel, with the same classes."""
+    with house_style("sizes"):
+        edges = _edges(max(item.largest for item in sizes))
+        row, top, bottom = 0.82, 0.15, 0.6
+        height = top + bottom + row * len(sizes)
+        figure = new_figure(height)
+        for number, item in enumerate(sizes):
+            base = (bottom + row * (len(sizes) - 1 - number) + 0.08) / height
+            axes = figure.add_axes((2.6 / WIDTH, base, 7.15 / WIDTH, (row - 0.22) / height))
+            last = number == len(sizes) - 1
+            _size_bars(axes, item, edges, last=last)
+            _size_label(axes, item)
+            if last:
+                axes.set_xlabel(f"{unit.many} published in the geounit (classes 1, 2–4, 5–9, 10–19, …)")
+        description = "; ".join(
+            f"{name_title(item.geolevel)}: {_geounits(item.geounits)}, median {grouped(item.median)}, "
+            f"largest {grouped(item.largest)} {unit.many}"
+            for item in sizes
+        )
+        return Picture(
+            to_svg(figure, "sizes", f"Sizes of geounits. {description}."), _sizes_words(sizes[-1], unit)
+        )
+
+
+def _sizes_words(finest: GeolevelSizes, unit: Unit) -> str:
+    """The median size of the finest geounits, and how many of them are empty."""
+    empty = f"{grouped(finest.empty)} {'is' if finest.empty == 1 else 'are'}" if finest.empty else "none is"
+    return (
+        f"At {name_title(finest.geolevel)}, half of the {grouped(finest.geounits)} areas have "
+        f"{unit.counted(finest.median)} or fewer; {empty} empty."
+    )
+
+
+def _shown_queries(strategy: Strategy, queries: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The queries that get a colour of their own, in order, and the others, which have the smallest shares."""
+    if len(queries) <= SHOWN_QUERIES:
+        return list(queries), []
+    # A query counts with its largest share at any geolevel, so that no wide bar is grey.
+    weight = {query: Fraction(0) for query in queries}
+    for level in strategy.geolevels:
+        for query, share in strategy.shares_of(level):
+            weight[query] = max(weight[query], share)
+    largest = sorted(queries, key=lambda query: weight[query], reverse=True)[: SHOWN_QUERIES - 1]
+    return [q for q in queries if q in largest], [q for q in queries if q not in largest]
+
+
+def _others(others: Sequence[str]) -> str:
+    return f"{len(others)} other queries"
+
+
+def _patch(colour: str) -> "Patch":
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=colour)
+
+
+def _geolevel_bars(axes: "Axes", strategy: Strategy) -> None:
+    levels = [name_title(level) for level in strategy.geolevels]
+    shares = [float(share) for _, share in strategy.geolevel_shares]
+    axes.barh(range(len(levels)), shares, height=0.62, color=MUTED)
+    for row, share in enumerate(shares):
+        axes.text(share + 0.012 * max(shares), row, f" {percent(share)}", va="center", color=INK)
+    axes.set_xlim(0, 1.35 * max(shares))
+    axes.set_ylim(len(levels) - 0.5, -0.5)
+    axes.set_yticks(range(len(levels)), levels)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    axes.set_title("share of the budget", pad=7)
+
+
+def _stack(axes: "Axes", row: int, shares: Mapping[str, Fraction], colours: dict[str, str]) -> None:
+    """Draw one bar of a geolevel's query shares. Queries without a colour together form the grey end of the bar."""
+    parts = [(float(shares[query]), colour) for query, colour in colours.items() if query in shares]
+    parts.append((max(0.0, 1 - sum(share for share, _ in parts)), GREY))
+    start = 0.0
+    for share, colour in parts:
+        axes.barh(row, share, left=start, height=0.62, color=colour, edgecolor="white", linewidth=0.8)
+        if share >= _LABEL_FROM:
+            axes.text(
+                start + share / 2,
+                row,
+                f"{100 * share:.3g} %",
+                ha="center",
+                va="center",
+                color=text_colour(colour),
+                fontsize=9,
+            )
+        start += share
+
+
+def _edges(largest: int) -> list[int]:
+    """Lower edges of the classes of counts: 0, 1, 2, 5, 10, ... up to the largest."""
+    edges = [0] + [step * 10**power for power in range(12) for step in (1, 2, 5)]
+    return [edge for edge in edges if edge <= max(largest, 9)]
+
+
+def _size_bars(axes: "Axes", item: GeolevelSizes, edges: list[int], *, last: bool) -> None:
+    counts = np.bincount(np.searchsorted(edges, item.totals, side="right") - 1, minlength=len(edges))
+    counts[0] += item.empty
+    shares = counts / max(item.geounits, 1)
+    colours = [GREY if edge == 0 else COLOURS[0] for edge in edges]
+    axes.bar(range(len(edges)), shares, width=0.9, color=colours)
+    peak = int(np.argmax(shares))
+    for place in sorted({0, peak}):
+        if shares[place] > 0:
+            axes.text(
+                place,
+                shares[place],
+                percent(float(shares[place])),
+                ha="center",
+                va="bottom",
+                fontsize=9,
+                color=MUTED,
+            )
+    axes.set_xlim(-0.7, len(edges) - 0.3)
+    axes.set_ylim(0, 1.38 * max(float(shares.max()), 1e-9))
+    axes.set_yticks([])
+    decades = [place for place, edge in enumerate(edges) if edge == 0 or str(edge).strip("0") == "1"]
+    axes.set_xticks(decades, [grouped(edges[place]) for place in decades] if last else [])
+    axes.spines["bottom"].set_color(MUTED if last else GRID)
+
+
+def _size_label(axes: "Axes", item: GeolevelSizes) -> None:
+    """Write the name and sizes of a geolevel to the left of its bars."""
+    lines = ((0.62, name_title(item.geolevel), INK), (0.22, _size_words(item), MUTED))
+    for height, text, colour in lines:
+        axes.text(
+            -0.02, height, text, transform=axes.transAxes, ha="right", va="center", color=colour,
+            fontsize=10.5 if colour == INK else 9,
+        )  # fmt: skip
+
+
+def _size_words(item: GeolevelSizes) -> str:
+    words = [_geounits(item.geounits)]
+    if item.empty:
+        words.append(f"{grouped(item.empty)} empty")
+    return listed(words).replace(" and ", ", ")
+
+
+def _geounits(number: int) -> str:
+    return f"{grouped(number)} geounit" + ("s" if number != 1 else "")
 
 
 def write_report(run_dir: Path) -> Path:
@@ -39,10 +482,10 @@ def write_report(run_dir: Path) -> Path:
 def _values(files: ReleaseFiles) -> dict[str, Any]:
     expected = expected_of(files)
     sizes = geolevel_sizes(files)
-    manifest, found, right = files.manifest, uncertainty_of(files), release_guess(files)
+    manifest, uncertainty, right = files.manifest, uncertainty_of(files), release_guess(files)
     return {
-        "tiles": release_tiles(files, sizes, found, right),
-        "points": release_points(files, sizes, expected, found, right),
+        "tiles": release_tiles(files, sizes, uncertainty, right),
+        "points": release_points(files, sizes, expected, uncertainty, right),
         "name": manifest.body["name"],
         "run": manifest.run,
         "is_protected": files.is_protected,
@@ -75,7 +518,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "budget_plot": budget_plot(files.strategy, files.queries, files.titles),
         "margin_plot": margin_plot(expected, files.geolevels, files.queries, files.titles),
         "sizes_plot": sizes_plot(sizes, files.unit),
-        "uncertainty": found,
+        "uncertainty": uncertainty,
         "measurements": files.plan.measurements,
         "microdata": files.plan.microdata,
     }

@@ -30,7 +30,7 @@ def release_guess(files: ReleaseFiles) -> Fraction:
 
 
 def release_tiles(
-    files: ReleaseFiles, sizes: Sequence[GeolevelSizes], found: Uncertainty | None, right: Fraction
+    files: ReleaseFiles, sizes: Sequence[GeolevelSizes], uncertainty: Uncertainty | None, right: Fraction
 ) -> tuple[Tile, ...]:
     """The numbers that stand out: how many records and areas, how near typical counts are, and the best guess."""
     unit, finest = files.unit, sizes[-1]
@@ -42,13 +42,13 @@ def release_tiles(
             f"{grouped(finest.empty)} of them published as empty",
         ),
     ]
-    if found is not None and found.nearness:
-        near = found.nearness[-1]
+    if uncertainty is not None and uncertainty.nearness:
+        near = uncertainty.nearness[-1]
         tiles.append(
             Tile(
                 f"A typical {name_title(near.geolevel)} is right to",
                 f"± {grouped(near.distance)}",
-                f"{unit.many}, with {found.level} confidence",
+                f"{unit.many}, with {uncertainty.level} confidence",
             )
         )
     return (*tiles, guess_tile(right, unit, is_protected=files.is_protected))
@@ -58,7 +58,7 @@ def release_points(
     files: ReleaseFiles,
     sizes: Sequence[GeolevelSizes],
     expected: Sequence[ExpectedError],
-    found: Uncertainty | None,
+    uncertainty: Uncertainty | None,
     right: Fraction,
 ) -> tuple[Point, ...]:
     """What was done, how sure a count is, what may not be concluded, and what it means for one record.
@@ -67,14 +67,14 @@ def release_points(
         files: The release.
         sizes: Of its geolevels, root first.
         expected: Errors of its measurements.
-        found: Its intervals; None if it has none.
+        uncertainty: Its intervals; None if it has none.
         right: Upper bound of the share of right guesses.
     """
     return (
         Point("What was done", _done(files)),
-        Point("How sure a count is", _sure(files, expected, found)),
-        Point("What not to conclude", _not(files, sizes[-1], found)),
-        Point(f"What it means for one {files.unit.one}", _one(files, right)),
+        Point("How sure a count is", _sure(files, expected, uncertainty)),
+        Point("What not to conclude", _not(files, sizes[-1], uncertainty)),
+        Point(f"What it means for one {files.unit.one}", _single_counts(files, right)),
     )
 
 
@@ -84,25 +84,25 @@ def _done(files: ReleaseFiles) -> str:
         f"{files.titles.query(item.query)} at {listed([name_title(name) for name in item.geolevels])}"
         for item in files.plan.invariants
     ]
-    kept = f" Published exactly, without noise: {listed(exactly)}." if exactly else ""
+    exact_counts = f" Published exactly, without noise: {listed(exactly)}." if exactly else ""
     others = (
         "Others have measured and published the noisy counts. " if "imported" in files.manifest.body else ""
     )
     return (
         f"{others}A random whole number, called noise, was added to every count that was measured. It may be positive "
         "or negative, and it is public how large such numbers usually are. All published counts were then computed "
-        f"from the noisy ones. They are whole, never negative, and add up from {last} to {first}.{kept}"
+        f"from the noisy ones. They are whole, never negative, and add up from {last} to {first}.{exact_counts}"
     )
 
 
-def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], found: Uncertainty | None) -> str:
-    if found is None:
+def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], uncertainty: Uncertainty | None) -> str:
+    if uncertainty is None:
         return f"{_measured(files, expected)} This release has no intervals of its published counts yet."
-    what = files.titles.counts_of(found.query)
-    if not found.nearness:
-        return f"Each count has an estimate without bias and its standard error.{_errors(files, found)}"
-    small, large = found.nearness[-1], found.nearness[0]
-    text = f"With {found.level} confidence, {what} before noise is {_within(small)}"
+    what = files.titles.counts_of(uncertainty.query)
+    if not uncertainty.nearness:
+        return f"Each count has an estimate without bias and its standard error.{_errors(files, uncertainty)}"
+    small, large = uncertainty.nearness[-1], uncertainty.nearness[0]
+    text = f"With {uncertainty.level} confidence, {what} before noise is {_within(small)}"
     text += f" and {_within(large)}." if large is not small else "."
     return (
         f"{text} Typical means that this or better holds for at least half of these areas. Every single count has an "
@@ -110,18 +110,18 @@ def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], found: Uncerta
     )
 
 
-def _errors(files: ReleaseFiles, found: Uncertainty) -> str:
+def _errors(files: ReleaseFiles, uncertainty: Uncertainty) -> str:
     """The median standard errors at the finest and at the coarsest geolevel where counts are not exact."""
-    own = dict(found.errors.rows).get(files.titles.query(found.query), ())
+    errors = dict(uncertainty.errors.rows).get(files.titles.query(uncertainty.query), ())
     known = [
         f"{text} for one {level}"
-        for level, text in zip(found.errors.geolevels, own, strict=False)
+        for level, text in zip(uncertainty.errors.geolevels, errors, strict=False)
         if text not in (None, "exact")
     ]
     if not known:
         return ""
     ends = " and ".join(dict.fromkeys((known[-1], known[0])))
-    return f" That of {files.titles.counts_of(found.query)} is typically {ends}, in {files.unit.many}."
+    return f" That of {files.titles.counts_of(uncertainty.query)} is typically {ends}, in {files.unit.many}."
 
 
 def _within(near: Nearness) -> str:
@@ -136,8 +136,10 @@ def _measured(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> str:
     query = "total" if any(item.query == "total" for item in expected) else expected[0].query
     exact = {name for item in files.plan.invariants if item.query == query for name in item.geolevels}
     measured = [item for item in expected if item.query == query]
-    own = [item for item in measured if item.geolevel not in exact] or measured
-    margins = [f"± {grouped(item.margin)} for one {name_title(item.geolevel)}" for item in (own[-1], own[0])]
+    noisy = [item for item in measured if item.geolevel not in exact] or measured
+    margins = [
+        f"± {grouped(item.margin)} for one {name_title(item.geolevel)}" for item in (noisy[-1], noisy[0])
+    ]
     return (
         f"As measured, {files.titles.counts_of(query)} is right to {' and '.join(dict.fromkeys(margins))}, in 95 of "
         "100 cases. Published counts are computed from all measurements together, which makes many of them more exact "
@@ -145,9 +147,13 @@ def _measured(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> str:
     )
 
 
-def _not(files: ReleaseFiles, finest: GeolevelSizes, found: Uncertainty | None) -> str:
+def _not(files: ReleaseFiles, finest: GeolevelSizes, uncertainty: Uncertainty | None) -> str:
     level = name_title(finest.geolevel)
-    near = None if found is None else next((x for x in found.nearness if x.geolevel == finest.geolevel), None)
+    near = (
+        None
+        if uncertainty is None
+        else next((x for x in uncertainty.nearness if x.geolevel == finest.geolevel), None)
+    )
     text = f"Do not take the count of a single {level} for the truth."
     if near is None:
         text += " A small one may be zero before noise."
@@ -156,11 +162,13 @@ def _not(files: ReleaseFiles, finest: GeolevelSizes, found: Uncertainty | None) 
             f" Of the {grouped(near.above_zero)} {level} counts above zero, {grouped(near.perhaps_zero)} "
             f"({percent(near.perhaps_zero / near.above_zero)}) may be zero before noise: their intervals hold zero."
         )
-    interval = ", and use the interval of the sum" if found is not None and found.given else ""
+    interval = (
+        ", and use the interval of the sum" if uncertainty is not None and uncertainty.with_intervals else ""
+    )
     return f"{text} Add areas up before you compare them{interval}."
 
 
-def _one(files: ReleaseFiles, right: Fraction) -> str:
+def _single_counts(files: ReleaseFiles, right: Fraction) -> str:
     words = guess_words(right, files.declaration.neighbours, files.unit)
     exactly = " What is published exactly is not covered." if files.plan.invariants else ""
     return f"{'' if files.is_protected else NO_SECRET}{words}{exactly}"

@@ -183,7 +183,7 @@ def _fan_out_words(spine: Spine) -> str:
     medians = {level: float(np.median(np.diff(spine.child_offsets[level]))) for level in range(spine.finest)}
     if not medians:
         return "The spine has one geolevel, so no geounit has children."
-    level = max(medians, key=lambda one: medians[one])
+    level = max(medians, key=lambda geolevel: medians[geolevel])
     return (
         f"The median number of children is largest at {name_title(spine.geolevels[level])}: {medians[level]:g} "
         f"{name_title(spine.geolevels[level + 1])} geounits."

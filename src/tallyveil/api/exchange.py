@@ -1,0 +1,232 @@
+"""Finished folders in other forms and other places, and public files of others, from Python. Nothing is spent."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Progress, Wanted, checked
+from tallyveil.api.opened import Measurements
+from tallyveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tallyveil.files.geoparquet import MapFile
+    from tallyveil.geography.census.importing import Imported
+    from tallyveil.postprocess.exchange.copying import Copied
+    from tallyveil.products.topdown.pl94.publication import Publication
+    from tallyveil.runs.status import RunStatus
+
+Paths = Annotated[Sequence[AnyPath], Wanted("a list of paths")]
+LayoutName = Literal["census-2020", "tidy"]
+
+
+@checked
+def publish_pl94(
+    persons: AnyPath, out: AnyPath, units: AnyPath | None = None, *, csv: Flag = False
+) -> "Publication":
+    """Publish the redistricting tables (P.L. 94-171): P1 to P5 and, with units, H1.
+
+    Args:
+        persons: Folder of a finished release of persons.
+        out: Folder of the tables, new or empty.
+        units: Folder of a finished release of housing units, with the same geography.
+        csv: Whether every table is written as CSV, too.
+    Raises:
+        TallyveilError: a release is not finished, lacks an attribute of the tables or has another geography.
+    """
+    from tallyveil.products.topdown.pl94 import publication
+
+    return publication.publish_pl94(Path(persons), None if units is None else Path(units), Path(out), csv=csv)
+
+
+@checked
+def publish_dhc(
+    releases: Paths,
+    out: AnyPath,
+    *,
+    tables: Names | None = None,
+    microdata: Flag = False,
+    csv: Flag = False,
+) -> "Publication":
+    """Publish tables and microdata of the Demographic and Housing Characteristics (DHC).
+
+    Args:
+        releases: Folders of finished releases of persons and of units: one of them, or one of each.
+        out: Folder of the files, new or empty.
+        tables: Tables by their numbers, such as "P12"; None for all that the releases have.
+        microdata: Whether microdata are written in the published layouts, too.
+        csv: Whether every table is written as CSV, too.
+    Raises:
+        TallyveilError: a release is not finished, or lacks what a table needs.
+    """
+    from tallyveil.products.dhc.tables import publication
+
+    return publication.publish_dhc(
+        [Path(release) for release in releases],
+        Path(out),
+        tables=None if tables is None else list(tables),
+        microdata=microdata,
+        csv=csv,
+    )
+
+
+@checked
+def publish_csv(release: AnyPath, out: AnyPath, *, zeros: Flag = True) -> dict[str, Any]:
+    """Write every table of a release as a CSV file, with a row for every answer of every area.
+
+    Args:
+        release: Folder of a finished release.
+        out: Folder of the CSV files, new or empty.
+        zeros: Whether rows with a published count of 0 are written. Estimates add up over all rows alone.
+    Returns:
+        What the folder says of itself.
+    """
+    from tallyveil.files import csv_tables
+
+    return csv_tables.publish_csv(Path(release), Path(out), zeros=zeros)
+
+
+@checked
+def publish_geoparquet(
+    release: AnyPath, geolevel: Name, out: AnyPath, *, tables: Names = ("total",)
+) -> "MapFile":
+    """Write tables of a release with the shapes of its areas, for QGIS and the like. Needs the extra `maps`.
+
+    Args:
+        release: Folder of a finished release.
+        geolevel: Geolevel, or family of entities.
+        out: File to write.
+        tables: Queries.
+    """
+    from tallyveil.files import geoparquet
+
+    return geoparquet.publish_geoparquet(Path(release), geolevel, list(tables), Path(out))
+
+
+@checked
+def copy_release(source: AnyPath, target: AnyPath, *, observer: Progress | None = None) -> "Copied":
+    """Copy a finished release from a folder to an object store (s3://BUCKET/NAME), or from there to a folder.
+
+    Every file of the copy is read back and held to its SHA-256, and the manifest is written last. The same call goes on
+    after an interruption. Credentials come from the environment.
+    """
+    from tallyveil.postprocess.exchange import copying
+
+    return copying.copy_release(Path(source), Path(target), observer)
+
+
+@checked
+def status(folder: AnyPath) -> "RunStatus":
+    """How far a run or a programme has come, while it works elsewhere or after it was interrupted.
+
+    Writes nothing and does not hold up the run.
+    """
+    from tallyveil.runs.status import run_status
+
+    return run_status(Path(folder))
+
+
+@checked
+def import_measurements(
+    published: AnyPath,
+    out: AnyPath,
+    *,
+    layout: LayoutName = "census-2020",
+    totals: AnyPath | None = None,
+    entities: AnyPath | None = None,
+    observer: Progress | None = None,
+) -> Measurements:
+    """Import noisy measurements that the US Census Bureau published, for `estimate`.
+
+    Args:
+        published: Folder with a folder such as Block.parquet for each geolevel.
+        out: Folder of the measurements: new, empty, or with an unfinished import.
+        layout: Layout of the files.
+        totals: Table of the exact totals of States, which the published files leave out: geocode, count.
+        entities: Public table of entities. Releases then have tables of these areas.
+        observer: Is told of progress.
+    Raises:
+        TallyveilError: the files are not of this layout, or cannot be read.
+    """
+    from tallyveil.measurements.layouts.layout import Layout
+    from tallyveil.plans.from_toml.published_products import published_products
+    from tallyveil.postprocess.exchange import imported
+    from tallyveil.postprocess.exchange.opened import open_published
+
+    if layout != Layout.CENSUS_2020.value:
+        raise ConfigError(
+            f"--layout {layout} is written and not read: it lacks the bounds that an estimate needs. Import files of "
+            f"the layout {Layout.CENSUS_2020.value}.",
+            code="bad-flag",
+        )
+    # All files are opened and held to the plans of the published products before anything is written.
+    opened = open_published(
+        Path(published),
+        published_products(layout),
+        None if totals is None else Path(totals),
+        None if entities is None else Path(entities),
+    )
+    outcome = imported.import_measurements(opened, Path(out), observer=observer)
+    return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
+
+
+@checked
+def export_measurements(
+    measurements: AnyPath,
+    out: AnyPath,
+    *,
+    layout: LayoutName = "census-2020",
+    observer: Progress | None = None,
+) -> Measurements:
+    """Write noisy measurements in another layout.
+
+    Args:
+        measurements: Folder of measurements, or of a finished release with all of them.
+        out: Folder of the files, new or empty.
+        layout: "census-2020" is the layout of the US Census Bureau's noisy measurement files. "tidy" has a row for each
+            noisy answer, with a column for each attribute.
+        observer: Is told of progress.
+    Returns:
+        The measurements that were written.
+    """
+    from tallyveil.measurements.layouts.layout import Layout
+    from tallyveil.postprocess.exchange import exported
+    from tallyveil.postprocess.measured import open_measurements
+
+    opened = open_measurements(Path(measurements))
+    exported.export_measurements(opened, Path(out), Layout(layout), observer=observer)
+    return Measurements(Path(measurements), opened.manifest)
+
+
+@checked
+def import_geography(
+    out: AnyPath,
+    *,
+    baf: Paths = (),
+    grf: Paths = (),
+    facilities: AnyPath | None = None,
+    zcta: AnyPath | None = None,
+    areas: Paths = (),
+) -> "tuple[Imported, dict[str, Path]]":
+    """Import blocks and areas from files of the United States Census Bureau.
+
+    Args:
+        out: Folder of the tables and the report.
+        baf: Folders with block assignment files.
+        grf: Geographic reference files, with a row for each block and all its codes.
+        facilities: Table of group quarters, with the columns BLOCKID, GQTYPE and FACILITIES.
+        zcta: The relationship file of ZIP Code tabulation areas and blocks.
+        areas: Lists of places and of county subdivisions, with functional statuses.
+    Returns:
+        What was imported, and the paths of the files.
+    """
+    from tallyveil.geography import census
+
+    sources = census.Sources(
+        tuple(map(Path, baf)),
+        tuple(map(Path, grf)),
+        None if facilities is None else Path(facilities),
+        None if zcta is None else Path(zcta),
+        tuple(map(Path, areas)),
+    )
+    imported = census.import_geography(sources)
+    return imported, census.write_imported(imported, Path(out))

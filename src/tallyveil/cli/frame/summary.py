@@ -1,0 +1,95 @@
+"""The summary of a finished release, for every command that makes one."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.cli.frame.tables import show_marks
+from tallyveil.cli.frame.terminal import say
+
+if TYPE_CHECKING:
+    from tallyveil.api.released import Release
+    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.files.manifest import Manifest
+
+
+def finish_release(release: "Release", out: Path, quiet: bool, as_json: bool) -> None:
+    """Print the closing summary of a release, whose folder is named as the user named it."""
+    if as_json:
+        say(json.dumps(release_summary(release.manifest, out, release.already_finished)))
+    elif not quiet:
+        _show_summary(release.manifest, out, release.already_finished)
+
+
+def release_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
+    """The closing summary of a release, for programs."""
+    from tallyveil.files.marks import marks_of
+
+    return {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        **marks_of(manifest).entry(),
+        "already_finished": already_finished,
+        "privacy": manifest.privacy,
+        **({"estimated_from": manifest.body["estimated_from"]} if "estimated_from" in manifest.body else {}),
+        "sizes": manifest.body["sizes"],
+        "checks_passed": len(manifest.checks),
+        "seconds": round(manifest.seconds, 1),
+        "out": str(out),
+    }
+
+
+def opened_summary(
+    manifest: "Manifest", out: Path, already_finished: bool, what: str, another: str | None = None
+) -> "Screen":
+    """Print the lines that precede every closing summary, and return the screen for the rest of the summary.
+
+    Args:
+        manifest: Manifest of the run.
+        out: Folder of the run.
+        already_finished: Whether the folder held the run before the command.
+        what: What the folder holds, in words.
+        another: What a new spend in another folder would make, in words; None to leave that sentence out.
+    """
+    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.files.marks import marks_of
+
+    console = Screen()
+    if already_finished:
+        advice = "" if another is None else f" For {another} (a new spend) choose another folder."
+        console.print(
+            f"{out} already holds {what}; nothing was done and nothing spent.{advice} What follows is as its manifest "
+            "states it.",
+            soft_wrap=True,
+        )
+    show_marks(console, marks_of(manifest).lines())
+    return console
+
+
+def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+    from rich.table import Table
+
+    from tallyveil.schema.unit import unit_of
+
+    console = opened_summary(manifest, out, already_finished, "this finished release", "a new release")
+    table = Table(title=f"Release {manifest.body['name']} (run {manifest.run})", show_header=False)
+    privacy = manifest.privacy
+    table.add_row("privacy", privacy["statement"])
+    if "estimated_from" in manifest.body:
+        table.add_row("estimated from", manifest.body["estimated_from"]["statement"])
+    for invariant in privacy["invariants"]:
+        table.add_row("published exactly", invariant)
+    sizes = manifest.body["sizes"]
+    geounits = ", ".join(f"{item['geounits']:,} {name}" for name, item in sizes["geolevels"].items())
+    words = manifest.body["plan"]["schema"]
+    unit = unit_of(words.get("unit"), words.get("units"))
+    table.add_row(unit.many, f"{sizes['records']:,} (as published)")
+    table.add_row("geounits", geounits)
+    table.add_row("files", f"{len(manifest.files)}, {sum(f.bytes for f in manifest.files) / 1e6:.1f} MB")
+    table.add_row("checks passed", str(len(manifest.checks)))
+    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
+    table.add_row("report", str(out / "report.html"))
+    for folder in ("microdata", "tables", "intervals"):
+        if (out / folder).is_dir():
+            table.add_row(folder, str(out / folder))
+    console.print(table)

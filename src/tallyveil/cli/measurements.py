@@ -1,0 +1,144 @@
+"""`tallyveil measurements`: read and write noisy measurements in other layouts. No records are opened."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.frame.arguments import ENTITIES, AsJson, Quiet, WholeHelp, give
+from tallyveil.cli.frame.terminal import say
+from tallyveil.measurements.layouts.layout import Layout
+
+if TYPE_CHECKING:
+    from tallyveil.api.opened import Measurements
+
+
+measurements = typer.Typer(
+    name="measurements",
+    cls=WholeHelp,
+    no_args_is_help=True,
+    help="Read and write noisy measurements in the layouts of others.",
+)
+
+
+LayoutOfFiles = Annotated[Layout, typer.Option("--layout", help="Layout of the files.")]
+
+
+@measurements.callback()
+def options() -> None:
+    """Read and write noisy measurements in the layouts of others. Nothing confidential is read or spent."""
+
+
+@measurements.command(name="import")
+def import_files(
+    published: Annotated[
+        Path,
+        typer.Argument(help="Folder with a folder such as Block.parquet for each geolevel.", metavar="DIR"),
+    ],
+    layout: LayoutOfFiles,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the measurements; new, empty, or an unfinished import."
+        ),
+    ],
+    totals: Annotated[
+        Path | None,
+        typer.Option(
+            "--totals",
+            metavar="FILE",
+            help="Table of the exact totals of States, which the published files leave out: geocode, count.",
+        ),
+    ] = None,
+    entities: Annotated[
+        Path | None,
+        typer.Option(
+            "--entities",
+            metavar="FILE",
+            help=f"{ENTITIES} `tallyveil geography import` makes one. Releases then have tables of these areas.",
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import noisy measurements that the US Census Bureau published, for `tallyveil estimate`.
+
+    DIR holds the tables of the 2020 redistricting data, of persons or of housing units, in the layout "census-2020".
+    OUT is then a folder like that of `tallyveil measure`.
+    """
+    from tallyveil.api.exchange import import_measurements
+    from tallyveil.cli.frame.progress import observer_for
+
+    with observer_for(quiet, as_json) as observer:
+        imported = import_measurements(
+            published, out, layout=layout.value, totals=totals, entities=entities, observer=observer
+        )
+    if as_json:
+        say(json.dumps(_summary(imported, out)))
+    elif not quiet:
+        _show(imported, out)
+
+
+@measurements.command(name="export")
+def export_files(
+    measured: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of `tallyveil measure`, or of a finished release with all measurements.",
+            metavar="MEASUREMENTS",
+        ),
+    ],
+    layout: LayoutOfFiles,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write noisy measurements in another layout.
+
+    "census-2020" is the layout of the US Census Bureau's noisy measurement files. "tidy" has a row for each noisy
+    answer, with a column for each attribute.
+    """
+    from tallyveil.api.exchange import export_measurements
+    from tallyveil.cli.frame.progress import observer_for
+    from tallyveil.files.marks import marks_of
+
+    with observer_for(quiet, as_json) as observer:
+        exported = export_measurements(measured, out, layout=layout.value, observer=observer)
+    run, marks = exported.manifest.spender, marks_of(exported.manifest)
+    lines = [*marks.lines(), f"measurements of run {run} in the layout {layout.value} in {out}"]
+    record = {"run": run, "layout": layout.value, "out": str(out), **marks.entry()}
+    give(record, lines, quiet=quiet, as_json=as_json)
+
+
+def _summary(measurements: "Measurements", out: Path) -> dict[str, Any]:
+    from tallyveil.files.marks import marks_of
+
+    manifest = measurements.manifest
+    return {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        **marks_of(manifest).entry(),
+        "already_finished": measurements.already_finished,
+        "imported": manifest.body["imported"],
+        "privacy": manifest.privacy,
+        "out": str(out),
+    }
+
+
+def _show(measurements: "Measurements", out: Path) -> None:
+    from rich.table import Table
+
+    from tallyveil.cli.frame.summary import opened_summary
+
+    manifest = measurements.manifest
+    console = opened_summary(manifest, out, measurements.already_finished, "these measurements")
+    imported = manifest.body["imported"]
+    table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
+    table.add_row("imported", imported["statement"])
+    table.add_row("rho", f"{imported['rho_of_variances']} by the variances of the files")
+    table.add_row("privacy", manifest.privacy["statement"])
+    for invariant in manifest.privacy["invariants"]:
+        table.add_row("published exactly", invariant)
+    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
+    console.print(table)

@@ -1,0 +1,512 @@
+"""`tallyveil plan`: show the cost and the expected accuracy of a release before any data is opened."""
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.explore import OpenIt, Shown, give_site
+from tallyveil.cli.frame.arguments import ENTITIES, FAMILIES, AsJson, Quiet, names_if_any
+from tallyveil.cli.frame.tables import plain_table
+from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.optimise import better_shares_record, show_better_shares
+from tallyveil.cli.programme import show_programme
+from tallyveil.cli.spine import show_changes
+
+if TYPE_CHECKING:
+    from tallyveil.api.planned import Forecast
+    from tallyveil.budget.expected import ExpectedError
+    from tallyveil.plans.release import ReleasePlan
+    from tallyveil.plans.resources import Resources
+    from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations
+
+
+def plan(
+    release_file: Annotated[
+        Path | None, typer.Argument(help="The release file (TOML).", metavar="RELEASE.TOML")
+    ] = None,
+    *,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    schema: Annotated[
+        bool, typer.Option("--json-schema", help="Print the JSON Schema of a release file.")
+    ] = False,
+    blocks: Annotated[
+        int | None,
+        typer.Option(
+            "--blocks", min=1, help="Number of finest geounits. Predict memory, time and disk for it."
+        ),
+    ] = None,
+    people: Annotated[
+        int | None,
+        typer.Option(
+            "--people",
+            min=0,
+            help="Number of people. --try makes up as many. Default: 40 for each finest geounit.",
+        ),
+    ] = None,
+    geography: Annotated[
+        bool,
+        typer.Option("--read-geography", help="Predict for the geounits of the (public) geography table."),
+    ] = False,
+    families: Annotated[
+        str | None,
+        typer.Option(
+            "--families",
+            metavar="FAMILY,...",
+            help=f"{FAMILIES} They are columns of --entities, or families of the release file's [spine]. Show exact "
+            "standard deviations for them and for every geolevel.",
+        ),
+    ] = None,
+    entities: Annotated[
+        Path | None,
+        typer.Option(
+            "--entities",
+            metavar="FILE",
+            help=ENTITIES,
+        ),
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries", metavar="QUERY,...", help="Queries for --families. Default: the release's tables."
+        ),
+    ] = None,
+    aims: Annotated[
+        Path | None,
+        typer.Option(
+            "--optimise",
+            metavar="AIMS.TOML",
+            help="Find better shares of the same budget for the aims in this file, and show the standard deviations "
+            "of every aim before and after. The command opens the public geography and entities. It opens no records.",
+        ),
+    ] = None,
+    keys: Annotated[
+        int | None,
+        typer.Option(
+            "--try",
+            metavar="KEYS",
+            min=2,
+            help="With --optimise: also make up records for this geography, schema and bounds, release them with the "
+            "present and with the new shares under this many test keys, and show the errors measured. The command "
+            "still opens no records. It takes as long as twice KEYS releases.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="File to write: with --optimise, the new tables [strategy] and [estimation] (TOML).",
+        ),
+    ] = None,
+    workbench: Annotated[
+        Path | None,
+        typer.Option(
+            "--workbench",
+            metavar="FOLDER",
+            help="Write a page in which budget and shares can be moved; cost and expected errors follow at once. The "
+            "folder is new, empty, or holds an earlier site, which is replaced.",
+        ),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare",
+            metavar="OTHER.TOML",
+            help="A second release file, whose numbers the workbench shows beside.",
+        ),
+    ] = None,
+    open_it: OpenIt = False,
+) -> None:
+    """Show what a release will cost and how exact every query will be, or what all releases of a programme will cost.
+
+    The command opens the release file and nothing else: no records, and no public geography, bounds or entities unless
+    --read-geography, --families or --optimise asks for it.
+    """
+    from tallyveil.api.planned import plan as make
+    from tallyveil.api.products import is_programme
+    from tallyveil.errors import ConfigError
+    from tallyveil.plans.from_toml.load import release_file_schema
+
+    if schema:
+        say(json.dumps(release_file_schema(), indent=2))
+        return
+    areas, asked = names_if_any(families, "--families"), names_if_any(queries, "--queries")
+    if release_file is None:
+        raise ConfigError("name a release file, or ask for --json-schema.", code="bad-flag")
+    _refuse_flags(
+        {
+            "--blocks": blocks is not None,
+            "--people": people is not None,
+            "--read-geography": geography,
+            "--families": families is not None,
+            "--entities": entities is not None,
+            "--queries": queries is not None,
+            "--optimise": aims is not None,
+            "--try": keys is not None,
+            "--out": out is not None,
+            "--workbench": workbench is not None,
+            "--compare": compare is not None,
+            "--open": open_it,
+        }
+    )
+    if is_programme(release_file):
+        if aims is not None or families is not None:
+            raise ConfigError(
+                f"{release_file} is the file of a programme, and --families and --optimise are about one release. "
+                "Give them with a release file of the programme.",
+                code="bad-flag",
+            )
+        _plan_programme(
+            release_file, blocks=blocks, people=people, geography=geography, quiet=quiet, as_json=as_json
+        )
+        return
+    release = make(release_file)
+    if workbench is not None:
+        from tallyveil.api.planned import make_workbench
+
+        page = make_workbench(
+            release_file,
+            workbench,
+            compared=compare,
+            blocks=blocks,
+            geography=geography,
+            entities=entities,
+            families=areas,
+            queries=asked,
+        )
+        why = [] if page.why is None else [f"It has no expected errors of estimates: {page.why}"]
+        shown = Shown(quiet=quiet, as_json=as_json, opened=open_it)
+        give_site(page, [f"{page.path} holds the workbench.", *why], shown)
+        return
+    if aims is not None:
+        from tallyveil.api.planned import optimise
+
+        better = optimise(release_file, aims, out=out, keys=keys, people=people)
+        if as_json:
+            say(json.dumps(better_shares_record(better), indent=2))
+        elif not quiet:
+            show_better_shares(better, out)
+        return
+    forecast = release.forecast(
+        blocks=blocks, people=people, geography=geography, families=areas, entities=entities, queries=asked
+    )
+    if as_json:
+        say(json.dumps(forecast.to_mapping(), indent=2))
+    elif not quiet:
+        _show(forecast)
+
+
+def _plan_programme(
+    path: Path,
+    *,
+    blocks: int | None,
+    people: int | None,
+    geography: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Show what all releases of a programme will cost, each and together."""
+    from tallyveil.api.programme import plan_programme
+
+    forecast = plan_programme(path).forecast(blocks=blocks, people=people, geography=geography)
+    if as_json:
+        say(json.dumps(forecast.to_mapping(), indent=2))
+    elif not quiet:
+        show_programme(forecast)
+        _show_warnings(forecast.warnings)
+
+
+def _refuse_flags(flags: dict[str, bool]) -> None:
+    """Refuse flags that do not go together.
+
+    Args:
+        flags: Whether each flag was given.
+    Raises:
+        ConfigError: two flags exclude each other, or one needs another that is not given.
+    """
+    from tallyveil.errors import ConfigError
+
+    chosen = {flag for flag, is_chosen in flags.items() if is_chosen}
+    if {"--blocks", "--read-geography"} <= chosen:
+        raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
+    if "--people" in chosen and not chosen & {"--blocks", "--read-geography", "--try"}:
+        raise ConfigError("--people needs --blocks N, --read-geography or --try as well.", code="bad-flag")
+    if "--try" in chosen and "--optimise" not in chosen:
+        raise ConfigError("--try needs --optimise AIMS.TOML.", code="bad-flag")
+    if "--out" in chosen and "--optimise" not in chosen:
+        raise ConfigError("--out needs --optimise AIMS.TOML.", code="bad-flag")
+    others = {"--blocks", "--read-geography", "--families"} | (
+        {"--people"} if "--try" not in chosen else set()
+    )
+    if "--optimise" in chosen and chosen & others:
+        raise ConfigError(
+            "--optimise shows other shares, not this plan. Give it with no other flags than --try (and with it "
+            "--people), --out and --json.",
+            code="bad-flag",
+        )
+    if "--workbench" not in chosen and chosen & {"--compare", "--open"}:
+        raise ConfigError("--compare and --open need --workbench FOLDER.", code="bad-flag")
+    if "--workbench" in chosen and chosen & {"--people", "--optimise"}:
+        raise ConfigError(
+            "--workbench writes a page. Give it without --people and --optimise.", code="bad-flag"
+        )
+    if chosen & {"--families", "--workbench"} == set() and chosen & {"--entities", "--queries"}:
+        raise ConfigError(
+            "--families FAMILY,... and --entities FILE must be given together, and --queries needs --families.",
+            code="bad-flag",
+        )
+
+
+def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
+    from tallyveil.cli.frame.terminal import Screen, headed
+    from tallyveil.plans.machine import in_gib
+    from tallyveil.plans.resources import warn_small_machine
+
+    console = Screen()
+    finest = f"{resources.sizes.geounits[-1]:,} {loaded.geolevels[-1]} geounits"
+    console.print()
+    console.print(
+        headed(
+            f"A run for {finest} and {loaded.schema.unit.counted(resources.sizes.people)}",
+            " is expected to need",
+        )
+    )
+    console.print(f"memory      {in_gib(resources.memory)}")
+    console.print(f"disk        {in_gib(resources.disk)}")
+    what = "of processor time, an upper estimate" if loaded.outer else "on two cores"
+    console.print(f"time        {_duration(resources.total_seconds)} {what}")
+    longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
+    spelled = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in longest)
+    console.print(f"            longest: {spelled}", soft_wrap=True)
+    warning = warn_small_machine(resources)
+    if warning is not None:
+        console.print(headed("warning", f"     {warning}", "bold yellow"), soft_wrap=True)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _show(forecast: "Forecast") -> None:
+    loaded = forecast.plan
+    _show_plan(forecast)
+    show_changes(forecast.changes)
+    _show_warnings(forecast.warnings)
+    if forecast.deviations is not None:
+        _show_deviations(forecast.deviations, loaded.schema.unit.many)
+    if forecast.resources is not None:
+        _show_resources(loaded, forecast.resources)
+    _show_advice(loaded)
+
+
+def _show_plan(forecast: "Forecast") -> None:
+    from tallyveil.accounting.decimals import claim_text, delta_text, spent_cell
+    from tallyveil.budget.expected import expected_errors
+    from tallyveil.cli.frame.terminal import Screen, headed
+    from tallyveil.plans.estimating import values_in_words
+    from tallyveil.plans.record import CONFIDENCE
+
+    console = Screen()
+    loaded = forecast.plan
+    guarantee, units = forecast.privacy, loaded.schema.unit.many
+    opened = forecast.allocation is not None or forecast.deviations is not None
+    what = "only the public geography was opened, no data" if opened else "no data was opened"
+    console.print(headed(f"Plan of release {loaded.name}", f" ({what})"))
+    console.print(f"privacy     {guarantee['statement']}", soft_wrap=True)
+    exact = guarantee["exact"]
+    console.print(
+        f"exactly     epsilon is {_between(exact['epsilon'])} at delta = {delta_text(loaded.delta)} "
+        f"(by {', '.join(exact['engines'])})",
+        soft_wrap=True,
+    )
+    if "textbook_epsilon" in guarantee:
+        console.print(
+            f"textbook    epsilon <= {claim_text(guarantee['textbook_epsilon'])} by "
+            "rho + 2 sqrt(rho ln(1 / delta)), as published tables have it",
+            soft_wrap=True,
+        )
+    console.print(f"neighbours  {guarantee['neighbours_in_words']}")
+    console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}")
+    for invariant in guarantee["invariants"]:
+        console.print(f"exact       {invariant} (published without noise)")
+    for drawn in loaded.subspace:
+        law = drawn.law(loaded.strategy.mechanism, loaded.strategy.neighbours)
+        console.print(
+            f"drawn       {drawn.query} at {drawn.geolevel} on the lattice of the invariants, then fixed: {law}; "
+            f"{guarantee['budget_unit']} = {spent_cell(drawn.budget)}",
+            soft_wrap=True,
+        )
+    for item in loaded.bounds:
+        console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
+    values = values_in_words(loaded.estimation, drawn=bool(loaded.subspace))
+    console.print(f"values      {values}", soft_wrap=True)
+    console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
+    if loaded.spine is not None and loaded.spine.changes:
+        kinds: list[str] = [step.kind for step in loaded.spine.steps]
+        kinds += ["groups by variance"] if loaded.spine.regroup is not None else []
+        kinds += ["bypassing"] if loaded.spine.bypassing is not None else []
+        console.print(f"spine       {', '.join(loaded.geolevels)} (by {', '.join(kinds)})", soft_wrap=True)
+        if loaded.spine.bypassing is not None:
+            console.print(
+                "            a bypassed geounit's share goes to one measurement of its area: less noise there than "
+                "below; the cost is the same",
+                soft_wrap=True,
+            )
+    console.print("afterwards  estimation and everything after it cost nothing (post-processing)")
+    console.print()
+    console.print(_levels(loaded, exact))
+    console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
+    console.print(
+        f"Variance ({units} squared), standard deviation and margin ({units}) of every noisy answer: with\n"
+        "probability 95 % or more its noise lies within the margin. Estimation usually reduces the error.\n"
+        "Alone: epsilon at delta 1e-10 of this query's noise by itself, before all is composed.",
+        soft_wrap=True,
+    )
+
+
+def _between(epsilon: dict[str, float]) -> str:
+    """Both bounds on an epsilon in words; only the upper one if the lower bound is 0."""
+    from tallyveil.accounting.bounds import Bounds
+    from tallyveil.accounting.decimals import both_ends, within
+
+    bounds = Bounds(**epsilon)
+    return f"at most {both_ends(bounds)[1]}" if bounds.lower <= 0 else within(bounds)
+
+
+def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
+    from tallyveil.accounting.decimals import at_most, bound_cell, spent_cell
+
+    unit = loaded.strategy.budget_unit
+    others = ("epsilon, zCDP", "textbook") if unit == "rho" else ("epsilon, pure",)
+    table = plain_table("each geolevel alone", numbers=(unit, "epsilon <=", *others))
+    for level in exact["geolevels"]:
+        table.add_row(
+            level["geolevel"],
+            spent_cell(Fraction(level["spent"])),
+            bound_cell(level["epsilon"]["upper"]),
+            *(
+                at_most(level[key], places=3)
+                for key in ("classical_epsilon", "textbook_epsilon")
+                if key in level
+            ),
+        )
+    return table
+
+
+def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
+    from tallyveil.accounting.decimals import at_most, spent_cell
+    from tallyveil.budget.parameters import query_parameters
+
+    unit, alone = loaded.strategy.budget_unit, query_parameters(loaded.strategy)
+    table = plain_table(
+        "geolevel", texts=("query",), numbers=("cells", unit, "variance", "st.dev.", "margin", "alone")
+    )
+    last = None
+    for item in expected:
+        if last not in (None, item.geolevel):
+            table.add_section()
+        table.add_row(
+            item.geolevel if item.geolevel != last else "",
+            item.query,
+            f"{loaded.query(item.query).size:,}",
+            spent_cell(item.share),
+            f"{item.variance:,.2f}",
+            f"{item.standard_deviation:,.2f}",
+            f"±{item.margin:,}",
+            at_most(alone[item.geolevel, item.query].epsilons["1e-10"], places=3),
+        )
+        last = item.geolevel
+    return table
+
+
+def _show_warnings(warnings: Sequence[str]) -> None:
+    """Print what a plan allows and seldom means."""
+    from tallyveil.cli.frame.terminal import Screen, headed
+
+    console = Screen()
+    for sentence in warnings:
+        console.print()
+        console.print(headed("warning", "  ", "bold yellow"), end="")
+        console.print(sentence, soft_wrap=True, markup=False)
+
+
+def _show_advice(loaded: "ReleasePlan") -> None:
+    """Print the advice that applies to this plan, and TOML tables that can replace those of the release file."""
+    from tallyveil.cli.frame.terminal import Screen, headed
+    from tallyveil.plans.record import advice_record
+
+    record = advice_record(loaded)
+    console = Screen()
+    fixed, spine = record["fixed_by_invariants"], record["spine_advice"]
+    said = [("shares", text) for text in (fixed["sentences"] if fixed is not None else [])]
+    said += [("spine", spine)] if spine is not None else []
+    for name, text in said:
+        console.print()
+        console.print(headed("note", f" ({name})  ", "bold yellow"), end="")
+        console.print(text, soft_wrap=True)
+    if fixed is not None and fixed["toml"] is not None:
+        console.print()
+        console.print(fixed["toml"], soft_wrap=True)
+
+
+ENTITIES_SHOWN = 12
+"""Entities of a family that are printed, at evenly spaced ranks of size; --json has all."""
+
+
+def _show_deviations(deviations: "Sequence[AreaDeviations]", units: str) -> None:
+    """Print a summary of each area and query, then entities of each family from the smallest to the largest.
+
+    Args:
+        deviations: The standard deviations.
+        units: Plural of what a record is, such as "people".
+    """
+    from tallyveil.cli.frame.terminal import Screen
+
+    console = Screen()
+    table = plain_table(
+        "st.dev. of estimates", texts=("query",), numbers=("number", "smallest", "median", "largest")
+    )
+    last = None
+    for item in deviations:
+        if last not in (None, item.area):
+            table.add_section()
+        summary = item.summary()
+        values = [_deviation(summary[name]) for name in ("smallest", "median", "largest")]
+        table.add_row(item.area if item.area != last else "", item.query, f"{summary['n']:,}", *values)
+        last = item.area
+    console.print(table)
+    for family in dict.fromkeys(item.area for item in deviations if item.is_entity):
+        _show_family(console, [item for item in deviations if item.is_entity and item.area == family])
+    console.print(
+        f"Standard deviations, in {units}, of the unbiased estimates that all noisy answers together allow: exact, "
+        "of the privacy noise alone, the same whatever the data. Of a query's several answers the largest is shown.",
+        soft_wrap=True,
+    )
+
+
+def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
+    """Print some entities of a family, at evenly spaced ranks of size."""
+    first = items[0]
+    order = sorted(range(len(first.codes)), key=lambda row: (int(first.n_finest[row]), first.codes[row]))
+    n = min(ENTITIES_SHOWN, len(order))
+    shown = [order[round(place * (len(order) - 1) / max(n - 1, 1))] for place in range(n)]
+    table = plain_table(texts=(first.area,), numbers=("finest geounits",))
+    for item in items:
+        table.add_column(item.query, justify="right", overflow="fold")
+    for row in shown:
+        largest = [float(item.largest[row]) for item in items]
+        table.add_row(first.codes[row], f"{int(first.n_finest[row]):,}", *map(_deviation, largest))
+    console.print(table)
+    if len(order) > n:
+        console.print(f"{n} of {len(order):,} entities of {first.area}; all of them with --json.")
+
+
+def _deviation(value: float | None) -> str:
+    if value is None or value == float("inf"):
+        return "not determined"
+    return "exact" if value < 1e-6 else f"{value:,.2f}"

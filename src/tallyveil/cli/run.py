@@ -1,0 +1,126 @@
+"""`tallyveil run` and `tallyveil measure`: make a release, or only its measurements, or resume an interrupted one."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.cli.frame.arguments import (
+    AsJson,
+    Executor,
+    InsecureTestKey,
+    Out,
+    Quiet,
+    ReleaseFilePath,
+    Workers,
+    cluster_of,
+)
+from tallyveil.cli.frame.summary import finish_release
+from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.programme import finish_programme
+
+if TYPE_CHECKING:
+    from tallyveil.api.opened import Measurements
+
+
+def run(
+    release_file: ReleaseFilePath,
+    out: Out,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    workers: Workers = None,
+    executor: Executor = None,
+    insecure_test_key: InsecureTestKey = None,
+) -> None:
+    """Make a release from a table of records, or all releases of a programme.
+
+    The command reads and checks every input, enters the spend into the ledger, and then measures and estimates geolevel
+    by geolevel. After an interruption, the same command resumes the run. It gives the same release at no further cost.
+
+    Given the file of a programme, the command does this with each of its releases, in folders of their own in FOLDER.
+    """
+    from tallyveil.api.making import run as run_release
+    from tallyveil.api.products import is_programme
+    from tallyveil.api.programme import run_programme
+    from tallyveil.cli.frame.progress import observer_for
+
+    cluster = cluster_of(executor)
+    asked: dict[str, Any] = {"insecure_test_key": insecure_test_key, "workers": workers, "cluster": cluster}
+    if is_programme(release_file):
+        with observer_for(quiet, as_json) as observer:
+            programme = run_programme(release_file, out, observer=observer, **asked)
+        finish_programme(programme, out, quiet, as_json)
+        return
+    with observer_for(quiet, as_json) as observer:
+        release = run_release(release_file, out, observer=observer, **asked)
+    finish_release(release, out, quiet, as_json)
+
+
+def measure(
+    release_file: ReleaseFilePath,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the measurements; new, empty, or an unfinished run."
+        ),
+    ],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    workers: Workers = None,
+    executor: Executor = None,
+    insecure_test_key: InsecureTestKey = None,
+) -> None:
+    """Draw and publish the noisy measurements of a release, and stop there.
+
+    The command spends what `tallyveil run` would spend. OUT then holds everything that `tallyveil estimate` needs to
+    make the release on any machine, without the records and at no further cost.
+    """
+    from tallyveil.api.making import measure as draw
+    from tallyveil.cli.frame.progress import observer_for
+
+    cluster = cluster_of(executor)
+    with observer_for(quiet, as_json) as observer:
+        finished = draw(
+            release_file,
+            out,
+            insecure_test_key=insecure_test_key,
+            observer=observer,
+            workers=workers,
+            cluster=cluster,
+        )
+    if as_json:
+        say(json.dumps(_measurements_summary(finished, out)))
+    elif not quiet:
+        _show_measurements(finished, out)
+
+
+def _measurements_summary(finished: "Measurements", out: Path) -> dict[str, Any]:
+    from tallyveil.files.marks import marks_of
+
+    manifest = finished.manifest
+    return {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        **marks_of(manifest).entry(),
+        "already_finished": finished.already_finished,
+        "privacy": manifest.privacy,
+        "out": str(out),
+    }
+
+
+def _show_measurements(finished: "Measurements", out: Path) -> None:
+    from rich.table import Table
+
+    from tallyveil.cli.frame.summary import opened_summary
+
+    manifest, again = finished.manifest, finished.already_finished
+    console = opened_summary(manifest, out, again, "these measurements", "new measurements")
+    table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
+    table.add_row("privacy", manifest.privacy["statement"])
+    for invariant in manifest.privacy["invariants"]:
+        table.add_row("published exactly", invariant)
+    size = sum(file.bytes for file in manifest.files) / 1e6
+    table.add_row("files", f"{len(manifest.files)}, {size:.1f} MB")
+    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
+    console.print(table)

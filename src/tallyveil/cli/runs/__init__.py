@@ -1,1 +1,0 @@
-"""Commands that make a release, or one of its parts."""

@@ -1,1 +1,0 @@
-"""What commands print: tables and sentences about plans, spines, runs and guarantees."""
