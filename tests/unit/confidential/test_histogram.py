@@ -4,13 +4,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.histograms import histogram_from_triplets
 
 from tallyveil.confidential import histogram as module
 from tallyveil.confidential.histogram import (
     ConfidentialHistogram,
     aggregate,
     aggregate_all,
-    histogram_from_triplets,
 )
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.universe.presets import load_preset

@@ -4,18 +4,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.safetab_margins import combined_coverage, coverage_of_sum, stage_1_bias
 
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.safetab.estimates import (
     UNIT,
     chosen_law,
-    combined_coverage,
     estimator_of,
     quality_of,
-    stage_1_bias,
 )
 from tallyveil.safetab.near_threshold import quality_arrays
-from tallyveil.safetab.sums import CONFIDENCE, NoisePair, coverage_of_sum, margin_of_sum, noise_sum
+from tallyveil.safetab.sums import CONFIDENCE, NoisePair, margin_of_sum, noise_sum
 
 GAMMA = Fraction(1, 10)
 DETAILED = Fraction("2.134") / 9

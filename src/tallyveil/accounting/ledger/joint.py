@@ -138,11 +138,6 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
     return found
 
 
-def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
-    """Everything that the ledgers record, one after the other, with the non-private acts; see `read_joint`."""
-    return read_joint(ledgers).event
-
-
 def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":
     """The exact guarantee of what several runs on the same people published together.
 
