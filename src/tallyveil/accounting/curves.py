@@ -32,7 +32,7 @@ from tallyveil.accounting.losses.log_bounds import exponential
 from tallyveil.accounting.profile_tradeoff import betas_from_profile, normal_quantile
 from tallyveil.noise.balls import precision, rational
 
-OFF_LATTICE = ("dithered", "rounded_fft")
+OFF_LATTICE = ("dithered", "gridded")
 """Names of the engines whose bounds of delta are much closer than those of both probabilities."""
 
 _NO_ERROR = 1e-300

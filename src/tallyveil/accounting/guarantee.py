@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.curves import betas_at, knot_at, search_cost
-from tallyveil.accounting.engines.choose import FallbackEngine
+from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
-from tallyveil.accounting.engines.general import engine_for
 from tallyveil.accounting.engines.tails import LossEngine, log_bounds_of, log_delta_of
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.guarantee_views import draw_profile, draw_tradeoff, lines_of

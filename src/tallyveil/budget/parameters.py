@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TOGETHER: Final = "all geolevels"
 """Name of the row that is about the whole strategy."""
 
-_SLOWEST: Final = "rounded_fft"
+_SLOWEST: Final = "gridded"
 """The engine that is left for losses without a common lattice if no faster one takes them: seconds for each number."""
 
 

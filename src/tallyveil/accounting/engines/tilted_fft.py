@@ -113,7 +113,7 @@ class TiltedFFT(DeltaByTails):
         if length > MAX_LENGTH:
             raise SolverError(
                 f"the losses share a lattice of step {float(self.lattice.step):.3g}. About {length:.3g} of its "
-                f"points matter, and this engine supports {MAX_LENGTH}. Use the engine 'rounded_fft', which rounds "
+                f"points matter, and this engine supports {MAX_LENGTH}. Use the engine 'gridded', which rounds "
                 "the losses to a coarser grid."
             )
 

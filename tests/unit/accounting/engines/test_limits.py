@@ -12,9 +12,7 @@ from tallyveil.accounting.engines.enumeration import Direct
 from tallyveil.accounting.engines.loss_transform import atoms
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.engines.tilts import saddle_point, tilt_grid
-from tallyveil.accounting.losses import groups
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.losses.groups import grouped
 from tallyveil.errors import BudgetError, SolverError
 
 GAUSSIAN = GaussianLoss(Fraction(5, 2), 1, 3)
@@ -89,17 +87,7 @@ def test_tails_between_far_apart_atoms_stay_enclosed() -> None:
             assert getattr(other, name).lower <= getattr(one, name).upper + 1e-12
 
 
-def test_many_different_losses_are_sorted_into_few_groups(monkeypatch) -> None:
-    factors = merged(tuple(GaussianLoss(Fraction(n, 7), 1, 1) for n in range(8, 40)))
-    monkeypatch.setattr(groups, "_MOST_PAIRED", 4)
-    for longest in (1, 1 << 20):
-        monkeypatch.setattr(groups, "LONGEST_GROUP", longest)
-        found = grouped(factors)
-        assert sorted((f for one in found for f in one.factors), key=str) == sorted(factors, key=str)
-        assert (len(found) == len(factors)) == (longest == 1)
-
-
-@pytest.mark.parametrize("name", ["tilted_fft", "rounded_fft", "direct", "closed_form", "quadrature"])
+@pytest.mark.parametrize("name", ["tilted_fft", "gridded", "direct", "closed_form", "quadrature"])
 def test_every_engine_refuses_an_epsilon_that_is_no_number(name) -> None:
     engine = choose_engine((GaussianLoss(Fraction(5, 2), 1, 3),), name)
     for bad in (math.nan, math.inf):
