@@ -29,7 +29,7 @@ class Reference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class CapTrial:
     """The result of one set of weights.
 
     Attributes:
@@ -52,7 +52,9 @@ def excess(values: Mapping[str, float], limits: Mapping[str, float]) -> float:
 
 
 def limiting_weights(
-    first: Mapping[str, float], limits: Mapping[str, float], attempt: Callable[[Mapping[str, float]], Trial]
+    first: Mapping[str, float],
+    limits: Mapping[str, float],
+    attempt: Callable[[Mapping[str, float]], CapTrial],
 ) -> dict[str, float]:
     """Weights under which a trial keeps all limits, with as low a score as a few trials find.
 

@@ -35,7 +35,7 @@ METHODS: Final = ("measured", "combined", "corrected", "partly", "exact")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class NumberedGroups:
     """Published groups of one detail of a level, with the measurements that their tables are made from.
 
     Attributes:
@@ -55,10 +55,10 @@ class Groups:
     stage_1: Integers
     cells: Integers
 
-    def kept(self, which: NDArray[np.bool_]) -> "Groups":
+    def kept(self, which: NDArray[np.bool_]) -> "NumberedGroups":
         """Some of the groups."""
         arrays = (a[which] for a in (self.rows, self.columns, self.stage_1, self.cells))
-        return Groups(self.detail, self.measured, self.bounds, *arrays)
+        return NumberedGroups(self.detail, self.measured, self.bounds, *arrays)
 
 
 class CollectedGroups:
@@ -71,7 +71,7 @@ class CollectedGroups:
     def __init__(self, one: GroupLevel) -> None:
         self.level = one
         self.n_counts = 0
-        self._parts: list[list[Groups]] = [[] for _ in one.ladder.names]
+        self._parts: list[list[NumberedGroups]] = [[] for _ in one.ladder.names]
 
     def add(self, part: GroupMeasurements) -> None:
         """Add the published groups of one part of the measurements."""
@@ -84,13 +84,13 @@ class CollectedGroups:
             part, self.level.ladder.total_only, np.arange(only.size), only.reshape(-1, 1), only.shape[1]
         )
 
-    def by_detail(self) -> Iterator[Groups]:
+    def by_detail(self) -> Iterator[NumberedGroups]:
         """The groups of every detail that at least one group has."""
         for parts in self._parts:
             if parts:
                 names = ("rows", "columns", "stage_1", "cells")
                 arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-                yield Groups(parts[0].detail, parts[0].measured, parts[0].bounds, *arrays)
+                yield NumberedGroups(parts[0].detail, parts[0].measured, parts[0].bounds, *arrays)
 
     def _add(
         self, part: GroupMeasurements, detail: int, places: Integers, cells: Integers, width: int
@@ -104,11 +104,18 @@ class CollectedGroups:
         else:
             stage_1 = part.stage_1.reshape(-1)[places]
         bounds = self.level.bounds(detail)
-        self._parts[detail].append(Groups(detail, detail, bounds, part.rows[rows], columns, stage_1, cells))
+        self._parts[detail].append(
+            NumberedGroups(detail, detail, bounds, part.rows[rows], columns, stage_1, cells)
+        )
 
 
 def numbers_of(
-    one: GroupLevel, groups: Groups, sums: Sequence[Integers], *, allow_negative: bool, exact: bool = False
+    one: GroupLevel,
+    groups: NumberedGroups,
+    sums: Sequence[Integers],
+    *,
+    allow_negative: bool,
+    exact: bool = False,
 ) -> dict[str, Any]:
     """COUNT and quality columns for several sums of cells of each group. The sums of a group are adjacent rows.
 
@@ -145,7 +152,12 @@ def numbers_of(
 
 
 def _number(
-    groups: Groups, cells: Integers, shifts: Integers, worth: _Worth, allow_negative: bool, raised: bool
+    groups: NumberedGroups,
+    cells: Integers,
+    shifts: Integers,
+    worth: _Worth,
+    allow_negative: bool,
+    raised: bool,
 ) -> dict[str, Any]:
     """COUNT and its quality for the sum of some of the cells of each group."""
     own = groups.cells[:, cells]

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
-from tallyveil.safetab.group_numbers import QUALITY_COLUMNS, CollectedGroups, Groups, numbers_of
+from tallyveil.safetab.group_numbers import QUALITY_COLUMNS, CollectedGroups, NumberedGroups, numbers_of
 from tallyveil.safetab.group_plan import GroupPlan, MappedLevel
 from tallyveil.safetab.outputs import OutputCheck
 from tallyveil.storage.paths import file_name, inside
@@ -70,7 +70,7 @@ def check_group_tables(out: Path, plan: GroupPlan) -> tuple[OutputCheck, ...]:
     return tuple(check for one in plan.levels for check in _checks(out, one))
 
 
-def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
+def _totals(one: MappedLevel, groups: NumberedGroups) -> pl.DataFrame:
     size, n = len(groups.rows), groups.cells.shape[1]
     return pl.DataFrame(
         {
@@ -81,7 +81,7 @@ def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     )
 
 
-def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
+def _cells(one: MappedLevel, groups: NumberedGroups) -> pl.DataFrame:
     size, labels = len(groups.rows), one.cell_labels(groups.detail)
     n = len(labels)
     return pl.DataFrame(
@@ -96,7 +96,7 @@ def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
     )
 
 
-def _places(one: MappedLevel, groups: Groups) -> Integers:
+def _places(one: MappedLevel, groups: NumberedGroups) -> Integers:
     """Positions of groups in the list of the level, counted row by row."""
     return groups.rows * one.width + groups.columns
 

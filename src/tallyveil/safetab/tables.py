@@ -16,7 +16,7 @@ from tallyveil.arrays import Integers
 from tallyveil.safetab.ages import DETAILS, SEXES
 from tallyveil.safetab.config import NATIONWIDE, SafetabConfig
 from tallyveil.safetab.coterminous import Twin
-from tallyveil.safetab.group_numbers import QUALITY_COLUMNS, CollectedGroups, Groups, numbers_of
+from tallyveil.safetab.group_numbers import QUALITY_COLUMNS, CollectedGroups, NumberedGroups, numbers_of
 from tallyveil.safetab.levels import bounds_of
 from tallyveil.safetab.measurements import GroupMeasurements
 from tallyveil.safetab.plan import LADDER, LevelSet, suppression_bound
@@ -71,7 +71,7 @@ class SetTables:
         ]
         return pl.concat(frames) if frames else _empty(T2_COLUMNS, ("SAME_AS",))
 
-    def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[Groups, str, pl.Series, bool]]:
+    def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[NumberedGroups, str, pl.Series, bool]]:
         """Groups of every detail: (groups, geography, region ids by position, whether they belong to twins)."""
         own = self.set.geography
         names = self.regions.names(own)
@@ -82,7 +82,7 @@ class SetTables:
                 for copied in self._copied(groups, of_geography):
                     yield copied, geography, self.regions.names(geography), True
 
-    def _copied(self, groups: Groups, twins: Sequence[Twin]) -> Iterator[Groups]:
+    def _copied(self, groups: NumberedGroups, twins: Sequence[Twin]) -> Iterator[NumberedGroups]:
         """The groups of regions with a twin in one geography, at the twin's position and in the twin's detail.
 
         The twin's own thresholds and the measured stage-1 count choose the detail. It is at most as fine as the
@@ -113,7 +113,7 @@ class SetTables:
         law = self.set.stage_2
         return suppression_bound(law, chance) if n == 1 else quantile_of_sum(noise_sum(law, n), chance)
 
-    def _t1(self, groups: Groups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
+    def _t1(self, groups: NumberedGroups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
         n, size = groups.cells.shape[1], len(groups.rows)
         columns = {
             **self._keys(groups, geography, names, 1),
@@ -123,7 +123,7 @@ class SetTables:
         }
         return pl.DataFrame(columns)
 
-    def _t2(self, groups: Groups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
+    def _t2(self, groups: NumberedGroups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
         """Rows of each group: its two sexes, then its cells."""
         detail, measured = DETAILS[groups.detail - 1], DETAILS[groups.measured - 1]
         size, into = len(groups.rows), measured.cells_in(detail)
@@ -142,10 +142,12 @@ class SetTables:
         }
         return pl.DataFrame(columns)
 
-    def _numbers(self, groups: Groups, sums: Sequence[Integers]) -> dict[str, Any]:
+    def _numbers(self, groups: NumberedGroups, sums: Sequence[Integers]) -> dict[str, Any]:
         return numbers_of(self.set, groups, sums, allow_negative=self.allow_negative, exact=self._exact)
 
-    def _keys(self, groups: Groups, geography: str, names: pl.Series, times: int) -> dict[str, pl.Series]:
+    def _keys(
+        self, groups: NumberedGroups, geography: str, names: pl.Series, times: int
+    ) -> dict[str, pl.Series]:
         codes = pl.Series(self.set.view.codes)
         rows, columns = np.repeat(groups.rows, times), np.repeat(groups.columns, times)
         return {

@@ -30,7 +30,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.chain import ABSOLUTE, Bits
 from tallyveil.kernels.subspace.chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
-from tallyveil.subspace.mcmc import Observer, chain_arrays, chain_start, jump_arrays, sweep_chain
+from tallyveil.subspace.mcmc import SweepObserver, chain_arrays, chain_start, jump_arrays, sweep_chain
 from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
 from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 
@@ -70,7 +70,7 @@ def meeting_times(
     *,
     start: npt.ArrayLike | None = None,
     first_pair: int = 0,
-    observer: Observer | None = None,
+    observer: SweepObserver | None = None,
 ) -> MeetingTimes:
     """Run pairs of chains until they meet.
 

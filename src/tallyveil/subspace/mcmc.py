@@ -43,7 +43,7 @@ _ACCEPTED_ONE: Final = 0.45
 _TIMED_SWEEPS: Final = 64
 
 
-class Observer(Protocol):
+class SweepObserver(Protocol):
     """Receives the progress of chains: numbers of sweeps, never states."""
 
     def stage_started(self, stage: str, total: int) -> None:

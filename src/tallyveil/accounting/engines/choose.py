@@ -31,7 +31,7 @@ from tallyveil.accounting.engines.atom_lists import Listable, listed
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.normal import Normal
@@ -267,7 +267,7 @@ def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
             return FallbackEngine(engine, partial(TiltedFFT, factors))
         case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
             return FallbackEngine(engine, partial(_fine_grid, factors), _WIDE_OFF_LATTICE)
-        case Direct():
+        case Enumeration():
             return FallbackEngine(engine, partial(_fine_grid, factors), _WIDE_OFF_LATTICE)
         case _:
             return engine
@@ -318,7 +318,7 @@ _IN_ORDER: Final[dict[str, _Builder]] = {
     "quadrature": lambda factors, _: Quadrature.build(factors),
     "tilted_fft": _tilted,
     "dithered": _dithered,
-    "direct": lambda factors, _: Direct.build(factors),
+    "direct": lambda factors, _: Enumeration.build(factors),
     "gridded": lambda factors, _: _fine_grid(factors),
 }
 """The engines of integer noise in the order in which "auto" tries them; benchmarks/README.md has the workloads."""

@@ -35,13 +35,13 @@ from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
-    Lattice,
     LossFactor,
+    LossLattice,
     lattice_of,
     merged,
 )
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
-from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, LossPoints, Places
+from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, EpsilonPlaces, LossPoints
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.arrays import Floats, Integers
 
@@ -114,14 +114,14 @@ class ClosedForm:
             found = ManyBounds(lower, upper)
         return places.with_signs(found)
 
-    def _log_excess(self, places: Places) -> ManyBounds:
+    def _log_excess(self, places: EpsilonPlaces) -> ManyBounds:
         """ln delta(|epsilon|) as one sum of positive terms, where the first point is at least -sqrt(V)."""
         firsts, mirror = places.firsts.astype(np.float64), float(self.points.mirror)
         sums = self._scaled(*log_excess(firsts, mirror, self.variance, places.gaps, places.slips))
         known = np.isfinite(sums.lower)
         return sums if known.all() else sums.where(known, self._from_tails(places))
 
-    def _from_tails(self, places: Places) -> ManyBounds:
+    def _from_tails(self, places: EpsilonPlaces) -> ManyBounds:
         """The same from delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon), or only a bound far out."""
         far = places.firsts > FARTHEST
         below, second = (
@@ -176,7 +176,7 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     return f"the composed law differs from one Gaussian by {much}, wanted {LARGEST_ETA:.3g}"
 
 
-def coset_excess(gaussians: tuple[GaussianLoss, ...], lattice: Lattice, n_points: int) -> float | str:
+def coset_excess(gaussians: tuple[GaussianLoss, ...], lattice: LossLattice, n_points: int) -> float | str:
     """Upper bound on C p(0) / g(0) - 1: how far the composed law is from one Gaussian on the lattice.
 
     The trapezoid rule for p(0) errs upwards only, so there is no peak of the transform that could be missed.

@@ -39,7 +39,7 @@ Table = dict[Fraction, arb]
 
 
 @dataclass(frozen=True, slots=True)
-class Direct(DeltaByTails):
+class Enumeration(DeltaByTails):
     """Composition of a few losses by plain loops.
 
     Attributes:
@@ -56,7 +56,7 @@ class Direct(DeltaByTails):
     @classmethod
     def build(
         cls, factors: tuple[LossFactor, ...], *, least_delta: Fraction = Fraction(1, 10**30)
-    ) -> "Direct | None":
+    ) -> "Enumeration | None":
         """Combine all losses, or None where that takes too long.
 
         Args:

@@ -51,13 +51,13 @@ from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
-    Lattice,
     LossFactor,
+    LossLattice,
     lattice_of,
     merged,
 )
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
-from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, LossPoints, Places
+from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, EpsilonPlaces, LossPoints
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.arrays import Floats, Integers
 
@@ -142,11 +142,11 @@ class Quadrature:
                 lower[chosen], upper[chosen] = found.lower, found.upper
         return places.with_signs(ManyBounds(lower, upper))
 
-    def _log_excess(self, places: Places) -> ManyBounds:
+    def _log_excess(self, places: EpsilonPlaces) -> ManyBounds:
         """ln delta(|epsilon|) as one sum of positive terms."""
         return self._log_sums(DELTA, places.firsts, (places.gaps, places.slips))
 
-    def _from_tails(self, places: Places) -> ManyBounds:
+    def _from_tails(self, places: EpsilonPlaces) -> ManyBounds:
         """The same where it is nearly 1, as 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon)."""
         below = self._log_sums(SECOND, 1 - places.firsts - self.points.mirror)
         second = self._log_sums(
@@ -154,7 +154,7 @@ class Quadrature:
         )  # right of the mean under Q, as |epsilon| is not negative
         return log_rest(log_sum(below, second, places.sizes))
 
-    def _of_last(self, places: Places) -> ManyBounds:
+    def _of_last(self, places: EpsilonPlaces) -> ManyBounds:
         """The same where one loss is left: its part 1 - exp(-gap) may be far below the rounding of any sum."""
         first, parts = self._log_sums(FIRST, places.firsts), np.log(-np.expm1(-places.gaps))
         slack = UNIT * (40 + 4 * np.abs(parts)) - 1.01 * np.log1p(-places.slips / places.gaps)
@@ -375,7 +375,7 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
     )
 
 
-def _out_of_range(factors: tuple[LossFactor, ...], lattice: Lattice) -> str | None:
+def _out_of_range(factors: tuple[LossFactor, ...], lattice: LossLattice) -> str | None:
     for factor in factors:
         if isinstance(factor, GaussianLoss) and not Fraction(1, 4) <= factor.variance <= _MOST:
             return f"the quadrature needs variances from 1/4 to {_MOST}"

@@ -55,7 +55,7 @@ from tallyveil.accounting.engines.tails import (
     within_floats,
 )
 from tallyveil.accounting.engines.tilts import OUTSIDE, estimated_length, tilt_grid, window
-from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFactor, lattice_of, merged
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, LossLattice, lattice_of, merged
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
 from tallyveil.accounting.losses.moments import certified_log_moment
@@ -105,7 +105,7 @@ class TiltedFFT(DeltaByTails):
 
     def __init__(self, factors: tuple[LossFactor, ...]) -> None:
         self.factors = merged(factors)
-        self.lattice: Lattice = lattice_of(self.factors)
+        self.lattice: LossLattice = lattice_of(self.factors)
         self.greatest = greatest_loss(self.factors)
         self._laws: dict[Fraction, TiltedLaw] = {}
         self._significant: dict[int, Integers] = {}

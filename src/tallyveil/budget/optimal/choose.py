@@ -11,7 +11,7 @@ from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.aims import Aims, Goal
 from tallyveil.budget.optimal.fractions import LOSS, PARTS_OF_A_SHARE, rounded_shares, with_shares
-from tallyveil.budget.optimal.program import SLACK, Program, Variances
+from tallyveil.budget.optimal.program import SLACK, ShareProgram, Variances
 from tallyveil.budget.optimal.solve import solve
 from tallyveil.budget.strategy import Strategy
 from tallyveil.budget.target import rho_for_target
@@ -31,7 +31,7 @@ LEAST_FREE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class ShareChoice:
     """What one aim or target gets.
 
     Attributes:
@@ -75,7 +75,7 @@ class OptimalShares:
     aims: Aims
     before: Strategy
     strategy: Strategy
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ShareChoice, ...]
     gap: float
     epsilon_before: float
     epsilon: float
@@ -182,7 +182,7 @@ def epsilon_of(strategy: Strategy, delta: Fraction) -> float:
     return compose(strategy.event(), neighbours=strategy.neighbours).epsilon(delta).upper
 
 
-def _program(aims: Aims, reference: Floats, least: Floats) -> Program:
+def _program(aims: Aims, reference: Floats, least: Floats) -> ShareProgram:
     """The program of the aims, with all variances at the present total."""
     named = aims.named
     wanted = {one.place: float(one.standard_deviation) ** 2 for one in aims.targets}
@@ -192,14 +192,14 @@ def _program(aims: Aims, reference: Floats, least: Floats) -> Program:
     spared = np.where(is_aim & aims.spare, reference, np.inf)
     if aims.goal is Goal.RHO:
         # A variance v at the present total needs v / limit times this total.
-        return Program(1.0 / np.minimum(limit, spared), True, np.full(len(named), np.inf), least)
+        return ShareProgram(1.0 / np.minimum(limit, spared), True, np.full(len(named), np.inf), least)
     weights = np.array([weight.get(one, 0.0) for one in named])
     if aims.relative:
         weights = weights / reference
     if aims.goal is Goal.SUM:
         weights = weights / sum(weight.values())
     # Neither the rounding of the shares nor a smaller total may break a target.
-    return Program(weights, aims.goal is Goal.MAXIMUM, np.minimum(limit / (1 + MARGIN), spared), least)
+    return ShareProgram(weights, aims.goal is Goal.MAXIMUM, np.minimum(limit / (1 + MARGIN), spared), least)
 
 
 def _least(strategy: Strategy, aims: Aims, given: Floats, held: Collection[str] = ()) -> Floats:
@@ -235,7 +235,7 @@ def _least(strategy: Strategy, aims: Aims, given: Floats, held: Collection[str] 
 
 
 def _feasible(
-    program: Program, variances: Variances, start: Floats, strategy: Strategy, aims: Aims
+    program: ShareProgram, variances: Variances, start: Floats, strategy: Strategy, aims: Aims
 ) -> Floats:
     """Shares within the limits of a program.
 
@@ -245,7 +245,7 @@ def _feasible(
     limited = np.isfinite(program.limits)
     weights = np.where(limited, 1.0 / program.limits, 0.0)
     nothing = np.full(len(weights), np.inf)
-    closest = Program(weights, of_maximum=True, limits=nothing, least=program.least)
+    closest = ShareProgram(weights, of_maximum=True, limits=nothing, least=program.least)
     found = solve(closest, variances, start, enough=1.0 + SLACK / 2)
     if found.objective < 1.0 + SLACK:
         return found.shares
@@ -279,11 +279,11 @@ def _check_targets(aims: Aims, after: Floats) -> None:
             )
 
 
-def _outcomes(aims: Aims, before: Floats, after: Floats) -> tuple[Outcome, ...]:
+def _outcomes(aims: Aims, before: Floats, after: Floats) -> tuple[ShareChoice, ...]:
     weights = {one.place: one.weight for one in aims.aims}
     wanted = {one.place: one.standard_deviation for one in aims.targets}
     return tuple(
-        Outcome(*name, weights.get(name), wanted.get(name), float(np.sqrt(old)), float(np.sqrt(new)))
+        ShareChoice(*name, weights.get(name), wanted.get(name), float(np.sqrt(old)), float(np.sqrt(new)))
         for name, old, new in zip(aims.named, before, after, strict=True)
     )
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.budget.optimal.program import SLACK, Evaluated, Program, Variances
+from tallyveil.budget.optimal.program import SLACK, Evaluated, ShareProgram, Variances
 
 FIRST = 10.0
 """Number of constraints times the first m, as a fraction of the objective. It is large, so that the shares leave limits
@@ -43,7 +43,7 @@ class _Barrier:
         size: m.
     """
 
-    def __init__(self, program: Program, variances: Variances, first: Evaluated, whole: float) -> None:
+    def __init__(self, program: ShareProgram, variances: Variances, first: Evaluated, whole: float) -> None:
         # `whole` is m times the number of constraints.
         self._program, self._variances = program, variances
         limited = np.flatnonzero(np.isfinite(program.limits))
@@ -108,7 +108,7 @@ class _Barrier:
 
 
 def from_inside(
-    program: Program, variances: Variances, shares: Floats, found: Evaluated
+    program: ShareProgram, variances: Variances, shares: Floats, found: Evaluated
 ) -> Iterator[tuple[Floats, Evaluated]]:
     """Better and better shares, with the variances there, for smaller and smaller m.
 

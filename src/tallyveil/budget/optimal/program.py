@@ -54,7 +54,7 @@ Variances = Callable[[Floats], Evaluated]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class ShareProgram:
     """What is to be minimised over the shares.
 
     Attributes:

@@ -7,7 +7,7 @@ import numpy as np
 from tallyveil.accounting.decimals import at_most
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.interior import from_inside
-from tallyveil.budget.optimal.program import Evaluated, Program, Variances
+from tallyveil.budget.optimal.program import Evaluated, ShareProgram, Variances
 from tallyveil.budget.optimal.step import step_from
 from tallyveil.errors import SolverError
 
@@ -49,7 +49,7 @@ class Solution:
 
 
 def solve(
-    program: Program, variances: Variances, start: Floats, *, gap: float = GAP, enough: float = 0.0
+    program: ShareProgram, variances: Variances, start: Floats, *, gap: float = GAP, enough: float = 0.0
 ) -> Solution:
     """The best shares, to within a relative gap.
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.budget.optimal.program import SLACK, Evaluated, Program
+from tallyveil.budget.optimal.program import SLACK, Evaluated, ShareProgram
 
 ACCURACY = 1e-8
 """Relative accuracy of the minimum of the model's program."""
@@ -38,7 +38,7 @@ DECREMENT = 1e-3
 HALVINGS = 60
 
 
-class Step(NamedTuple):
+class InteriorStep(NamedTuple):
     """The shares that a model recommends.
 
     Attributes:
@@ -122,7 +122,7 @@ class _Model:
         return direction[: n + 1], float(-(gradient @ direction[: n + 1]))
 
 
-def step_from(program: Program, shares: Floats, found: Evaluated, exponents: Floats) -> Step:
+def step_from(program: ShareProgram, shares: Floats, found: Evaluated, exponents: Floats) -> InteriorStep:
     """The best shares by the model at the present shares.
 
     Args:
@@ -148,10 +148,10 @@ def step_from(program: Program, shares: Floats, found: Evaluated, exponents: Flo
     aims = np.argmax(model.rows > 0, axis=1)
     multipliers[aims[at_top]] = weights[at_top]
     prices[aims[~at_top]] = weights[~at_top]
-    return Step(program.settled(point[:-1]), multipliers, prices)
+    return InteriorStep(program.settled(point[:-1]), multipliers, prices)
 
 
-def _model_of(program: Program, shares: Floats, found: Evaluated, exponents: Floats) -> _Model:
+def _model_of(program: ShareProgram, shares: Floats, found: Evaluated, exponents: Floats) -> _Model:
     aims = np.flatnonzero(program.weights > 0) if program.of_maximum else np.zeros(0, np.int64)
     limited = np.flatnonzero(np.isfinite(program.limits))
     rows = np.zeros((len(aims) + len(limited), len(found.values)))

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats, Integers
-from tallyveil.budget.caps import FIRST_WEIGHT, Trial, excess, limiting_weights, over
+from tallyveil.budget.caps import FIRST_WEIGHT, CapTrial, excess, limiting_weights, over
 from tallyveil.budget.spine.search import search_containers
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
@@ -53,7 +53,7 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class RegroupingAim:
     """What the groups are chosen for.
 
     Attributes:
@@ -108,7 +108,7 @@ class Regrouped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _State:
+class _RegroupingState:
     """A spine with the variances of everything in the aim or with a limit: entities by family, geounits by geolevel."""
 
     made: Reshaped
@@ -134,11 +134,11 @@ class _Task:
 
     families: Sequence[EntityFamily]
     precisions: Mapping[str, float]
-    aim: Aim
+    aim: RegroupingAim
     limits: Mapping[str, float]
     level: int
     limit: FanOutLimit
-    start: _State
+    start: _RegroupingState
 
     @property
     def spared(self) -> bool:
@@ -153,7 +153,7 @@ def group_by_variance(
     *,
     geolevel: str,
     limit: FanOutLimit,
-    aim: Aim,
+    aim: RegroupingAim,
     limits: Mapping[str, float] | None = None,
     most_rounds: int = 12,
 ) -> Regrouped:
@@ -220,7 +220,7 @@ def _check_aim(
     spine: Spine,
     families: Sequence[EntityFamily],
     precisions: Mapping[str, float],
-    aim: Aim,
+    aim: RegroupingAim,
     geolevel: str,
     limits: Mapping[str, float],
 ) -> None:
@@ -255,7 +255,7 @@ def _evaluated(
     families: Sequence[EntityFamily],
     precisions: Mapping[str, float],
     geolevels: Sequence[str],
-) -> _State:
+) -> _RegroupingState:
     spine = made.spine
     found = spine_variances(
         spine,
@@ -266,10 +266,10 @@ def _evaluated(
     )
     values = {family.name: entity_variances(found, family.reordered(made.rows)) for family in families}
     values |= {name: found.variance[spine.level_index(name)] for name in geolevels}
-    return _State(made, found, values)
+    return _RegroupingState(made, found, values)
 
 
-def _parts(state: _State) -> tuple[PartVariance, ...]:
+def _parts(state: _RegroupingState) -> tuple[PartVariance, ...]:
     deviations = state.deviations()
     return tuple(
         PartVariance(name, float(one.mean()), float(one.max()), deviations[name])
@@ -288,17 +288,17 @@ def _first_scale(task: _Task) -> dict[str, float]:
     ]
     bounds = {**task.limits, **dict.fromkeys(spared, 1.0)}
 
-    def attempt(scale: Mapping[str, float]) -> Trial:
+    def attempt(scale: Mapping[str, float]) -> CapTrial:
         groups, gains = _searched(task, task.start, {**first, **scale}, from_classes=True)
         state = _tried(task, task.start, groups, gains > 0)
         means = {name: float(state.values[name].mean()) / before[name] for name in spared}
-        return Trial({**state.deviations(), **means}, _score(task, state))
+        return CapTrial({**state.deviations(), **means}, _score(task, state))
 
     return first | limiting_weights({name: first[name] for name in bounds}, bounds, attempt)
 
 
 def _searched(
-    task: _Task, state: _State, scale: Mapping[str, float], *, from_classes: bool
+    task: _Task, state: _RegroupingState, scale: Mapping[str, float], *, from_classes: bool
 ) -> tuple[Integers, Floats]:
     moved = [family.reordered(state.made.rows) for family in task.families]
     weights = _weights(task, state, scale)
@@ -308,7 +308,7 @@ def _searched(
     )
 
 
-def _score(task: _Task, state: _State) -> float:
+def _score(task: _Task, state: _RegroupingState) -> float:
     weights = dict((*task.aim.families, *task.aim.geolevels))
     if task.aim.measure is Measure.MAXIMUM:
         return max(weight * float(state.values[name].max()) for name, weight in weights.items())
@@ -319,7 +319,7 @@ def _score(task: _Task, state: _State) -> float:
     )
 
 
-def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str, Floats]:
+def _weights(task: _Task, state: _RegroupingState, scale: Mapping[str, float]) -> dict[str, Floats]:
     """Weight of every single variance in the sum that the search minimises."""
     weights = dict((*task.aim.families, *task.aim.geolevels))
     summed = task.aim.measure is Measure.SUM
@@ -340,8 +340,8 @@ def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str
 
 
 def _best_of(
-    task: _Task, current: _State, groups: Integers, gains: Floats
-) -> tuple[_State | None, tuple[str, ...]]:
+    task: _Task, current: _RegroupingState, groups: Integers, gains: Floats
+) -> tuple[_RegroupingState | None, tuple[str, ...]]:
     """The first better trial, changing all gaining containers or those that gain most; else the parts that grew."""
     worse: tuple[str, ...] = ()
     gaining = np.sort(gains[gains > 0])[::-1]
@@ -357,7 +357,7 @@ def _best_of(
     return None, worse
 
 
-def _grown(task: _Task, current: _State, trial: _State) -> tuple[str, ...]:
+def _grown(task: _Task, current: _RegroupingState, trial: _RegroupingState) -> tuple[str, ...]:
     """Parts of the aim that grew since the start, and parts above their limit that grew in this trial."""
     before, after = current.deviations(), trial.deviations()
     beyond = [name for name in over(after, task.limits) if after[name] > before[name] * (1 + 1e-12)]
@@ -371,7 +371,7 @@ def _grown(task: _Task, current: _State, trial: _State) -> tuple[str, ...]:
     return (*spared, *beyond)
 
 
-def _is_better(task: _Task, trial: _State, current: _State) -> bool:
+def _is_better(task: _Task, trial: _RegroupingState, current: _RegroupingState) -> bool:
     """Whether the total excess over the limits is smaller or, if it is equal, the aim is smaller."""
     left, before = (excess(state.deviations(), task.limits) for state in (trial, current))
     if left != before:
@@ -379,14 +379,16 @@ def _is_better(task: _Task, trial: _State, current: _State) -> bool:
     return _score(task, trial) < _score(task, current) * (1 - 1e-9)
 
 
-def _tried(task: _Task, state: _State, groups: Integers, changed: NDArray[np.bool_]) -> _State:
+def _tried(
+    task: _Task, state: _RegroupingState, groups: Integers, changed: NDArray[np.bool_]
+) -> _RegroupingState:
     """The state with the groups of some containers replaced."""
     levels = [name for name in state.values if name in state.made.spine.geolevels]
     made = _regrouped(state, task.level, groups, changed)
     return _evaluated(made, task.families, task.precisions, levels)
 
 
-def _regrouped(state: _State, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
+def _regrouped(state: _RegroupingState, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
     """The state's spine with the groups of some containers replaced."""
     spine = state.made.spine
     parent = spine.parents(level + 1)

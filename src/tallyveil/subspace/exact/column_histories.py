@@ -35,7 +35,7 @@ _LARGEST_EXPONENT: Final = 1024
 """The variance of a cell counts as at least this share of the row's, so that no exponent is much larger."""
 
 
-class Step(NamedTuple):
+class HistoryStep(NamedTuple):
     """How a table is made.
 
     Attributes:
@@ -107,14 +107,14 @@ def law_grid(grid: TwoWayGrid, law_of_cell: Law | Sequence[Law]) -> LawGrid:
     return LawGrid(tuple(numbers), np.ascontiguousarray(law_of.reshape(grid.moving.shape)[::-1]))
 
 
-def histories(grid: LawGrid) -> tuple[Integers, list[Step], Integers]:
+def histories(grid: LawGrid) -> tuple[Integers, list[HistoryStep], Integers]:
     """(table of each cell [r, c], how each table is made, 16 times the exponent of each cell [r, c]).
 
     The table is -1 as long as all cells of the column are fixed. The exponent is 0 if the cell is fixed or forced.
     """
     n_rows, n_columns = grid.law_of.shape
-    steps = [Step(-1, law, 0, 0) for law in range(len(grid.laws))]
-    places: dict[Step, int] = {}
+    steps = [HistoryStep(-1, law, 0, 0) for law in range(len(grid.laws))]
+    places: dict[HistoryStep, int] = {}
     below = list(grid.variances)  # the variance of the cells that each table stands for
     table_of, exponents = np.zeros((2, n_rows, n_columns), dtype=np.int64)
     now = np.full(n_columns, -1, dtype=np.int64)
@@ -130,7 +130,7 @@ def histories(grid: LawGrid) -> tuple[Integers, list[Step], Integers]:
             elif before < 0:
                 after.append(law)
             else:
-                key = Step(before, law, exponent, i)
+                key = HistoryStep(before, law, exponent, i)
                 if key not in places:
                     places[key] = len(steps)
                     steps.append(key)

@@ -37,7 +37,7 @@ from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.cell_laws import cell_weight, weight_beyond
-from tallyveil.subspace.exact.column_histories import LawGrid, Step, norm_exponent
+from tallyveil.subspace.exact.column_histories import HistoryStep, LawGrid, norm_exponent
 
 LEAST_VARIANCE: Final = 2
 """With smaller variances of cells the formula would be clearly above the norm, so that fewer trials succeed."""
@@ -57,7 +57,12 @@ def has_formula(grid: LawGrid, length: int) -> bool:
 
 
 def fill_by_formula(
-    columns: ColumnTables, roots: Roots, grid: LawGrid, steps: list[Step], shares: Floats, edges: list[int]
+    columns: ColumnTables,
+    roots: Roots,
+    grid: LawGrid,
+    steps: list[HistoryStep],
+    shares: Floats,
+    edges: list[int],
 ) -> Integers:
     """Fill in the tables after the first ones; returns the exponent of each table.
 

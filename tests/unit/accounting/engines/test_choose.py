@@ -12,7 +12,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import choose
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
 from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
@@ -99,7 +99,7 @@ def test_what_is_chosen() -> None:
     scales = (("3.37", 1, 5), ("7.113", 1, 8), ("2.29", 2, 3))
     few = choose_engine(tuple(LaplaceLoss(Fraction(t), k, n) for t, k, n in scales))
     assert isinstance(few, FallbackEngine)
-    assert isinstance(few.fast, Direct)
+    assert isinstance(few.fast, Enumeration)
     many = merged(tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 1000 + i), 1, 6) for i in range(8)))
     assert isinstance(choose_engine(many), Gridded)
     for name in ENGINES:

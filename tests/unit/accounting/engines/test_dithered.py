@@ -15,7 +15,7 @@ from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.dithered_contour import contour_at, log_moment_bounds
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
@@ -149,7 +149,7 @@ def test_close_variances_near_one_and_other_noise_are_left_to_others(monkeypatch
     laplaces = tuple(LaplaceLoss(Fraction(10**6 + n, 10**6 - n), 1, 1) for n in (1, 5, 7))
     engine = choose_engine(laplaces)
     assert isinstance(engine, FallbackEngine)
-    assert isinstance(engine.fast, Direct)
+    assert isinstance(engine.fast, Enumeration)
 
 
 def test_a_width_out_of_reach_is_widened_and_said() -> None:
