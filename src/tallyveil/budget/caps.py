@@ -79,11 +79,11 @@ def limiting_weights(
 
     def tried(weights: Mapping[str, float]) -> tuple[str, ...]:
         nonlocal best, best_merit
-        found = attempt(weights)
-        merit = (excess(found.values, limits), found.score)
+        choice = attempt(weights)
+        merit = (excess(choice.values, limits), choice.score)
         if merit < best_merit:
             best, best_merit = dict(weights), merit
-        return over(found.values, limits)
+        return over(choice.values, limits)
 
     for _ in range(MOST_RAISES):
         above = tried(high)

@@ -68,10 +68,10 @@ class CollectedGroups:
         one: The level.
     """
 
-    def __init__(self, one: GroupLevel) -> None:
-        self.level = one
+    def __init__(self, level: GroupLevel) -> None:
+        self.level = level
         self.n_counts = 0
-        self._parts: list[list[NumberedGroups]] = [[] for _ in one.ladder.names]
+        self._parts: list[list[NumberedGroups]] = [[] for _ in level.ladder.names]
 
     def add(self, part: GroupMeasurements) -> None:
         """Add the published groups of one part of the measurements."""
@@ -110,7 +110,7 @@ class CollectedGroups:
 
 
 def numbers_of(
-    one: GroupLevel,
+    level: GroupLevel,
     groups: NumberedGroups,
     sums: Sequence[Integers],
     *,
@@ -120,7 +120,7 @@ def numbers_of(
     """COUNT and quality columns for several sums of cells of each group. The sums of a group are adjacent rows.
 
     Args:
-        one: The level.
+        level: The level.
         groups: Its groups of one detail.
         sums: The cells of each sum.
         allow_negative: Whether negative counts remain. Otherwise every negative noisy cell is raised to 0.
@@ -130,10 +130,10 @@ def numbers_of(
     shifts, methods = np.zeros(size, np.int64), np.full(size, Method.MEASURED, np.int64)
     if exact:
         methods[:], worth = Method.EXACT, _exact_worth
-    elif groups.detail == one.ladder.total_only:
-        worth = partial(_total_only_worth, one)
+    elif groups.detail == level.ladder.total_only:
+        worth = partial(_total_only_worth, level)
     else:
-        estimator = estimator_of(groups.cells.shape[1], one.stage_1, one.stage_2, *groups.bounds)
+        estimator = estimator_of(groups.cells.shape[1], level.stage_1, level.stage_2, *groups.bounds)
         totals = groups.cells.sum(axis=1)
         shifts = estimator.shifts(groups.stage_1, totals)
         estimates = (totals * UNIT + estimator.n * shifts) / UNIT
@@ -160,9 +160,9 @@ def _number(
     raised: bool,
 ) -> dict[str, Any]:
     """COUNT and its quality for the sum of some of the cells of each group."""
-    own = groups.cells[:, cells]
-    plain = own.sum(axis=1)
-    count = plain if allow_negative else np.maximum(own, 0).sum(axis=1)
+    cells_of_detail = groups.cells[:, cells]
+    plain = cells_of_detail.sum(axis=1)
+    count = plain if allow_negative else np.maximum(cells_of_detail, 0).sum(axis=1)
     # An integer below 2**53 divided by a power of two is exact.
     estimates = (plain * UNIT + len(cells) * shifts) / UNIT
     measured, variances, margins = worth
@@ -180,12 +180,12 @@ def _exact_worth(_: int) -> _Worth:
     return Quality(0.0, 0.0), 0.0, 0.0
 
 
-def _total_only_worth(one: GroupLevel, _: int) -> _Worth:
-    measured = quality_of(one.total_only)
+def _total_only_worth(level: GroupLevel, _: int) -> _Worth:
+    measured = quality_of(level.total_only)
     return measured, measured.variance, measured.margin
 
 
-def _worth(one: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> _Worth:
+def _worth(estimator: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> _Worth:
     """Quality of a sum of `parts` cells, and variances and margins of its estimate in groups with these totals."""
-    variances, margins, _ = quality_arrays(one, parts, estimates)
-    return one.measured(parts), variances, margins
+    variances, margins, _ = quality_arrays(estimator, parts, estimates)
+    return estimator.measured(parts), variances, margins

@@ -150,5 +150,5 @@ def _trimmed(probabilities: NDArray[np.float64]) -> NoiseSum:
     middle = len(probabilities) // 2
     beyond = np.cumsum(probabilities[:middle] + probabilities[:middle:-1])
     cut = int(np.searchsorted(beyond, _TAIL))
-    kept = probabilities[cut : len(probabilities) - cut]
-    return NoiseSum(middle - cut, kept)
+    middle_part = probabilities[cut : len(probabilities) - cut]
+    return NoiseSum(middle - cut, middle_part)

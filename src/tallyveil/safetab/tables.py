@@ -41,14 +41,14 @@ class SetTables:
     """
 
     def __init__(
-        self, one: LevelSet, regions: Regions, config: SafetabConfig, *, exact: bool = False
+        self, level_set: LevelSet, regions: Regions, config: SafetabConfig, *, exact: bool = False
     ) -> None:
-        self.set = one
+        self.set = level_set
         self.regions = regions
         self.allow_negative = config.allow_negative
         self._chance = config.suppression
         self._exact = exact
-        self._collected = CollectedGroups(one)
+        self._collected = CollectedGroups(level_set)
 
     @property
     def n_counts(self) -> int:
@@ -73,10 +73,10 @@ class SetTables:
 
     def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[NumberedGroups, str, pl.Series, bool]]:
         """Groups of every detail: (groups, geography, region ids by position, whether they belong to twins)."""
-        own = self.set.geography
-        names = self.regions.names(own)
+        place = self.set.geography
+        names = self.regions.names(place)
         for groups in self._collected.by_detail():
-            yield groups, own, names, False
+            yield groups, place, names, False
             for geography in dict.fromkeys(twin.geography for twin in twins):
                 of_geography = [twin for twin in twins if twin.geography == geography]
                 for copied in self._copied(groups, of_geography):
@@ -101,12 +101,12 @@ class SetTables:
         thresholds = twins[0].thresholds
         details = np.searchsorted(np.array(thresholds), groups.stage_1, side="right")
         for detail in np.unique(details).tolist():
-            kept = details == detail
+            of_detail = details == detail
             if detail == 0 and not nationwide and self._chance is not None:
-                kept &= groups.cells.sum(axis=1) > self._bound(groups.cells.shape[1], self._chance)
-            if kept.any():
+                of_detail &= groups.cells.sum(axis=1) > self._bound(groups.cells.shape[1], self._chance)
+            if of_detail.any():
                 bounds = _narrower(groups.bounds, bounds_of(thresholds, detail))
-                yield replace(groups.kept(kept), detail=detail, bounds=bounds)
+                yield replace(groups.kept(of_detail), detail=detail, bounds=bounds)
 
     def _bound(self, n: int, chance: Fraction) -> int:
         """The bound that a total from n cells must exceed to be published."""
@@ -158,11 +158,11 @@ class SetTables:
 
 
 def _narrower(
-    one: tuple[int | None, int | None], other: tuple[int | None, int | None]
+    left: tuple[int | None, int | None], other: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
     """The bounds that satisfy both pairs of bounds."""
-    lowest = [x for x in (one[0], other[0]) if x is not None]
-    highest = [x for x in (one[1], other[1]) if x is not None]
+    lowest = [x for x in (left[0], other[0]) if x is not None]
+    highest = [x for x in (left[1], other[1]) if x is not None]
     return max(lowest, default=None), min(highest, default=None)
 
 

@@ -82,14 +82,14 @@ class ClosedForm:
         Raises:
             BudgetError: a factor is out of range.
         """
-        made = _made(factors)
-        return None if isinstance(made, str) else made
+        engine = _made(factors)
+        return None if isinstance(engine, str) else engine
 
     @staticmethod
     def why_not(factors: tuple[LossFactor, ...]) -> str | None:
         """The condition that fails, in words, or None."""
-        made = _made(factors)
-        return made if isinstance(made, str) else None
+        engine = _made(factors)
+        return engine if isinstance(engine, str) else None
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Tails of the loss beyond epsilon, any real number."""
@@ -106,13 +106,13 @@ class ClosedForm:
         usual = (places.firsts >= -math.sqrt(self.variance)) & (places.firsts <= FARTHEST)
         if usual.all():
             return places.with_signs(self._log_excess(places))
-        found = self._from_tails(places)
+        deltas = self._from_tails(places)
         if usual.any():
-            lower, upper = found.lower.copy(), found.upper.copy()
+            lower, upper = deltas.lower.copy(), deltas.upper.copy()
             summed = self._log_excess(places.at(usual))
             lower[usual], upper[usual] = summed.lower, summed.upper
-            found = ManyBounds(lower, upper)
-        return places.with_signs(found)
+            deltas = ManyBounds(lower, upper)
+        return places.with_signs(deltas)
 
     def _log_excess(self, places: EpsilonPlaces) -> ManyBounds:
         """ln delta(|epsilon|) as one sum of positive terms, where the first point is at least -sqrt(V)."""

@@ -135,8 +135,8 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     u = nodes_within(scan.windows.lows, scan.windows.highs, step).astype(np.float64) * step
     listed = [(factor, atoms(factor, Fraction(tilt))) for factor in scan.others]
     part = _gaussian_part(scan.gaussians, u, tilt)
-    for one, law in listed:
-        part = part.times(*_listed_part(law, float(one.step), one.multiplicity, u))
+    for listed_factor, law in listed:
+        part = part.times(*_listed_part(law, float(listed_factor.step), listed_factor.multiplicity, u))
     z = tilt + 1j * u
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
     if tilt < 0:
@@ -238,13 +238,13 @@ def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complex
 
 def _power_less_one(w: Complexes, power: int) -> Complexes:
     """(1 + w)^power - 1 by squaring. The error is relative to |w|: many answers may have tiny images."""
-    found, square = np.zeros_like(w), w
+    less_one, square = np.zeros_like(w), w
     while True:
         if power & 1:
-            found = found + square + found * square
+            less_one = less_one + square + less_one * square
         power >>= 1
         if not power:
-            return found
+            return less_one
         square = square * (2 + square)
 
 

@@ -71,9 +71,8 @@ class Enumeration(DeltaByTails):
         answers = sum(factor.multiplicity for factor in factors)
         if answers > MAX_ANSWERS or sum(_points(factor, bits) for factor in factors) > MAX_STEPS:
             return None
-        # n answers on one lattice take at most n (points - 1) + 1 values. Refuse before the work where the sums of all
-        # factors may differ; where they fall on one another, the product of the numbers is far above the truth.
-        if not _overlap(factors) and math.prod(_sums(factor, bits) for factor in factors) > MAX_STEPS:
+        # Refuse before the work where it will be too much, unless so many sums are equal that only the work can tell.
+        if not _overlap(factors) and _greatest_product(factors, bits) > MAX_STEPS:
             return None
         with precision(bits + 64):
             total: Table = {Fraction(0): arb(1)}
@@ -120,9 +119,15 @@ def _points(factor: LossFactor, bits: int) -> int:
     return factor.sensitivity + 1
 
 
-def _sums(factor: LossFactor, bits: int) -> int:
-    """Largest number of values of the sum of all answers of a factor."""
-    return factor.multiplicity * (_points(factor, bits) - 1) + 1
+def _greatest_product(factors: tuple[LossFactor, ...], bits: int) -> int:
+    """Multiplications of the largest product of tables, if only sums of one factor fall on one another."""
+    sums, greatest = 1, 0
+    for factor in factors:
+        points, n = _points(factor, bits), factor.multiplicity
+        # The sum of n answers on one lattice takes at most n (points - 1) + 1 values.
+        greatest = max(greatest, sums * ((n - 1) * (points - 1) + 1) * points)
+        sums *= n * (points - 1) + 1
+    return greatest
 
 
 def _overlap(factors: tuple[LossFactor, ...]) -> bool:

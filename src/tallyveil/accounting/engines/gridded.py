@@ -232,7 +232,8 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float, length: int = LENGTH)
         lost=4 * outside + 2 * sum(n * atoms.lost for atoms, n in lists),
         relative=1.01
         * sum(
-            n * (atoms.relative + one.relative) for (atoms, n), (one, _) in zip(lists, divided, strict=True)
+            n * (atoms.relative + parts.relative)
+            for (atoms, n), (parts, _) in zip(lists, divided, strict=True)
         ),
         slip=1.01 * sum(n * atoms.slip for atoms, n in lists),
         spread=1.001 * answers * 4 * math.sinh(step / 4) ** 2 if step < _STEEPEST else math.inf,
@@ -282,7 +283,9 @@ def _beyond(
     divided: list[tuple[_Divided, int]], step: float, end: float, variance: float, side: int
 ) -> float:
     """Bound on the weight of all places on one side of an end: none, or Chernoff's bound."""
-    farthest = sum(n * int(max(side * one.cells.max(), side * one.cells.min()) + 1) for one, n in divided)
+    farthest = sum(
+        n * int(max(side * atoms.cells.max(), side * atoms.cells.min()) + 1) for atoms, n in divided
+    )
     if math.floor(side * end / step) > farthest:
         return 0.0
     best = 0.0
@@ -291,10 +294,10 @@ def _beyond(
         logs = [
             (
                 n,
-                _log_mean(one.down, side * t * step * one.cells),
-                _log_mean(one.up, side * t * step * (one.cells + 1)),
+                _log_mean(atoms.down, side * t * step * atoms.cells),
+                _log_mean(atoms.up, side * t * step * (atoms.cells + 1)),
             )
-            for one, n in divided
+            for atoms, n in divided
         ]
         parts = [n * float(np.logaddexp(down, up)) for n, down, up in logs]
         size = math.fsum(n * (abs(down) + 2) for n, down, _ in logs) + abs(t * end)
@@ -322,8 +325,8 @@ def _added_up(divided: list[tuple[_Divided, int]], first: int, length: int) -> t
         return weights, 0.0
     product: Complexes = np.ones(length // 2 + 1, dtype=np.complex128)
     size, off = np.ones(product.size), np.zeros(product.size)
-    for one, n in divided:
-        mass = _on_cycle(one, length)
+    for atoms, n in divided:
+        mass = _on_cycle(atoms, length)
         values = fft.rfft(mass, workers=1)
         slip = np.full(values.size, fft_error(length) * float(mass.sum()) * 1.01)
         raised, error = power_with_error(values, np.abs(values), slip, n)
@@ -336,11 +339,11 @@ def _added_up(divided: list[tuple[_Divided, int]], first: int, length: int) -> t
     return weights, 1.01 * (2 * float(off.mean()) + fft_error(length) * 2 * float(size.mean()))
 
 
-def _on_cycle(one: _Divided, length: int) -> Floats:
+def _on_cycle(atoms: _Divided, length: int) -> Floats:
     """The divided weights of one answer, on a cycle of places that begins with 0."""
-    places = np.mod(one.cells, length).astype(np.int64)
-    mass: Floats = np.bincount(places, weights=one.down, minlength=length).astype(np.float64, copy=False)
-    return mass + np.roll(np.bincount(places, weights=one.up, minlength=length), 1)
+    places = np.mod(atoms.cells, length).astype(np.int64)
+    mass: Floats = np.bincount(places, weights=atoms.down, minlength=length).astype(np.float64, copy=False)
+    return mass + np.roll(np.bincount(places, weights=atoms.up, minlength=length), 1)
 
 
 def _summed(law: GriddedLaw, epsilon: Fraction) -> tuple[float, float]:

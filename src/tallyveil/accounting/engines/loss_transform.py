@@ -129,8 +129,8 @@ def _check_atoms(factor: LossFactor, count: int) -> None:
 
 def _normalised(start: int, exponents: Floats, left_out: float) -> TiltedAtoms:
     exponents = exponents - exponents.max()
-    kept = exponents > -700  # the rest is below exp(-650) of the whole, however many
-    exponents = np.where(kept, exponents, -700.0)
+    heavy = exponents > -700  # the rest is below exp(-650) of the whole, however many
+    exponents = np.where(heavy, exponents, -700.0)
     weights = np.exp(exponents)
     # Exponents are off by 8 u of themselves, exp by less than 4 units in the last place.
     errors = UNIT * (8 * -exponents + 12) * weights

@@ -283,8 +283,8 @@ class TiltedFFT(DeltaByTails):
                 bracket = factor.multiplicity * np.where(np.abs(phases) < math.pi / 2, 1e-8, math.log(2.1))
                 exponents = exponents + wide_exponents(factor, phases) - bracket
                 # A factor further on cannot raise the product: its modulus is at most 1.
-                kept = exponents * (1 - 1e-12) < NEGLIGIBLE
-                frequencies, exponents = frequencies[kept], exponents[kept]
+                heavy = exponents * (1 - 1e-12) < NEGLIGIBLE
+                frequencies, exponents = frequencies[heavy], exponents[heavy]
             self._significant = {length: frequencies, **dict(list(self._significant.items())[:_CACHED])}
         return self._significant[length]
 

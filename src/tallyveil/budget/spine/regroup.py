@@ -117,7 +117,7 @@ class _RegroupingState:
 
     def deviations(self) -> dict[str, float]:
         """Mean standard deviation of each family and geolevel."""
-        return {name: float(np.sqrt(one).mean()) for name, one in self.values.items()}
+        return {name: float(np.sqrt(values).mean()) for name, values in self.values.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,11 +209,11 @@ def group_by_variance(
             current, rounds = better, rounds + 1
         elif worse:
             # Some part would grow. Give it more weight and search again.
-            scale = {name: one * (3.0 if name in worse else 1.0) for name, one in scale.items()}
+            scale = {name: weight * (3.0 if name in worse else 1.0) for name, weight in scale.items()}
         else:
             break
-    made, unmet = current.made, over(current.deviations(), bounds)
-    return Regrouped(made.spine, made.rows, _parts(start), _parts(current), rounds, unmet)
+    reshaped, unmet = current.made, over(current.deviations(), bounds)
+    return Regrouped(reshaped.spine, reshaped.rows, _parts(start), _parts(current), rounds, unmet)
 
 
 def _check_aim(
@@ -257,23 +257,23 @@ def _evaluated(
     geolevels: Sequence[str],
 ) -> _RegroupingState:
     spine = made.spine
-    found = spine_variances(
+    variances = spine_variances(
         spine,
         [
             np.full(spine.n_geounits(level), float(precisions[name]))
             for level, name in enumerate(spine.geolevels)
         ],
     )
-    values = {family.name: entity_variances(found, family.reordered(made.rows)) for family in families}
-    values |= {name: found.variance[spine.level_index(name)] for name in geolevels}
-    return _RegroupingState(made, found, values)
+    values = {family.name: entity_variances(variances, family.reordered(made.rows)) for family in families}
+    values |= {name: variances.variance[spine.level_index(name)] for name in geolevels}
+    return _RegroupingState(made, variances, values)
 
 
 def _parts(state: _RegroupingState) -> tuple[PartVariance, ...]:
     deviations = state.deviations()
     return tuple(
-        PartVariance(name, float(one.mean()), float(one.max()), deviations[name])
-        for name, one in state.values.items()
+        PartVariance(name, float(values.mean()), float(values.max()), deviations[name])
+        for name, values in state.values.items()
     )
 
 
@@ -282,7 +282,7 @@ def _first_scale(task: _Task) -> dict[str, float]:
     first = {name: FIRST_WEIGHT if name in task.limits else 1.0 for name in task.start.values}
     if not task.limits:
         return first
-    before = {name: float(one.mean()) for name, one in task.start.values.items()}
+    before = {name: float(values.mean()) for name, values in task.start.values.items()}
     spared = [
         name for name in task.start.values if name not in task.limits and task.spared and before[name] > 0
     ]
@@ -302,9 +302,9 @@ def _searched(
 ) -> tuple[Integers, Floats]:
     moved = [family.reordered(state.made.rows) for family in task.families]
     weights = _weights(task, state, scale)
-    own = task.precisions[state.made.spine.geolevels[task.level]]
+    precision = task.precisions[state.made.spine.geolevels[task.level]]
     return search_containers(
-        state.found, moved, weights, task.level, task.limit, own, from_classes=from_classes
+        state.found, moved, weights, task.level, task.limit, precision, from_classes=from_classes
     )
 
 
@@ -324,19 +324,19 @@ def _weights(task: _Task, state: _RegroupingState, scale: Mapping[str, float]) -
     weights = dict((*task.aim.families, *task.aim.geolevels))
     summed = task.aim.measure is Measure.SUM
     unit = 1.0 if summed else _score(task, state)
-    means = {name: float(one.mean()) or 1.0 for name, one in task.start.values.items()}
-    found = {
-        name: np.full(len(one), weights.get(name, unit) * scale[name] / means[name] / len(one))
-        for name, one in state.values.items()
+    means = {name: float(values.mean()) or 1.0 for name, values in task.start.values.items()}
+    by_name = {
+        name: np.full(len(values), weights.get(name, unit) * scale[name] / means[name] / len(values))
+        for name, values in state.values.items()
         if summed or name in task.limits
     }
     if not summed:
         # Derivatives of the sum of eighth powers, whose root approximates the maximum.
-        found |= {
+        by_name |= {
             name: weight * (weight * state.values[name] / unit) ** (POWER - 1)
             for name, weight in weights.items()
         }
-    return found
+    return by_name
 
 
 def _best_of(
@@ -363,10 +363,10 @@ def _grown(task: _Task, current: _RegroupingState, trial: _RegroupingState) -> t
     beyond = [name for name in over(after, task.limits) if after[name] > before[name] * (1 + 1e-12)]
     spared = [
         name
-        for name, one in trial.values.items()
+        for name, values in trial.values.items()
         if task.spared
         and name not in task.limits
-        and float(one.mean()) > float(task.start.values[name].mean()) * (1 + 1e-12)
+        and float(values.mean()) > float(task.start.values[name].mean()) * (1 + 1e-12)
     ]
     return (*spared, *beyond)
 
@@ -384,8 +384,8 @@ def _tried(
 ) -> _RegroupingState:
     """The state with the groups of some containers replaced."""
     levels = [name for name in state.values if name in state.made.spine.geolevels]
-    made = _regrouped(state, task.level, groups, changed)
-    return _evaluated(made, task.families, task.precisions, levels)
+    reshaped = _regrouped(state, task.level, groups, changed)
+    return _evaluated(reshaped, task.families, task.precisions, levels)
 
 
 def _regrouped(state: _RegroupingState, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
@@ -397,5 +397,5 @@ def _regrouped(state: _RegroupingState, level: int, groups: Integers, changed: N
     number = np.where(changed[container], groups, parent - offsets[container])
     width = int(np.diff(spine.child_offsets[level][offsets]).max())
     group, first = first_appearance(container * width + number)
-    made = insert_groups(spine, spine.geolevels[level], level + 1, level - 1, group, container[first])
-    return Reshaped(made.spine, state.made.rows[made.rows])
+    inserted = insert_groups(spine, spine.geolevels[level], level + 1, level - 1, group, container[first])
+    return Reshaped(inserted.spine, state.made.rows[inserted.rows])

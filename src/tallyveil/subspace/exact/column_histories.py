@@ -152,16 +152,16 @@ def _exponents(
     grid: LawGrid, below: list[Fraction], groups: list[tuple[int, int]], sizes: list[int]
 ) -> list[int]:
     """16 times the exponent of each group of like cells of a row; 0 for cells that are fixed or forced."""
-    given = [
+    powers = [
         grid.variances[law] * below[before] / (grid.variances[law] + below[before])
         if min(before, law) >= 0
         else Fraction(0)
         for before, law in groups
     ]
-    if not any(given):
+    if not any(powers):
         return [0] * len(groups)
-    least = sum(v * n for v, n in zip(given, sizes, strict=True)) / _LARGEST_EXPONENT
-    raised = [max(v, least) if v else v for v in given]
+    least = sum(v * n for v, n in zip(powers, sizes, strict=True)) / _LARGEST_EXPONENT
+    raised = [max(v, least) if v else v for v in powers]
     total = sum((v * n for v, n in zip(raised, sizes, strict=True)), Fraction(0))
     exponents = [math.ceil(16 * total / v) if v else 0 for v in raised]
     left = 1 - sum((Fraction(16 * n, p) for p, n in zip(exponents, sizes, strict=True) if p), Fraction(0))

@@ -75,11 +75,11 @@ class SumLaws:
 
     def table(self, n: int, bits: int = FLOAT_TABLE_BITS) -> ConvolvedSums:
         """The table of the sum of n >= 1 cells."""
-        found = self._tables.get((n, bits))
-        if found is None:
-            found = self._single(bits) if n == 1 else self._joined(n, bits)
-            self._tables[n, bits] = found
-        return found
+        table = self._tables.get((n, bits))
+        if table is None:
+            table = self._single(bits) if n == 1 else self._joined(n, bits)
+            self._tables[n, bits] = table
+        return table
 
     def floats(self, sizes: tuple[int, ...]) -> "FloatTables":
         """The tables for sums of these numbers of cells, as floats with relative error below 2**-49, or 0."""
@@ -120,8 +120,8 @@ class SumLaws:
 def floats_of(table: ConvolvedSums) -> npt.NDArray[np.float64]:
     """Entries as floats if their relative error is below 2**-49, otherwise zeros, which are trimmed at both ends."""
     least = table.error << LEAST_ACCURATE
-    kept = [math.ldexp(float(v), -table.bits) if v >= least else 0.0 for v in table.values]
-    array = np.array(kept, dtype=np.float64)
+    values = [math.ldexp(float(v), -table.bits) if v >= least else 0.0 for v in table.values]
+    array = np.array(values, dtype=np.float64)
     inside = np.flatnonzero(array)
     reach = int(max(abs(inside[0] - table.reach), abs(inside[-1] - table.reach)))
     return array[table.reach - reach : table.reach + reach + 1]
