@@ -112,8 +112,8 @@ def listed_groups(
     lost = joined.filter(pl.col("region").is_null())
     if lost.height:
         raise SchemaError(
-            f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {household_set.geography} that GRF-C does "
-            f"not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. Give the "
+            f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {household_set.geography} that "
+            f"GRF-C does not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. Give the "
             "T1 of these states, and the same geography.",
             code="safetab-group-totals",
         )

@@ -255,8 +255,9 @@ def _feasible(
     condition = " while no aim becomes worse than it is (spare = true)" if aims.spare else ""
     raise BudgetError(
         f"no shares reach all targets with rho = {at_most(strategy.total)} and {MARGIN:.1%} of each variance to "
-        f"spare{condition}: at least rho = {at_least(needed)} is needed, and '{query}' at {area} is among those furthest "
-        "above their limits. Allow larger standard deviations, keep less, or ask for the least rho with minimise = "
+        f"spare{condition}: at least rho = {at_least(needed)} is needed, and '{query}' at {area} is among those "
+        "furthest above their limits. Allow larger standard deviations, keep less, or ask for the least rho with "
+        "minimise = "
         '"rho".',
         code="target-out-of-reach",
     )

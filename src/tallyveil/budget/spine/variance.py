@@ -79,8 +79,8 @@ def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVarianc
         bool(np.any(precision.real < 0)) for precision in measured
     ):
         raise BudgetError(
-            f"precisions of {', '.join(str(len(precision)) for precision in measured) or 'no'} geounits by geolevel do not fit; "
-            f"wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. Use answer_precisions with this "
+            f"precisions of {', '.join(str(len(precision)) for precision in measured) or 'no'} geounits by "
+            f"geolevel do not fit; wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. Use answer_precisions with this "
             "spine."
         )
     below: list[Numbers] = [_inverse(measured[-1])]
