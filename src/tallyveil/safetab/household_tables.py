@@ -113,8 +113,8 @@ def listed_groups(
     if lost.height:
         raise SchemaError(
             f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {household_set.geography} that "
-            f"GRF-C does not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. Give the "
-            "T1 of these states, and the same geography.",
+            f"GRF-C does not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. "
+            "Give the T1 of these states, and the same geography.",
             code="safetab-group-totals",
         )
     joined = joined.sort("region", "iteration")

@@ -80,8 +80,8 @@ def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVarianc
     ):
         raise BudgetError(
             f"precisions of {', '.join(str(len(precision)) for precision in measured) or 'no'} geounits by "
-            f"geolevel do not fit; wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. Use answer_precisions with this "
-            "spine."
+            f"geolevel do not fit; wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. "
+            "Use answer_precisions with this spine."
         )
     below: list[Numbers] = [_inverse(measured[-1])]
     for level in range(spine.finest - 1, -1, -1):
