@@ -98,7 +98,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         )
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     strategy = _strategy(name, table)
-    outer = tuple(OuterPass.from_mapping(one) for one in table.get("outer", ()))
+    outer = tuple(OuterPass.from_mapping(entry) for entry in table.get("outer", ()))
     table = {**_in_outer_passes(outer, strategy.geolevels), **table}
     return StrategyPreset(
         name=name,
@@ -120,7 +120,7 @@ def _in_outer_passes(outer: tuple[OuterPass, ...], geolevels: Sequence[str]) -> 
     """The settings of single geolevels that outer passes leave without effect; nothing if there are no outer passes."""
     if not outer:
         return {}
-    chains = [[*one.rounding, one.cells] for one in outer]
+    chains = [[*outer_pass.rounding, outer_pass.cells] for outer_pass in outer]
     return {
         "passes": {key: [[_ALL_OTHERS]] for key in geolevels},
         "slack": "0",

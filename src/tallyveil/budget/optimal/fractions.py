@@ -25,18 +25,18 @@ def rounded_shares(shares: Floats) -> tuple[Fraction, ...]:
         shares: Above 0; they sum to 1.
     """
     parts = PARTS_OF_A_SHARE * len(shares)
-    whole = [max(1, int(one)) for one in np.ceil(shares * parts)]
-    return tuple(Fraction(one, sum(whole)) for one in whole)
+    whole = [max(1, int(part)) for part in np.ceil(shares * parts)]
+    return tuple(Fraction(part, sum(whole)) for part in whole)
 
 
 def with_shares(strategy: Strategy, shares: tuple[Fraction, ...]) -> Strategy:
     """A strategy that measures the same with other shares, geolevel by geolevel in its own order."""
     left = list(shares)
     geolevels, queries = [], []
-    for geolevel, own in strategy.query_shares:
-        taken, left = left[: len(own)], left[len(own) :]
-        together = sum(taken, Fraction(0))
+    for geolevel, query_shares in strategy.query_shares:
+        of_geolevel, left = left[: len(query_shares)], left[len(query_shares) :]
+        together = sum(of_geolevel, Fraction(0))
         geolevels.append((geolevel, together))
-        pairs = zip(own, taken, strict=True)
+        pairs = zip(query_shares, of_geolevel, strict=True)
         queries.append((geolevel, tuple((query, share / together) for (query, _), share in pairs)))
     return replace(strategy, geolevel_shares=tuple(geolevels), query_shares=tuple(queries))
