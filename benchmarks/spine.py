@@ -23,7 +23,7 @@ import polars as pl
 from tallyveil.budget import load_strategy_preset
 from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
 from tallyveil.budget.spine.precision import precision_of, totals_summed
-from tallyveil.budget.spine.regroup import Aim, group_by_variance
+from tallyveil.budget.spine.regroup import RegroupingAim, group_by_variance
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -84,7 +84,7 @@ def accuracy(rows: list[dict[str, Any]], spine: Any, families: Any, limits: dict
                 else one
                 for one in wanted
             ]
-            aim = Aim(tuple((one.name, 1.0) for one in renamed), (("Tract", 1.0), ("County", 1.0)))
+            aim = RegroupingAim(tuple((one.name, 1.0) for one in renamed), (("Tract", 1.0), ("County", 1.0)))
             clock, cpu, ours = timed(
                 lambda renamed=renamed, limit=limit, aim=aim: group_by_variance(
                     start.spine,

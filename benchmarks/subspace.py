@@ -19,12 +19,12 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))  # where the tests are, with their oracles
 
+from tests.oracles.effective_size import effective_size
 from tests.oracles.mcmc import algorithm_1
 
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.diagnostics import effective_size
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import check_lattice, lattice_of

@@ -17,12 +17,13 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))  # where the tests are, with their oracles
 
+from tests.oracles.effective_size import effective_size
 from tests.oracles.mcmc import algorithm_1
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.subspace.coupling import choose_lag, meeting_times
-from tallyveil.subspace.diagnostics import effective_size, sweeps_until, total_variation_bound
+from tallyveil.subspace.diagnostics import sweeps_until, total_variation_bound
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns

@@ -11,7 +11,7 @@ from tallyveil.budget.caps import Reference
 from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
 from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.precision import precision_of, totals_summed
-from tallyveil.budget.spine.regroup import Aim, Measure, group_by_variance
+from tallyveil.budget.spine.regroup import Measure, RegroupingAim, group_by_variance
 from tallyveil.geography import (
     Branch,
     BypassRule,
@@ -122,7 +122,7 @@ def test_groups_by_variance_beat_the_paper_and_keep_tracts_and_counties(rhode_is
         {"US": np.inf, **precisions},
         geolevel="Block_Group",
         limit=FanOutLimit(cutoff=60),
-        aim=Aim(tuple((name, 1.0) for name in FAMILIES[:3]), (("County", 1.0), ("Tract", 1.0))),
+        aim=RegroupingAim(tuple((name, 1.0) for name in FAMILIES[:3]), (("County", 1.0), ("Tract", 1.0))),
     )
     ours = of(made.spine, start.rows[made.rows])
     assert all(one <= two * (1 + 1e-9) for one, two in zip(ours, of(start.spine, start.rows), strict=True))

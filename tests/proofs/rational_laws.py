@@ -11,7 +11,7 @@ from flint import arb
 
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import IntegerLaw
-from tallyveil.subspace.exact.convolution import SumLaws, SumTable
+from tallyveil.subspace.exact.convolution import ConvolvedSums, SumLaws
 
 Masses = dict[int, Fraction]
 
@@ -48,10 +48,10 @@ class RationalSums(SumLaws):
             total = convolved(total, self.cell)
         return total
 
-    def _single(self, bits: int) -> SumTable:
+    def _single(self, bits: int) -> ConvolvedSums:
         reach = max(self.cell)
         values = tuple(floor(self.cell[x] * 2**bits) for x in range(-reach, reach + 1))
-        return SumTable(bits, reach, 2, values)
+        return ConvolvedSums(bits, reach, 2, values)
 
 
 def sums_of(cell: Masses) -> RationalSums:

@@ -19,7 +19,7 @@ from tests.samples import every
 
 from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias
 from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, NOTHING_GIVEN, Given, alias_tables
-from tallyveil.subspace.exact.convolution import SumTable, floats_of
+from tallyveil.subspace.exact.convolution import ConvolvedSums, floats_of
 from tallyveil.subspace.exact.split import candidates, exact_split, split_tree
 
 COLUMN = 1 << FRACTION_BITS
@@ -288,7 +288,7 @@ class Rough(RationalSums):
         values = tuple(
             floor(exact[s] * 2**bits) + random.randint(2 - error, error - 2) for s in range(-reach, reach + 1)
         )
-        return SumTable(bits, reach, error, values)
+        return ConvolvedSums(bits, reach, error, values)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

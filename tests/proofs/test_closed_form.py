@@ -16,7 +16,7 @@ from tests.samples import every
 
 from tallyveil.accounting.engines.closed_form import ClosedForm, coset_excess
 from tallyveil.accounting.engines.lattice_nodes import log_theta_constant
-from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, lattice_of
+from tallyveil.accounting.losses.factors import GaussianLoss, LossLattice, lattice_of
 from tallyveil.noise.balls import precision
 
 SEEDS = every(10, range(100))
@@ -175,7 +175,7 @@ def test_c5_the_engines_eta_is_an_upper_bound(seed):
     _, factors = random_factors(seed, large=False)
     eta = relative_errors(factors)[0]
     losses = tuple(GaussianLoss(v, 1, 1) for _, v in factors)
-    lattice = Lattice(Fraction(1), Fraction(0), tuple(a for a, _ in factors))
+    lattice = LossLattice(Fraction(1), Fraction(0), tuple(a for a, _ in factors))
     points = 10 * math.isqrt(math.ceil(sum(a * a * v for a, v in factors))) + 21 | 1
     found = coset_excess(losses, lattice, points)
     assert not isinstance(found, str)

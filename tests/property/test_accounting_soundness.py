@@ -11,7 +11,7 @@ from tests.samples import every
 
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.tails import LossEngine
@@ -124,7 +124,7 @@ def engines_for(factors: tuple[LossFactor, ...], least_delta: Fraction) -> list[
     ]
     engines.append(TiltedFFT(factors))
     if sum(f.multiplicity for f in factors) <= 2:
-        engines.append(Direct.build(factors, least_delta=least_delta))
+        engines.append(Enumeration.build(factors, least_delta=least_delta))
     return [engine for engine in engines if engine is not None]
 
 

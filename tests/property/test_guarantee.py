@@ -12,7 +12,7 @@ from tests.samples import every
 
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting.composition import compose
-from tallyveil.accounting.engines.rounded_fft import RoundedFFT
+from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
@@ -136,8 +136,8 @@ def test_bounds_enclose_brute_force(seed) -> None:
 
 
 @pytest.mark.parametrize("seed", every(2, range(3)))
-def test_rounded_bounds_enclose_exact_ones(seed) -> None:
-    """Losses with a common lattice, rounded as if there were none."""
+def test_bounds_on_a_grid_enclose_exact_ones(seed) -> None:
+    """Losses with a common lattice, moved to a grid as if there were none."""
     rng = random.Random(seed)
     factors = merged(
         tuple(
@@ -145,18 +145,13 @@ def test_rounded_bounds_enclose_exact_ones(seed) -> None:
             for v in rng.sample((8, 10, 16, 40, 50, 125), 3)
         )
     )
-    exact, rounded = TiltedFFT(factors), RoundedFFT(factors)
-    # As many groups as factors, and none of them alone on the grid.
-    rounded.groups = tuple(TiltedFFT((factor,)) for factor in factors)
+    exact, grid = TiltedFFT(factors), Gridded(factors, FINE_LENGTH)
     for epsilon in (Fraction(1, 3), 2.0, 5.0):
-        one, other = exact.log_tails(epsilon), rounded.log_tails(epsilon)
-        assert one.log_delta.lower <= other.log_delta.upper
-        assert other.log_delta.lower <= one.log_delta.upper
-        assert other.log_delta.width < 1e-5
-        assert other.log_first.lower <= one.log_first.upper
-        assert one.log_first.lower <= other.log_first.upper
-        assert other.log_second.lower <= one.log_second.upper
-        assert one.log_second.lower <= other.log_second.upper
+        truth, bounds = exact.log_tails(epsilon), grid.log_tails(epsilon)
+        for name in ("log_first", "log_second", "log_delta"):
+            assert getattr(truth, name).lower <= getattr(bounds, name).upper
+            assert getattr(bounds, name).lower <= getattr(truth, name).upper
+        assert bounds.log_delta.width < 1e-4
 
 
 @STEADY

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from tests.histograms import histogram_from_triplets
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.confidential.histogram import histogram_from_triplets
 from tallyveil.confidential.measure import Measurer
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage

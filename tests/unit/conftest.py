@@ -258,7 +258,7 @@ def make_release(
             "exact": {
                 "delta": "1/10000000000",
                 "epsilon": {"lower": 16.4651553733, "upper": 16.4651553768},
-                "engines": ["rounded_fft"],
+                "engines": ["gridded"],
                 "geolevels": [
                     {
                         "geolevel": level,

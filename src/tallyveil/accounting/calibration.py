@@ -90,8 +90,8 @@ class Calibration(Generic[Event_co]):
 
         The guarantee alone finds its upper end by a search, which may stop a little above the target.
         """
-        found = self.guarantee.epsilon(self.delta)
-        return found.lower, min(Fraction(found.upper), self.target)
+        epsilon = self.guarantee.epsilon(self.delta)
+        return epsilon.lower, min(Fraction(epsilon.upper), self.target)
 
 
 def calibrate(
@@ -135,9 +135,9 @@ def calibrate(
     root = brentq(excess, low, high, xtol=10.0 ** -(digits + 1), rtol=8 * sys.float_info.epsilon)
     factor = rounded_up(Fraction(math.exp(root)), digits)
     for nudge in range(MAX_STEPS):
-        found = compose(scaled(event, factor), neighbours=relation)
-        if found.log_delta(target).upper <= log_delta:
-            return Calibration(factor, scaled(event, factor), found, target, allowed)
+        guarantee = compose(scaled(event, factor), neighbours=relation)
+        if guarantee.log_delta(target).upper <= log_delta:
+            return Calibration(factor, scaled(event, factor), guarantee, target, allowed)
         factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**digits), digits)
     raise BudgetError(
         f"the noise that gives epsilon {in_short(target)} could not be certified to the accuracy asked for. Ask for "

@@ -166,8 +166,8 @@ def _gaussian_epsilon(mu: float, log_delta: float) -> float:
         epsilon = (low + high) / 2
         first = _log_normal(mu / 2 - epsilon / mu)
         second = epsilon + _log_normal(-mu / 2 - epsilon / mu)
-        found = first + math.log(max(-math.expm1(min(second - first, 0.0)), 1e-300))
-        low, high = (epsilon, high) if found > log_delta else (low, epsilon)
+        log_difference = first + math.log(max(-math.expm1(min(second - first, 0.0)), 1e-300))
+        low, high = (epsilon, high) if log_difference > log_delta else (low, epsilon)
     return (low + high) / 2
 
 
@@ -185,10 +185,10 @@ def _straddles(tails: Tails, target: Bounds) -> bool:
 def _certified_upper(engine: LossEngine, root: float, slope: float, target: Bounds, ceiling: float) -> float:
     epsilon = root
     for attempt in range(_MAX_STEPS):
-        found = log_delta_of(engine, epsilon)
-        if found.upper <= target.lower:
+        log_delta = log_delta_of(engine, epsilon)
+        if log_delta.upper <= target.lower:
             return epsilon
-        epsilon += _stride(epsilon, (found.upper - target.lower) / slope, attempt)
+        epsilon += _stride(epsilon, (log_delta.upper - target.lower) / slope, attempt)
         if epsilon >= ceiling:
             return ceiling
     return _by_halving(engine, epsilon, target)
@@ -217,10 +217,10 @@ def _by_halving(engine: LossEngine, low: float, target: Bounds) -> float:
 def _certified_lower(engine: LossEngine, root: float, slope: float, target: Bounds) -> float:
     epsilon = root
     for attempt in range(_MAX_STEPS):
-        found = log_delta_of(engine, epsilon)
-        if found.lower >= target.upper:
+        log_delta = log_delta_of(engine, epsilon)
+        if log_delta.lower >= target.upper:
             return epsilon
-        epsilon -= _stride(epsilon, (target.upper - found.lower) / slope, attempt)
+        epsilon -= _stride(epsilon, (target.upper - log_delta.lower) / slope, attempt)
         if epsilon <= 0:
             break
     return 0.0

@@ -260,7 +260,9 @@ def delta_with_total_variation(epsilon: Exact, delta: Exact, total_variation: Ex
     Source: docs/proofs/integer-subspace.md, section 4.
     """
     with precision(128):
-        e, d = (rational(exact_number(one, name)) for one, name in ((epsilon, "epsilon"), (delta, "delta")))
+        e, d = (
+            rational(exact_number(number, name)) for number, name in ((epsilon, "epsilon"), (delta, "delta"))
+        )
         return min(
             1.0, round_up(d + (1 + e.exp()) * rational(exact_number(total_variation, "total variation")))
         )

@@ -32,7 +32,7 @@ from tallyveil.accounting.losses.log_bounds import exponential
 from tallyveil.accounting.profile_tradeoff import betas_from_profile, normal_quantile
 from tallyveil.noise.balls import precision, rational
 
-OFF_LATTICE = ("dithered", "rounded_fft")
+OFF_LATTICE = ("dithered", "gridded")
 """Names of the engines whose bounds of delta are much closer than those of both probabilities."""
 
 _NO_ERROR = 1e-300
@@ -60,8 +60,8 @@ def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[t
     if not law or not (further(law) or engine.name in OFF_LATTICE):
         return [_on_lattice(engine, of_integers(law), alpha) for alpha in alphas]
     inner = [alpha for alpha in alphas if alpha not in {0, 1}]
-    found = iter(betas_from_profile(engine, search_cost(law), inner))
-    betas = [_certain(alpha) if alpha in {0, 1} else next(found) for alpha in alphas]
+    from_profile = iter(betas_from_profile(engine, search_cost(law), inner))
+    betas = [_certain(alpha) if alpha in {0, 1} else next(from_profile) for alpha in alphas]
     if further(law):
         return betas
     tested = [_of_nobody(engine, of_integers(law), alpha) for alpha in alphas]
@@ -180,8 +180,8 @@ def _between(
 def _slope(loss: Fraction) -> Bounds:
     """exp(loss) from both sides."""
     with precision(128):
-        found = float_bounds(rational(min(loss, _STEEPEST)).exp())
-    return found if loss <= _STEEPEST else Bounds(found.lower, math.inf)
+        slope = float_bounds(rational(min(loss, _STEEPEST)).exp())
+    return slope if loss <= _STEEPEST else Bounds(slope.lower, math.inf)
 
 
 def _first(passes: Callable[[int], bool], guess: int) -> int:

@@ -70,8 +70,8 @@ def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
         # Tilts grow with the loss: a stretch is cut short where floats could not hold its fall.
         tilt = max(tilt_grid(engine.factors, float(begin + stretch)), Fraction(0))
         length = max(min(stretch, _STEEPEST / (tilt + 1)), 2 * lattice.step)
-        found = _over(engine, begin, begin + length, most)
-        lower, upper = max(lower, found.lower), max(upper, found.upper)
+        bounds = _over(engine, begin, begin + length, most)
+        lower, upper = max(lower, bounds.lower), max(upper, bounds.upper)
         begin += length
         budget -= engine.law(Fraction(0)).weights.size
         if budget < 0:
@@ -149,11 +149,12 @@ def _checked(engine: TiltedFFT, first: int, lower: Floats, upper: Floats) -> Bou
     if wide.size > _MOST_SINGLE:
         return Bounds(0.0, math.inf)
     single = [_one_by_one(engine, first + place, first + place + 1) for place in wide.tolist()]
-    kept = np.ones(upper.size, dtype=np.bool_)
-    kept[wide] = False
-    least = max([0.0, float(np.max(lower[kept], initial=0.0)), *(one.lower for one in single)])
+    open_points = np.ones(upper.size, dtype=np.bool_)
+    open_points[wide] = False
+    least = max([0.0, float(np.max(lower[open_points], initial=0.0)), *(bounds.lower for bounds in single)])
     return Bounds(
-        least, max([least, float(np.max(upper[kept], initial=0.0)), *(one.upper for one in single)])
+        least,
+        max([least, float(np.max(upper[open_points], initial=0.0)), *(bounds.upper for bounds in single)]),
     )
 
 
@@ -183,8 +184,8 @@ def _quantile(logs: Floats, side: int) -> Floats:
     """Upper normal quantiles of probabilities given by logarithms, moved a little to one side."""
     from scipy.special import ndtri_exp  # here, since most users of guarantees do not ask for mu
 
-    found: Floats = -ndtri_exp(logs)
-    return found + side * _QUANTILE_ERROR * (1 + np.abs(np.where(np.isfinite(found), found, 0.0)))
+    quantiles: Floats = -ndtri_exp(logs)
+    return quantiles + side * _QUANTILE_ERROR * (1 + np.abs(np.where(np.isfinite(quantiles), quantiles, 0.0)))
 
 
 def beyond(rho: float, end: float) -> float:

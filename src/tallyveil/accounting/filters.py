@@ -130,12 +130,12 @@ class Filter:
         delta: Exact = 0,
         mu: Exact | None = None,
     ) -> None:
-        given = [
+        stated = [
             name for name, value in (("rho", rho), ("epsilon", epsilon), ("mu", mu)) if value is not None
         ]
-        if len(given) != 1 or (epsilon is None and delta != 0):
+        if len(stated) != 1 or (epsilon is None and delta != 0):
             raise BudgetError(
-                f"a filter takes one budget, got {', '.join(given) or 'none'}. Give rho, or mu, or epsilon with or "
+                f"a filter takes one budget, got {', '.join(stated) or 'none'}. Give rho, or mu, or epsilon with or "
                 "without delta.",
                 code="filter-budget",
             )

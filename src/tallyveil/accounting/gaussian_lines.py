@@ -66,9 +66,9 @@ def log_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
     error = error + there * (np.abs(moved) + 0.01 * elsewhere)
     inner = gap - moved * there + side * ERROR * error
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.log(np.maximum(inner, 0.0)) - y * y / 2 - _LOG_ROOT_2_PI
-    slack = ERROR * (2 + y * y + np.where(np.isfinite(found), np.abs(found), 0.0))
-    return found + side * slack
+        logs: Floats = np.log(np.maximum(inner, 0.0)) - y * y / 2 - _LOG_ROOT_2_PI
+    slack = ERROR * (2 + y * y + np.where(np.isfinite(logs), np.abs(logs), 0.0))
+    return logs + side * slack
 
 
 def log_rest_of_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
@@ -80,13 +80,13 @@ def log_rest_of_line(mu: float, best_at: Floats, epsilons: Floats, side: int) ->
     # A point that is rounded changes the logarithms by its error times their slope, at most |a| + mu + 1.
     size = 2 + np.abs(first) + np.abs(second) + np.abs(epsilons)
     size = size + (np.abs(a) + mu + 1) * (mu + np.abs(best_at) / mu)
-    found: Floats = np.logaddexp(first, second) + side * ERROR * size
-    return found
+    logs: Floats = np.logaddexp(first, second) + side * ERROR * size
+    return logs
 
 
 def _mills(t: Floats) -> Floats:
     """R(t), for t of -1 or more."""
     from scipy.special import erfcx  # here, since most users of guarantees do not ask for mu
 
-    found: Floats = math.sqrt(math.pi / 2) * erfcx(t / math.sqrt(2))
-    return found
+    ratio: Floats = math.sqrt(math.pi / 2) * erfcx(t / math.sqrt(2))
+    return ratio

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.curves import betas_at, knot_at, search_cost
-from tallyveil.accounting.engines.choose import FallbackEngine
+from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
-from tallyveil.accounting.engines.general import engine_for
 from tallyveil.accounting.engines.tails import LossEngine, log_bounds_of, log_delta_of
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.guarantee_views import draw_profile, draw_tradeoff, lines_of
@@ -82,8 +81,10 @@ class Guarantee:
 
         It is above `width` if the losses return to their full size too often for that one. The bounds hold there too.
         """
-        engines = [one.fast if isinstance(one, FallbackEngine) else one for one in self.computed_by]
-        return max((one.width for one in engines if isinstance(one, Dithered)), default=None)
+        engines = [
+            engine.fast if isinstance(engine, FallbackEngine) else engine for engine in self.computed_by
+        ]
+        return max((engine.width for engine in engines if isinstance(engine, Dithered)), default=None)
 
     def epsilon(self, delta: Number) -> Bounds:
         """The smallest epsilon >= 0 that holds with this delta.
@@ -99,12 +100,12 @@ class Guarantee:
             SolverError: no engine bounds it closely enough.
         """
         exact = real_number(delta, "delta")
-        found: list[Bounds] = []
+        epsilons: list[Bounds] = []
         # The costliest one by zCDP is most often the worst. Of the others, one delta says that they are no worse.
-        for law, engine in sorted(self._laws(), key=lambda one: search_cost(one[0]), reverse=True):
-            if not found or _exceeds(engine, _to_exceed(_largest(found)), exact):
-                found.append(epsilon_at(engine, law, exact))
-        return _largest(found)
+        for law, engine in sorted(self._laws(), key=lambda pair: search_cost(pair[0]), reverse=True):
+            if not epsilons or _exceeds(engine, _to_exceed(_largest(epsilons)), exact):
+                epsilons.append(epsilon_at(engine, law, exact))
+        return _largest(epsilons)
 
     def log_delta(self, epsilon: Number) -> Bounds:
         """Natural logarithm of delta(epsilon), -inf if delta is 0. It also holds for a delta below every float.
@@ -123,12 +124,16 @@ class Guarantee:
         # The engines take a float as its exact value, and say so themselves if it is not finite.
         exact: Sequence[float | Fraction] = epsilons  # type: ignore[assignment]
         if not are_floats(epsilons):
-            exact = [one if isinstance(one, float) else real_number(one, "epsilon") for one in epsilons]
-        found = [engine.log_deltas(exact) for engine in self.computed_by]
-        if len(found) == 1:
-            return found[0]
+            exact = [
+                epsilon if isinstance(epsilon, float) else real_number(epsilon, "epsilon")
+                for epsilon in epsilons
+            ]
+        profiles = [engine.log_deltas(exact) for engine in self.computed_by]
+        if len(profiles) == 1:
+            return profiles[0]
         return ManyBounds(
-            np.max([one.lower for one in found], axis=0), np.max([one.upper for one in found], axis=0)
+            np.max([epsilon.lower for epsilon in profiles], axis=0),
+            np.max([epsilon.upper for epsilon in profiles], axis=0),
         )
 
     def delta(self, epsilon: Number) -> Bounds:
@@ -225,11 +230,11 @@ class Guarantee:
 
     def _betas(self, alphas: list[Fraction]) -> list[Bounds]:
         """The trade-off function at exact levels."""
-        found = [betas_at(engine, law, alphas) for law, engine in self._laws()]
-        if len(found) == 1:
-            return [beta for _, beta in found[0]]
+        curves = [betas_at(engine, law, alphas) for law, engine in self._laws()]
+        if len(curves) == 1:
+            return [beta for _, beta in curves[0]]
         bounds = []
-        for alpha, ways in zip(alphas, zip(*found, strict=True), strict=True):
+        for alpha, ways in zip(alphas, zip(*curves, strict=True), strict=True):
             upper = min(beta.upper for _, beta in ways)
             lower = max(self._supporting(epsilon, alpha) for epsilon, _ in ways)
             bounds.append(Bounds(min(max(lower, 0.0), upper), upper))
@@ -249,14 +254,14 @@ def _exceeds(engine: LossEngine, epsilon: float, delta: Fraction) -> bool:
     return log_delta_of(engine, epsilon).upper > log_bounds_of(delta).lower
 
 
-def _to_exceed(found: Bounds) -> float:
+def _to_exceed(bounds: Bounds) -> float:
     """The epsilon that another alternative must exceed to count, given bounds on the largest epsilon found before.
 
     Alternatives are often equally bad. The epsilon of each of them then lies between these bounds. So where the bounds
     are close, only an epsilon above both of them counts.
     """
-    return found.upper if found.upper - found.lower <= _CLOSE * found.upper else found.lower
+    return bounds.upper if bounds.upper - bounds.lower <= _CLOSE * bounds.upper else bounds.lower
 
 
 def _largest(bounds: list[Bounds]) -> Bounds:
-    return Bounds(max(one.lower for one in bounds), max(one.upper for one in bounds))
+    return Bounds(max(bound.lower for bound in bounds), max(bound.upper for bound in bounds))

@@ -32,7 +32,7 @@ SMALLEST_DELTA: Final = "1e-12"
 _MOST_INVARIANTS: Final = 3
 
 
-class Shown(Protocol):
+class ShownGuarantee(Protocol):
     """What is shown of a guarantee; `accounting/guarantee.py` has the class."""
 
     @property
@@ -65,7 +65,7 @@ class Shown(Protocol):
         """The trade-off function at so many levels."""
 
 
-def lines_of(guarantee: Shown) -> tuple[tuple[str, str], ...]:
+def lines_of(guarantee: ShownGuarantee) -> tuple[tuple[str, str], ...]:
     """Name and text of each line that describes a guarantee; nothing is computed for them."""
     kinds = Counter(type(event).__name__ for event in _leaves(guarantee.event))
     events = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
@@ -81,7 +81,7 @@ def lines_of(guarantee: Shown) -> tuple[tuple[str, str], ...]:
     return tuple(lines)
 
 
-def draw_tradeoff(guarantee: Shown, axes: "Axes | None") -> "Axes":
+def draw_tradeoff(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
     """Draw the certified trade-off function, with the range between its bounds shaded.
 
     Args:
@@ -99,7 +99,7 @@ def draw_tradeoff(guarantee: Shown, axes: "Axes | None") -> "Axes":
     return axes
 
 
-def draw_profile(guarantee: Shown, axes: "Axes | None") -> "Axes":
+def draw_profile(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
     """Draw the certified delta at every epsilon on a logarithmic axis, with the range between its bounds shaded.
 
     Args:

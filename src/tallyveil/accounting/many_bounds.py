@@ -34,14 +34,14 @@ class ManyBounds(Sequence[Bounds]):
     @classmethod
     def of(cls, bounds: Sequence[Bounds]) -> "ManyBounds":
         """The same numbers as two arrays."""
-        return cls(np.array([one.lower for one in bounds]), np.array([one.upper for one in bounds]))
+        return cls(np.array([pair.lower for pair in bounds]), np.array([pair.upper for pair in bounds]))
 
     @property
     def width(self) -> Floats:
         """upper - lower."""
         with np.errstate(invalid="ignore"):
-            found: Floats = np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
-        return found
+            widths: Floats = np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
+        return widths
 
     def where(self, chosen: Bools, other: "ManyBounds") -> "ManyBounds":
         """These numbers at the places chosen, and the other ones elsewhere."""

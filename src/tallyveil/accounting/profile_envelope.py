@@ -77,14 +77,14 @@ def smallest_mu(law: Law, engine: LossEngine) -> Bounds:
     if isinstance(engine, WithFailure):  # no normal noise reveals everything
         return Bounds(math.inf, math.inf)
     if isinstance(engine, Dithered):
-        found = profile_envelope(engine)
+        mu = profile_envelope(engine)
     else:
-        found = Bounds(0.0, math.inf) if further(law) else gaussian_envelope(of_integers(law))
-        if not math.isfinite(found.upper):
+        mu = Bounds(0.0, math.inf) if further(law) else gaussian_envelope(of_integers(law))
+        if not math.isfinite(mu.upper):
             lower = engine.lower if isinstance(engine, Between) else engine
-            found = Bounds(_lower_end(lower, math.sqrt(2 * search_cost(law))), found.upper)
-    upper = found.upper if math.isfinite(found.upper) else _of_parts(law)
-    return Bounds(min(found.lower, upper), upper)
+            mu = Bounds(_lower_end(lower, math.sqrt(2 * search_cost(law))), mu.upper)
+    upper = mu.upper if math.isfinite(mu.upper) else _of_parts(law)
+    return Bounds(min(mu.lower, upper), upper)
 
 
 def profile_envelope(engine: Dithered) -> Bounds:
@@ -167,11 +167,11 @@ def _single(loss: AnyLoss) -> float:
         return math.sqrt(fraction_bounds(loss.mu_squared).upper) * (1 + 1e-15)
     if not isinstance(loss, LossFactor):
         return math.inf
-    one = replace(loss, multiplicity=1)
-    found = gaussian_envelope((one,)).upper
-    if math.isfinite(found):
-        return found
-    engine = Dithered.build((one,))
+    answer = replace(loss, multiplicity=1)
+    mu = gaussian_envelope((answer,)).upper
+    if math.isfinite(mu):
+        return mu
+    engine = Dithered.build((answer,))
     return math.inf if engine is None else profile_envelope(engine).upper
 
 

@@ -96,8 +96,8 @@ class _Places:
         """About g."""
         return np.where(np.isfinite(self.g.lower), (self.g.lower + self.g.upper) / 2, self.g.lower)
 
-    def some(self, kept: Bools) -> "_Places":
-        return _Places(self.at[kept], self.g.at(kept))
+    def some(self, chosen: Bools) -> "_Places":
+        return _Places(self.at[chosen], self.g.at(chosen))
 
     def or_else(self, chosen: Bools, other: "_Places") -> "_Places":
         """These places where chosen, else the other ones."""
@@ -131,12 +131,12 @@ class _Search:
         left, middle, right = self._around(which, centres, step)
         for _ in range(_STEPS):
             certain = np.maximum(left.g.upper, right.g.upper) < middle.g.lower
-            self._bound_above(which[certain], *(one.some(certain) for one in (left, middle, right)))
+            self._bound_above(which[certain], *(places.some(certain) for places in (left, middle, right)))
             if not certain.any():
                 return
             which, left, middle, right = (
                 which[certain],
-                *(one.some(certain) for one in (left, middle, right)),
+                *(places.some(certain) for places in (left, middle, right)),
             )
             left, middle, right = self._narrowed(which, left, middle, right)
 
@@ -177,12 +177,12 @@ class _Search:
         """g at one place of each alpha; what is found there bounds beta from below."""
         known = self.engine.log_deltas(losses.tolist())
         low, high = -np.expm1(known.upper), -np.expm1(known.lower)
-        taken = np.exp(np.minimum(losses, _STEEPEST)) * self.alphas[which]
-        slack = 1e-14 * (high + (1 + np.abs(losses)) * taken)
-        lower = np.where(losses > _STEEPEST, -np.inf, low - taken - slack)
+        weights = np.exp(np.minimum(losses, _STEEPEST)) * self.alphas[which]
+        slack = 1e-14 * (high + (1 + np.abs(losses)) * weights)
+        lower = np.where(losses > _STEEPEST, -np.inf, low - weights - slack)
         more = lower > self.lower[which]
         self.lower[which[more]], self.best[which[more]] = lower[more], losses[more]
-        return _Places(losses, ManyBounds(lower, high - taken + slack))
+        return _Places(losses, ManyBounds(lower, high - weights + slack))
 
     def _bound_above(self, which: Integers, left: _Places, middle: _Places, right: _Places) -> None:
         """Bound beta by the two lines through the middle, where it is certain that the maximum lies between."""

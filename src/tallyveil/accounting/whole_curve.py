@@ -107,7 +107,7 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
         _Point(epsilon, known.upper, reference.log_delta_below(epsilon))
         for epsilon, known in zip(first, guarantee.log_profile(first), strict=True)
     ]
-    best = max(points, key=lambda one: one.excess)
+    best = max(points, key=lambda excess_point: excess_point.excess)
     heap = [(-_largest_between(a, b), a, b) for a, b in pairwise(points)]
     heapq.heapify(heap)
     for _ in range(_MOST_PIECES):
@@ -118,7 +118,7 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
         if -bound <= best.excess + close or not left.epsilon < middle < right.epsilon:
             break
         between = point(middle)
-        best = max(best, between, key=lambda one: one.excess)
+        best = max(best, between, key=lambda excess_point: excess_point.excess)
         heapq.heapreplace(heap, (-_largest_between(left, between), left, between))
         heapq.heappush(heap, (-_largest_between(between, right), between, right))
     return CurveExcess(best.excess, best.epsilon, -heap[0][0])

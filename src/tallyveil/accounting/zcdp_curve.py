@@ -92,12 +92,12 @@ class ZcdpCurve:
         return self._best_log_delta_below(exact)
 
     def _best_log_delta_below(self, epsilon: Fraction) -> float:
-        found = _flattest(as_float(self.rho), as_float(epsilon))
-        if found is None:
+        flattest = _flattest(as_float(self.rho), as_float(epsilon))
+        if flattest is None:
             return -math.inf
         with precision(_BITS):
             r, e = rational(self.rho), rational(epsilon)
-            left, right = rational(found * (1 - _ASIDE)), rational(found * (1 + _ASIDE))
+            left, right = rational(flattest * (1 - _ASIDE)), rational(flattest * (1 + _ASIDE))
 
             def height(x: flint.arb) -> flint.arb:
                 return x * ((1 + x) * r - e) + x * x.log() - (1 + x) * x.log1p()

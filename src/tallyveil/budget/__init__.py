@@ -3,13 +3,13 @@
 from tallyveil.budget.expected import ExpectedError, expected_errors
 from tallyveil.budget.fractions import parse_fraction
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset, strategy_preset_names
-from tallyveil.budget.products import Product, load_product, product_names
+from tallyveil.budget.products import CensusProduct, load_product, product_names
 from tallyveil.budget.strategy import Mechanism, Strategy
 
 __all__ = [
+    "CensusProduct",
     "ExpectedError",
     "Mechanism",
-    "Product",
     "Strategy",
     "StrategyPreset",
     "expected_errors",

@@ -43,7 +43,9 @@ class Allocation:
 
     def __post_init__(self) -> None:
         require_affordable(self.spine, self.shares, self.strategy)
-        used = tuple(tuple(np.flatnonzero(np.bincount(one)).tolist()) for one in self.shares.positions)
+        used = tuple(
+            tuple(np.flatnonzero(np.bincount(positions)).tolist()) for positions in self.shares.positions
+        )
         object.__setattr__(self, "_used", used)
 
     def positions(self, geolevel: str) -> NDArray[np.int32]:
@@ -57,7 +59,9 @@ class Allocation:
     def laws(self, geolevel: str, query: str) -> dict[int, Law]:
         """Law of a query's noise, by the position of the geounit's share. Geounits with share 0 have no law."""
         used, values = self._used[self.spine.level_index(geolevel)], self.shares.values
-        return {one: self.strategy.law(geolevel, query, values[one]) for one in used if values[one] > 0}
+        return {
+            place: self.strategy.law(geolevel, query, values[place]) for place in used if values[place] > 0
+        }
 
     def variances(self, geolevel: str, query: str, start: int, stop: int) -> NDArray[np.float64]:
         """Variance of a query's noise in geounits start to stop - 1, in counts squared; infinite where not measured."""

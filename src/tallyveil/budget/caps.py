@@ -29,7 +29,7 @@ class Reference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class CapTrial:
     """The result of one set of weights.
 
     Attributes:
@@ -52,7 +52,9 @@ def excess(values: Mapping[str, float], limits: Mapping[str, float]) -> float:
 
 
 def limiting_weights(
-    first: Mapping[str, float], limits: Mapping[str, float], attempt: Callable[[Mapping[str, float]], Trial]
+    first: Mapping[str, float],
+    limits: Mapping[str, float],
+    attempt: Callable[[Mapping[str, float]], CapTrial],
 ) -> dict[str, float]:
     """Weights under which a trial keeps all limits, with as low a score as a few trials find.
 
@@ -77,11 +79,11 @@ def limiting_weights(
 
     def tried(weights: Mapping[str, float]) -> tuple[str, ...]:
         nonlocal best, best_merit
-        found = attempt(weights)
-        merit = (excess(found.values, limits), found.score)
+        choice = attempt(weights)
+        merit = (excess(choice.values, limits), choice.score)
         if merit < best_merit:
             best, best_merit = dict(weights), merit
-        return over(found.values, limits)
+        return over(choice.values, limits)
 
     for _ in range(MOST_RAISES):
         above = tried(high)

@@ -124,21 +124,21 @@ def fit_shares(
     def ratios(shares: NDArray[np.complex128] | Floats) -> NDArray[np.complex128] | Floats:
         return _ratios(spine, families, targets, exact, shares * rates)
 
-    given = np.array([float(share) for _, share in strategy.geolevel_shares])
-    best, bound = _cutting_planes(ratios, given, gap, most_rounds)
+    stated = np.array([float(share) for _, share in strategy.geolevel_shares])
+    best, bound = _cutting_planes(ratios, stated, gap, most_rounds)
     shares = _rounded(best)
     reached = ratios(np.array([float(share) for share in shares])).real
     needed = _rounded_up(float(reached.max()))
-    made = replace(strategy, total=needed, geolevel_shares=tuple(zip(spine.geolevels, shares, strict=True)))
+    fitted = replace(strategy, total=needed, geolevel_shares=tuple(zip(spine.geolevels, shares, strict=True)))
     deviations = np.sqrt(reached / float(needed))
     return FittedShares(
-        made,
+        fitted,
         needed,
         bound,
-        float(ratios(given).real.max()),
+        float(ratios(stated).real.max()),
         tuple(
-            (target, float(target.standard_deviation) * float(one))
-            for target, one in zip(targets, deviations, strict=True)
+            (target, float(target.standard_deviation) * float(deviation))
+            for target, deviation in zip(targets, deviations, strict=True)
         ),
     )
 
@@ -187,7 +187,7 @@ def _ratios(
     """For every target, its variance divided by the square of its standard deviation."""
     # An exactly known answer gets a precision far above all others, because derivatives need finite numbers.
     largest = KNOWN * float(np.abs(precisions).max())
-    found = spine_variances(
+    variances = spine_variances(
         spine,
         [
             np.full(
@@ -198,13 +198,15 @@ def _ratios(
         ],
     )
     by_name = {family.name: family for family in families}
-    return np.array([_one(_values(found, by_name, target.name), target) for target in targets])
+    return np.array([_one(_values(variances, by_name, target.name), target) for target in targets])
 
 
-def _values(found: SpineVariances, families: Mapping[str, EntityFamily], name: str) -> NDArray[np.complex128]:
+def _values(
+    variances: SpineVariances, families: Mapping[str, EntityFamily], name: str
+) -> NDArray[np.complex128]:
     if name in families:
-        return entity_variances(found, families[name])
-    return found.variance[found.spine.level_index(name)]
+        return entity_variances(variances, families[name])
+    return variances.variance[variances.spine.level_index(name)]
 
 
 def _one(values: NDArray[np.complex128], target: AccuracyTarget) -> complex:
@@ -271,7 +273,7 @@ def _tangents(
         moved = point.astype(np.complex128)
         moved[place] += STEP * 1j
         columns.append(ratios(moved))
-    return columns[0].real, np.stack([one.imag / STEP for one in columns], axis=1)
+    return columns[0].real, np.stack([column.imag / STEP for column in columns], axis=1)
 
 
 def _rounded(shares: Floats) -> tuple[Fraction, ...]:

@@ -77,23 +77,23 @@ def find_saving(strategy: Strategy, schema: Schema, invariants: Exact) -> Saving
     Raises:
         SchemaError: a query does not fit the schema.
     """
-    found = fixed_queries(strategy, schema, invariants)
-    if not found:
+    fixed = fixed_queries(strategy, schema, invariants)
+    if not fixed:
         return None
-    dropped = {(item.geolevel, item.query) for item in found}
+    dropped = {(item.geolevel, item.query) for item in fixed}
     stuck = tuple(
         level
         for level in strategy.geolevels
         if all((level, query) in dropped for query in strategy.queries(level))
     )
     shares = dict(strategy.geolevel_shares)
-    freed = sum((item.share for item in found if item.geolevel not in stuck), Fraction(0))
-    kept = sum((shares[level] for level in stuck), Fraction(0))
+    freed = sum((item.share for item in fixed if item.geolevel not in stuck), Fraction(0))
+    held_back = sum((shares[level] for level in stuck), Fraction(0))
     if freed == 0:
-        return Saving(found, stuck, freed, None, 1.0)
-    gain = (1 - kept) / (1 - kept - freed)
+        return Saving(fixed, stuck, freed, None, 1.0)
+    gain = (1 - held_back) / (1 - held_back - freed)
     deviation = 1 / math.sqrt(gain) if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else float(1 / gain)
-    return Saving(found, stuck, freed, _without(strategy, dropped, stuck, gain), deviation)
+    return Saving(fixed, stuck, freed, _without(strategy, dropped, stuck, gain), deviation)
 
 
 def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tuple[FixedQuery, ...]:
@@ -102,7 +102,7 @@ def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tupl
         return ()
     levels, shares = strategy.geolevels, dict(strategy.geolevel_shares)
     finest = [(query, max(named, key=levels.index)) for query, named in invariants]
-    found, seen = [], dict[tuple[str, tuple[str, ...]], str | None]()
+    fixed, seen = [], dict[tuple[str, tuple[str, ...]], str | None]()
     for number, geolevel in enumerate(levels):
         in_force = [
             (f"{query} at {level}", schema.query(query))
@@ -115,8 +115,8 @@ def fixed_queries(strategy: Strategy, schema: Schema, invariants: Exact) -> tupl
                 seen[asked] = _known_from(schema.query(query), in_force, schema)
             known_from = seen[asked]
             if known_from is not None:
-                found.append(FixedQuery(geolevel, query, shares[geolevel] * share, known_from))
-    return tuple(found)
+                fixed.append(FixedQuery(geolevel, query, shares[geolevel] * share, known_from))
+    return tuple(fixed)
 
 
 def is_fixed(query: QueryGroup, known: Sequence[QueryGroup], schema: Schema) -> bool:
@@ -137,7 +137,7 @@ def is_fixed(query: QueryGroup, known: Sequence[QueryGroup], schema: Schema) -> 
         return False
     wanted = query.answers_of(cells)[possible]
     sums = [group.answers_of(cells)[possible] for group in known]
-    if not (wanted >= 0).any() or any(_adds_up(wanted, one) for one in sums):
+    if not (wanted >= 0).any() or any(_adds_up(wanted, totals) for totals in sums):
         return True
     return len(sums) > 1 and _combines(wanted, sums)
 
@@ -217,11 +217,13 @@ def _combines(wanted: NDArray[np.int64], known: Sequence[NDArray[np.int64]]) -> 
     kinds = np.unique(np.stack([wanted, *known], axis=1), axis=0)
     if len(kinds) > len(np.unique(kinds[:, 1:], axis=0)):
         return False  # a kind counts in two answers
-    own = [np.unique(column[column >= 0]) for column in kinds.T]
-    if len(kinds) * sum(map(len, own)) > MOST_KINDS:
+    parts = [np.unique(column[column >= 0]) for column in kinds.T]
+    if len(kinds) * sum(map(len, parts)) > MOST_KINDS:
         return False
-    rows = [(kinds[:, number] == answer).tolist() for number in range(1, len(own)) for answer in own[number]]
-    asked = [(kinds[:, 0] == answer).tolist() for answer in own[0]]
+    rows = [
+        (kinds[:, number] == answer).tolist() for number in range(1, len(parts)) for answer in parts[number]
+    ]
+    asked = [(kinds[:, 0] == answer).tolist() for answer in parts[0]]
     return _rank(rows) == _rank(rows + asked)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TOGETHER: Final = "all geolevels"
 """Name of the row that is about the whole strategy."""
 
-_SLOWEST: Final = "rounded_fft"
+_SLOWEST: Final = "gridded"
 """The engine that is left for losses without a common lattice if no faster one takes them: seconds for each number."""
 
 
@@ -89,10 +89,10 @@ def parameters_of_cost(mechanism: Mechanism, cost: Fraction) -> dict[str, Any]:
     from tallyveil.accounting.parameters import pure_parameters, zcdp_parameters
 
     if mechanism is Mechanism.DISCRETE_GAUSSIAN:
-        accountant, found = "zcdp", zcdp_parameters(cost)
+        accountant, parameters = "zcdp", zcdp_parameters(cost)
     else:
-        accountant, found = "pure", pure_parameters(fraction_bounds(cost).upper)
-    return {"spent": str(cost), "accountant": accountant, **found.to_mapping()}
+        accountant, parameters = "pure", pure_parameters(fraction_bounds(cost).upper)
+    return {"spent": str(cost), "accountant": accountant, **parameters.to_mapping()}
 
 
 def _row(
@@ -102,11 +102,11 @@ def _row(
     from tallyveil.accounting.parameters import exact_parameters
 
     gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    own = rho_of(event) if gaussian else epsilon_of(event)
-    if spent is not None and spent != own:
+    cost = rho_of(event) if gaussian else epsilon_of(event)
+    if spent is not None and spent != cost:
         return cost_parameters(strategy, spent, name)
     guarantee = compose(event, neighbours=strategy.neighbours)
     if _SLOWEST in guarantee.engines:
-        return cost_parameters(strategy, own, name)
-    found = exact_parameters(guarantee, with_mu=with_mu)
-    return {"geolevel": name, "spent": str(own), "accountant": "exact", **found.to_mapping()}
+        return cost_parameters(strategy, cost, name)
+    parameters = exact_parameters(guarantee, with_mu=with_mu)
+    return {"geolevel": name, "spent": str(cost), "accountant": "exact", **parameters.to_mapping()}

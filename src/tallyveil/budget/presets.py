@@ -99,7 +99,7 @@ def load_strategy_preset(name: str) -> StrategyPreset:
         )
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     strategy = _strategy(name, table)
-    outer = tuple(adapter_of(OuterPass).validate_python(item) for item in table.get("outer", ()))
+    outer = tuple(adapter_of(OuterPass).validate_python(entry) for entry in table.get("outer", ()))
     table = {**_in_outer_passes(outer, strategy.geolevels), **table}
     return StrategyPreset(
         name=name,
@@ -121,7 +121,7 @@ def _in_outer_passes(outer: tuple[OuterPass, ...], geolevels: Sequence[str]) -> 
     """The settings of single geolevels that outer passes leave without effect; nothing if there are no outer passes."""
     if not outer:
         return {}
-    chains = [[*item.rounding, item.cells] for item in outer]
+    chains = [[*outer_pass.rounding, outer_pass.cells] for outer_pass in outer]
     return {
         "passes": {key: [[_ALL_OTHERS]] for key in geolevels},
         "slack": "0",

@@ -60,7 +60,7 @@ DELTA: Final = Fraction(1, 10**10)
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class CensusProduct:
     """Noise that was released, as exact shares of a budget.
 
     Attributes:
@@ -105,7 +105,7 @@ def product_names() -> tuple[str, ...]:
     return (*_REDISTRICTING, *_DHC, *_TOGETHER)
 
 
-def load_product(name: str) -> Product:
+def load_product(name: str) -> CensusProduct:
     """The budget of a released product, or of several together.
 
     Args:
@@ -119,7 +119,7 @@ def load_product(name: str) -> Product:
     if name in _REDISTRICTING:
         preset_name, record, epsilon = _REDISTRICTING[name]
         preset = load_strategy_preset(preset_name)
-        return Product(
+        return CensusProduct(
             name,
             preset.summary,
             preset.source,
@@ -135,8 +135,8 @@ def load_product(name: str) -> Product:
     )
 
 
-def _together(name: str, parts: tuple[Product, ...]) -> Product:
-    return Product(
+def _together(name: str, parts: tuple[CensusProduct, ...]) -> CensusProduct:
+    return CensusProduct(
         name=name,
         summary="together: " + "; ".join(part.summary for part in parts),
         source="; ".join(dict.fromkeys(part.source for part in parts)),
@@ -147,9 +147,9 @@ def _together(name: str, parts: tuple[Product, ...]) -> Product:
     )
 
 
-def _dhc(name: str) -> Product:
+def _dhc(name: str) -> CensusProduct:
     table = load_rho_table(name)
-    return Product(
+    return CensusProduct(
         name=name,
         summary=table["summary"],
         source=table["source"],

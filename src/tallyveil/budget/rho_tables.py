@@ -37,7 +37,7 @@ def strategy_of_rho(
         BudgetError: `merged` leaves out a geolevel of the table or names one twice, or a number is no fraction.
     """
     parts = merged or {geolevel: [geolevel] for geolevel in table["geolevels"]}
-    if sorted(own for names in parts.values() for own in names) != sorted(table["geolevels"]):
+    if sorted(named for names in parts.values() for named in names) != sorted(table["geolevels"]):
         raise BudgetError(
             f"{name}: the geolevels that get the budgets are {dict(parts)}; wanted every geolevel of "
             f"{', '.join(table['geolevels'])} once. A geolevel that is left out would lose its budget."
@@ -46,7 +46,8 @@ def strategy_of_rho(
     places = {geolevel: place for place, geolevel in enumerate(table["geolevels"])}
     rho = {
         geolevel: {
-            query: unit * sum(row[places[own]] for own in names) for query, row in table["queries"].items()
+            query: unit * sum(row[places[named]] for named in names)
+            for query, row in table["queries"].items()
         }
         for geolevel, names in parts.items()
     }

@@ -32,9 +32,11 @@ def rho_for_target(shape: Strategy, epsilon: Fraction, delta: Fraction) -> Fract
     from tallyveil.accounting.calibration import calibrate
 
     event = replace(shape, total=Fraction(1)).event()
-    found = calibrate(event, epsilon=epsilon, delta=delta, neighbours=shape.neighbours, digits=DIGITS + 1)
-    exponent = DIGITS - 1 - math.floor(math.log10(float(1 / found.factor)))
-    return Fraction(math.floor(Fraction(10) ** exponent / found.factor)) / Fraction(10) ** exponent
+    calibration = calibrate(
+        event, epsilon=epsilon, delta=delta, neighbours=shape.neighbours, digits=DIGITS + 1
+    )
+    exponent = DIGITS - 1 - math.floor(math.log10(float(1 / calibration.factor)))
+    return Fraction(math.floor(Fraction(10) ** exponent / calibration.factor)) / Fraction(10) ** exponent
 
 
 def geolevel_savings(
@@ -53,11 +55,11 @@ def geolevel_savings(
     """
     from tallyveil.accounting.calibration import calibrate
 
-    found = []
+    savings = []
     for geolevel in strategy.geolevels:
         event = strategy.geolevel_event(geolevel)
         claimed = conversion.epsilon(rho_of(event), delta)
-        found.append(
+        savings.append(
             (geolevel, calibrate(event, epsilon=claimed, delta=delta, neighbours=strategy.neighbours))
         )
-    return tuple(found)
+    return tuple(savings)

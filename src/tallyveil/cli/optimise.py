@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tallyveil.api.planned import BetterShares
-    from tallyveil.budget.optimal.choose import OptimalShares, Outcome
+    from tallyveil.budget.optimal.choose import OptimalShares, ShareChoice
     from tallyveil.products.topdown.run.shares_trial import Trial
     from tallyveil.schema.unit import Unit
 
@@ -163,7 +163,7 @@ def _show_trial(shares: "OptimalShares", trial: "Trial", unit: "Unit") -> None:
 
 def _measured(
     shares: "OptimalShares", trial: "Trial"
-) -> "Iterator[tuple[Outcome, float, float, float, float]]":
+) -> "Iterator[tuple[ShareChoice, float, float, float, float]]":
     """Every outcome with its measured error before and after, their ratio, and the ratio's margin."""
     before, after = trial.deviations
     numbers = (before.tolist(), after.tolist(), trial.ratios.tolist(), trial.margins.tolist())

@@ -6,7 +6,7 @@ from typing import Final
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.geography.spine import Spine
-from tallyveil.schema.counts import ENTRIES_AT_ONCE, compress_rows, sum_families, triplets_of
+from tallyveil.schema.counts import ENTRIES_AT_ONCE, sum_families, triplets_of
 from tallyveil.schema.query_group import QueryGroup
 
 REDACTED: Final = "<redacted>"
@@ -58,13 +58,6 @@ class ConfidentialHistogram:
             for start in range(0, len(array), ENTRIES_AT_ONCE):
                 digest.update(array[start : start + ENTRIES_AT_ONCE].astype("<i8").tobytes())
         return digest.digest()
-
-
-def histogram_from_triplets(
-    geolevel: str, n_geounits: int, rows: Integers, cells: Integers, counts: Integers
-) -> ConfidentialHistogram:
-    """Sort and sum (geounit, cell, count) triplets. Zero sums are dropped."""
-    return ConfidentialHistogram(geolevel, *compress_rows(n_geounits, rows, cells, counts))
 
 
 def aggregate(histogram: ConfidentialHistogram, spine: Spine, n_cells: int) -> ConfidentialHistogram:

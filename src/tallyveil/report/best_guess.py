@@ -18,7 +18,7 @@ from tallyveil.accounting.zcdp import zcdp_to_delta
 from tallyveil.report.points import Tile
 from tallyveil.schema.unit import Unit
 
-_SLOWEST: Final = "rounded_fft"
+_SLOWEST: Final = "gridded"
 """The engine that takes seconds for each number. The cost bounds the guess in its place."""
 
 _ROUNDING: Final = 1e-12

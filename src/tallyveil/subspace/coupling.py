@@ -31,7 +31,7 @@ from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.chain import ABSOLUTE, Bits
 from tallyveil.kernels.subspace.chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
 from tallyveil.subspace.mcmc import (
-    Observer,
+    SweepObserver,
     chain_arrays,
     chain_start,
     jump_arrays,
@@ -76,7 +76,7 @@ def meeting_times(
     *,
     start: npt.ArrayLike | None = None,
     first_pair: int = 0,
-    observer: Observer | None = None,
+    observer: SweepObserver | None = None,
 ) -> MeetingTimes:
     """Run pairs of chains until they meet.
 

@@ -108,11 +108,11 @@ def pivot_columns(columns: Integers) -> PivotColumns:
     rows = independent_columns(whole.transpose())
     # Sparse columns with small entries come first, because a single 1 or -1 generates its whole row.
     order = np.lexsort((np.abs(columns).max(axis=0, initial=0), np.count_nonzero(columns, axis=0)))
-    kept = columns[rows][:, order]
-    chosen = independent_columns(flint_matrix(kept))
-    everything = flint_matrix(kept)
+    pivots = columns[rows][:, order]
+    chosen = independent_columns(flint_matrix(pivots))
+    everything = flint_matrix(pivots)
     while True:
-        hermite, transform, rank = hermite_columns(flint_matrix(kept[:, chosen]))
+        hermite, transform, rank = hermite_columns(flint_matrix(pivots[:, chosen]))
         square = (
             fmpz_mat([[hermite[i, j] for j in range(rank)] for i in range(rank)]) if rank else fmpz_mat(0, 0)
         )
@@ -197,9 +197,9 @@ def _first_fractional(coordinates: Any) -> list[int]:
     numerators, denominator = coordinates.numer_denom()
     if denominator == 1:
         return []
-    found: dict[int, None] = {}
+    places: dict[int, None] = {}
     for row in numerators.tolist():
         column = next((j for j, value in enumerate(row) if fmpz(value) % denominator != 0), None)
         if column is not None:
-            found[column] = None
-    return list(found)
+            places[column] = None
+    return list(places)

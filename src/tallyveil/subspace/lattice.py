@@ -177,17 +177,17 @@ def require_totals(system: ConstraintSystem, totals: npt.ArrayLike) -> npt.NDArr
     Raises:
         ConstraintError: no table of integers has these totals. The message names the rows that contradict each other.
     """
-    found = particular_solution(system, totals)
-    if isinstance(found, NoIntegerSolution):
-        involved = [name for name, m in zip(system.names, found.multipliers, strict=True) if m != 0]
+    solution = particular_solution(system, totals)
+    if isinstance(solution, NoIntegerSolution):
+        involved = [name for name, m in zip(system.names, solution.multipliers, strict=True) if m != 0]
         raise ConstraintError(
             f"Constraints {', '.join(repr(name) for name in involved[:8])}: no table of integers has these totals. "
             "The combination of the constraints with multipliers "
-            f"{', '.join(str(m) for m in found.multipliers if m)[:200]} has integer coefficients, but the same "
+            f"{', '.join(str(m) for m in solution.multipliers if m)[:200]} has integer coefficients, but the same "
             "combination of the totals is not an integer. Check the totals of these constraints.",
             code="subspace-inconsistent",
         )
-    return found
+    return solution
 
 
 def check_lattice(lattice: Lattice) -> tuple[str, ...]:
@@ -223,13 +223,13 @@ def _basis(system: ConstraintSystem, structure: Structure, wanted: BasisKind) ->
 
 
 def _independent(system: ConstraintSystem, structure: Structure) -> tuple[ConstraintSystem, tuple[str, ...]]:
-    kept = independent_columns(flint_matrix(structure.columns).transpose())
-    if len(kept) == system.n_constraints:
+    places = independent_columns(flint_matrix(structure.columns).transpose())
+    if len(places) == system.n_constraints:
         return system, ()
-    implied = [name for i, name in enumerate(system.names) if i not in set(kept)]
+    implied = [name for i, name in enumerate(system.names) if i not in set(places)]
     shown = ", ".join(repr(name) for name in implied[:5]) + (" and others" if len(implied) > 5 else "")
     note = f"left out of {system.n_constraints} constraints, because the others imply them: {len(implied)} ({shown})."
-    return system.rows(kept), (note,)
+    return system.rows(places), (note,)
 
 
 def _on_cells(
@@ -270,9 +270,9 @@ def _dependence_proof(
     structure = recognise(system)
     chosen = list(pivots.chosen)
     independent = flint_matrix(structure.columns[list(pivots.rows)][:, chosen])
-    kept = independent_columns(independent)
-    square = flint_matrix(structure.columns[list(pivots.rows)][:, [chosen[j] for j in kept]]).transpose()
-    aim = flint_matrix(structure.columns[[row]][:, [chosen[j] for j in kept]]).transpose()
+    places = independent_columns(independent)
+    square = flint_matrix(structure.columns[list(pivots.rows)][:, [chosen[j] for j in places]]).transpose()
+    aim = flint_matrix(structure.columns[[row]][:, [chosen[j] for j in places]]).transpose()
     weights = square.inv() * aim
     multipliers = [Fraction(0)] * system.n_constraints
     multipliers[row] = Fraction(-1)

@@ -43,7 +43,7 @@ _ACCEPTED_ONE: Final = 0.45
 _TIMED_SWEEPS: Final = 64
 
 
-class Observer(Protocol):
+class SweepObserver(Protocol):
     """Receives the progress of chains: numbers of sweeps, never states."""
 
     def stage_started(self, stage: str, total: int) -> None:
@@ -96,16 +96,16 @@ def run_chain(
             code="subspace-chain-range",
         )
     stride = sweeps if thin is None else thin
-    kept = np.empty((-(-sweeps // stride), plan.columns.n_cells), dtype=np.int64)
+    states = np.empty((-(-sweeps // stride), plan.columns.n_cells), dtype=np.int64)
     state = chain_start(plan, start)
     stream = ChainStream(key, plan.digest, plan.words)
-    for done in range(0, kept.shape[0] * stride, stream.chunk):
-        now = min(stream.chunk, kept.shape[0] * stride - done)
+    for done in range(0, states.shape[0] * stride, stream.chunk):
+        now = min(stream.chunk, states.shape[0] * stride - done)
         words = stream.words(part, chain, done, now)
-        sweep_chain(plan, words, stream.per_sweep, now, state, done=done, thin=stride, kept=kept)
+        sweep_chain(plan, words, stream.per_sweep, now, state, done=done, thin=stride, kept=states)
         if advanced is not None:
             advanced(now)
-    return kept
+    return states
 
 
 def sweep_chain(
@@ -160,14 +160,14 @@ def chain_start(plan: ChainPlan, start: npt.ArrayLike | None) -> Integers:
     state = np.zeros(plan.columns.n_rows, dtype=np.int64)
     if start is None:
         return state
-    given = np.asarray(start)
-    if given.shape != (plan.columns.n_cells,) or given.dtype.kind not in "iu":
+    vector = np.asarray(start)
+    if vector.shape != (plan.columns.n_cells,) or vector.dtype.kind not in "iu":
         raise SolverError(
-            f"Chain start: got shape {given.shape} and type {given.dtype}, wanted {plan.columns.n_cells} integers.",
+            f"Chain start: got shape {vector.shape} and type {vector.dtype}, wanted {plan.columns.n_cells} integers.",
             code="subspace-chain-range",
         )
-    state[: given.size] = given
-    size = float((np.abs(given.astype(np.float64)) ** (2 if plan.target.kind else 1)).sum())
+    state[: vector.size] = vector
+    size = float((np.abs(vector.astype(np.float64)) ** (2 if plan.target.kind else 1)).sum())
     if size > plan.target.limit:
         raise SolverError(
             f"Chain start: its largest absolute value is {size:.3g}, wanted at most {plan.target.limit}. Start "

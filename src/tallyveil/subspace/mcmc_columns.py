@@ -84,9 +84,9 @@ def basis_columns(basis: Any) -> ChainColumns:
     for k in range(matrix.shape[1]):
         part = slice(matrix.indptr[k], matrix.indptr[k + 1])
         entries = list(zip(matrix.indices[part].tolist(), matrix.data[part].tolist(), strict=True))
-        own = [cell for cell, step in entries if touched[cell] == 1 and abs(step) == 1]
+        private_cells = [cell for cell, step in entries if touched[cell] == 1 and abs(step) == 1]
         columns.append(entries)
-        pivots.append(own[0] if own else None)
+        pivots.append(private_cells[0] if private_cells else None)
     return _columns(columns, pivots, matrix.shape[0], matrix.shape[1])
 
 
@@ -144,7 +144,7 @@ def _joining(lattice: Lattice) -> list[Entries]:
     for number, block in enumerate(lattice.structure.blocks):
         block_of[block] = number
     matrix = sp.csc_matrix(lattice.sparse_basis)
-    found = []
+    columns = []
     for k in range(matrix.shape[1]):
         cells = matrix.indices[matrix.indptr[k] : matrix.indptr[k + 1]]
         steps = matrix.data[matrix.indptr[k] : matrix.indptr[k + 1]]
@@ -152,8 +152,8 @@ def _joining(lattice: Lattice) -> list[Entries]:
         sums = np.zeros(len(lattice.structure.blocks), dtype=np.int64)
         np.add.at(sums, np.maximum(block_of[cells], 0) if sums.size else [], steps if sums.size else [])
         if free or sums.any():
-            found.append([(int(cell), int(step)) for cell, step in zip(cells, steps, strict=True)])
-    return found
+            columns.append([(int(cell), int(step)) for cell, step in zip(cells, steps, strict=True)])
+    return columns
 
 
 def _columns(columns: list[Entries], pivots: list[int | None], n_cells: int, dimension: int) -> ChainColumns:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 
@@ -76,8 +73,3 @@ def illinois_counties() -> ChainExample:
     """The population of Illinois, by 102 counties."""
     system = ConstraintSystem.from_sets([range(ILLINOIS_COUNTIES)], ILLINOIS_COUNTIES, ("Illinois",))
     return ChainExample("Illinois counties", system, ILLINOIS_EPSILON, ((Norm.L1, 10**6),))
-
-
-def children_table() -> npt.NDArray[np.int64]:
-    """The delinquent-children table, int64 [16]."""
-    return np.array(DELINQUENT_CHILDREN, dtype=np.int64).ravel()

@@ -76,10 +76,10 @@ class ChainPlan:
             words = coupled = (columns + 1) // 2 + -(-columns // self.block) * digits
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "coupled_words", coupled)
-        told = hashlib.sha256(repr((str(self.law), self.moves, self.columns.n_cells)).encode())
+        digest = hashlib.sha256(repr((str(self.law), self.moves, self.columns.n_cells)).encode())
         for part in (self.columns.starts, self.columns.rows, self.columns.steps):
-            told.update(part.astype("<i8").tobytes())
-        object.__setattr__(self, "digest", told.digest())
+            digest.update(part.astype("<i8").tobytes())
+        object.__setattr__(self, "digest", digest.digest())
 
     @property
     def block(self) -> int:

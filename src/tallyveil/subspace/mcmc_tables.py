@@ -132,12 +132,12 @@ def slack_thresholds(rate: Fraction) -> npt.NDArray[np.uint64]:
 
 
 def _digit_thresholds(step: Fraction) -> list[int]:
-    found = []
+    thresholds = []
     with precision(_PRECISION):
         whole = -(rational(-step * DIGIT).expm1())
         for digit in range(1, DIGIT):
             if step * digit > _CERTAIN:
-                found.append(_WORD - 1)  # 1, less an amount below 2**-64 that the balls cannot see
+                thresholds.append(_WORD - 1)  # 1, less an amount below 2**-64 that the balls cannot see
                 continue
             floor = certified_floor(-(rational(-step * digit).expm1()) / whole * arb(_WORD))
             if floor is None:
@@ -145,8 +145,8 @@ def _digit_thresholds(step: Fraction) -> list[int]:
                     f"Slack variable of rate {step}: a threshold could not be certified. Please report the "
                     "parameters of the noise."
                 )
-            found.append(floor)
-    return [*found, _WORD - 1]
+            thresholds.append(floor)
+    return [*thresholds, _WORD - 1]
 
 
 def _guide(thresholds: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

@@ -13,11 +13,9 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb
 
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given, in_short
-from tallyveil.noise.balls import precision, rational
 
 LARGEST_PARAMETER: Final = Fraction(10**5)
 SMALLEST_PARAMETER: Final = Fraction(1, 10**5)
@@ -131,28 +129,6 @@ def size_of(law: LatticeLaw, vectors: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def size_at(law: LatticeLaw, distance: Fraction) -> Fraction:
     """The size of a change at a distance. The distance is in the law's norm; for the Gaussian it is already squared."""
     return distance * distance if law.takes_root else distance
-
-
-def log_weight(law: LatticeLaw, size: int, bits: int = 128) -> arb:
-    """ln of the weight of any vector with this size, without the normaliser, as a ball."""
-    with precision(bits):
-        if law.takes_root:
-            return -rational(law.rate) * arb(size).sqrt()
-        return -rational(law.rate) * size
-
-
-def exact_log_weight(law: LatticeLaw, size: int) -> Fraction:
-    """ln of the weight as an exact fraction, for the l1 Laplace and the Gaussian law.
-
-    Raises:
-        BudgetError: the law is l2 Laplace, whose logarithm is irrational in general.
-    """
-    if law.takes_root:
-        raise BudgetError(
-            f"{law}: the logarithm of its weight is not a rational number. Use log_weight, which gives an interval "
-            "that contains it."
-        )
-    return -law.rate * size
 
 
 def _checked(law: str, name: str, value: object, least: Fraction, largest: Fraction) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tallyveil.subspace.coupling import MeetingTimes
     from tallyveil.subspace.diagnostics import TotalVariationBound
     from tallyveil.subspace.exact.sampler import VectorSampler
-    from tallyveil.subspace.mcmc import Observer
+    from tallyveil.subspace.mcmc import SweepObserver
     from tallyveil.subspace.mcmc_moves import ChainPlan
 
 SamplerWish = Literal["auto", "exact", "chain"]
@@ -173,7 +173,7 @@ def plan_noise(
     law: LatticeLaw,
     wish: SamplerWish = "auto",
     settings: ChainSettings | None = None,
-    observer: "Observer | None" = None,
+    observer: "SweepObserver | None" = None,
 ) -> NoisePlan:
     """Decide without data how to draw. If a chain is needed, also measure its distance from the law.
 
@@ -306,7 +306,7 @@ def _said(statement: str, plan: NoisePlan) -> str:
 
 
 def _measured_chain(
-    lattice: Lattice, law: LatticeLaw, settings: ChainSettings, observer: "Observer | None"
+    lattice: Lattice, law: LatticeLaw, settings: ChainSettings, observer: "SweepObserver | None"
 ) -> ChainWay:
     from tallyveil.subspace.coupling import choose_lag, meeting_times
     from tallyveil.subspace.diagnostics import total_variation_bound

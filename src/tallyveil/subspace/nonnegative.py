@@ -75,11 +75,11 @@ def _with_sum(values: Integers) -> Integers:
             high = middle
         else:
             low = middle + 1
-    kept = np.maximum(values - low, 0)
+    lowered = np.maximum(values - low, 0)
     at_level = np.flatnonzero(values >= low) if low else np.empty(0, dtype=np.int64)
-    missing = total - int(kept.sum())
-    kept[at_level[at_level.size - missing :]] += 1
-    return kept
+    missing = total - int(lowered.sum())
+    lowered[at_level[at_level.size - missing :]] += 1
+    return lowered
 
 
 def _with_margins(values: Integers) -> Integers:
@@ -103,14 +103,14 @@ def _cells(path: list[int]) -> list[tuple[int, int]]:
 
 def _capacities(table: Integers, values: Integers, path: list[int]) -> list[int]:
     """For each step, how many units it can move at its cost."""
-    found = []
+    capacities = []
     for step, (row, column) in enumerate(_cells(path)):
         now, start = int(table[row, column]), max(0, int(values[row, column]))
         if step % 2:
-            found.append(start - now if now < start else int(_FAR))
+            capacities.append(start - now if now < start else int(_FAR))
         else:
-            found.append(now - start if now > start else now)
-    return found
+            capacities.append(now - start if now > start else now)
+    return capacities
 
 
 def _shortest_path(table: Integers, values: Integers, rows: Integers, columns: Integers) -> list[int]:

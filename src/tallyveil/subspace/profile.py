@@ -140,11 +140,11 @@ def _by_listing(
     with precision(_BITS):
         squared_radius, outside = _radius(squares, law.variance)
         vectors = _within(basis, squared_radius)
-        found, counts = np.unique(
+        sizes, counts = np.unique(
             np.column_stack([vectors @ v, (vectors * vectors).sum(axis=1)]), axis=0, return_counts=True
         )
         weights: dict[int, arb] = defaultdict(lambda: arb(0))
-        for (t, size), n in zip(found.tolist(), counts.tolist(), strict=True):
+        for (t, size), n in zip(sizes.tolist(), counts.tolist(), strict=True):
             weights[t] += n * rational(Fraction(-size) / (2 * law.variance)).exp()
         inside = sum(weights.values(), arb(0))
         whole = inside + between_zero_and(outside)
@@ -215,8 +215,8 @@ def _inner_products(laws: SumLaws, lattice: Lattice, v: npt.NDArray[np.int64]) -
         if v[cell]:
             table = laws.table(1)
             unit = arb(2) ** -table.bits
-            one = {int(v[cell]) * s: table.at(s) * unit for s in range(-table.reach, table.reach + 1)}
-            result = _added(result, one)
+            law = {int(v[cell]) * s: table.at(s) * unit for s in range(-table.reach, table.reach + 1)}
+            result = _added(result, law)
     # Each of at most 2**25 terms is off by at most 2**-180; the probability of a zero sum is above 2**-40.
     return result, arb(2) ** -100
 
@@ -228,8 +228,8 @@ def _of_block(laws: SumLaws, touched: list[int], n: int) -> dict[int, arb]:
     alike = Counter(touched)
     for c, cells in alike.items():
         table = laws.table(cells)
-        kept = _kept_reach(table.reach, len(alike))
-        if len(joint) * (2 * kept + 1) > _MOST_TERMS:
+        reach = _kept_reach(table.reach, len(alike))
+        if len(joint) * (2 * reach + 1) > _MOST_TERMS:
             raise BudgetError(
                 f"Profile of a pair: the pair differs in one block by {len(alike)} different counts, too many to "
                 "list with this variance. Use rho, which holds for every pair.",
@@ -237,7 +237,7 @@ def _of_block(laws: SumLaws, touched: list[int], n: int) -> dict[int, arb]:
             )
         after: dict[tuple[int, int], int] = defaultdict(int)
         for (t, s), mass in joint.items():
-            for x in range(-kept, kept + 1):
+            for x in range(-reach, reach + 1):
                 after[t + c * x, s + x] += mass * table.at(x)
         joint = {key: mass >> bits for key, mass in after.items() if mass >> bits}
     rest = n - len(touched)

@@ -59,16 +59,16 @@ def shortest_vectors(columns: Any) -> npt.NDArray[np.int64]:
     dimension = basis.shape[1]
     factors, squares = gram_schmidt(basis)
     least = min(int(basis[:, j] @ basis[:, j]) for j in range(dimension))
-    found: list[tuple[int, ...]] = []
+    shortest: list[tuple[int, ...]] = []
 
     def descend(level: int, coefficients: list[int], used: Fraction) -> None:
         nonlocal least
         if level < 0:
             if any(coefficients):
                 if used < least:
-                    found.clear()
+                    shortest.clear()
                     least = int(used)
-                found.append(tuple(coefficients))
+                shortest.append(tuple(coefficients))
             return
         centre = -sum((coefficients[j] * factors[j][level] for j in range(level + 1, dimension)), Fraction(0))
         for value in _outward(centre):
@@ -80,7 +80,7 @@ def shortest_vectors(columns: Any) -> npt.NDArray[np.int64]:
         coefficients[level] = 0
 
     descend(dimension - 1, [0] * dimension, Fraction(0))
-    vectors = {tuple(int(v) for v in basis @ np.array(c, dtype=np.int64)) for c in found}
+    vectors = {tuple(int(v) for v in basis @ np.array(c, dtype=np.int64)) for c in shortest}
     halves = {max(v, tuple(-x for x in v)) for v in vectors}
     return np.array(sorted(halves), dtype=np.int64).reshape(len(halves), basis.shape[0])
 

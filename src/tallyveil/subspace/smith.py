@@ -105,8 +105,8 @@ def independent_columns(matrix: Any) -> list[int]:
         return []
     rank = matrix.rank()
     for prime in _PRIMES:
-        reduced, found = nmod_mat(matrix, prime).rref()
-        if found == rank:
+        reduced, rank_found = nmod_mat(matrix, prime).rref()
+        if rank_found == rank:
             return _pivots(reduced, rank)
     raise ConstraintError(
         "Constraint matrix: its rank could not be determined modulo three primes of 61 bits. Divide each row by the "

@@ -101,7 +101,7 @@ def _simplified(sets: list[set[int]]) -> list[set[int]]:
 
 def _without_subsets(sets: list[set[int]]) -> list[set[int]]:
     """The constraints in their order. From each, those before it by size that lie within it are taken away."""
-    kept: list[tuple[int, set[int]]] = []
+    maximal: list[tuple[int, set[int]]] = []
     with_cell: dict[int, list[set[int]]] = defaultdict(list)
     for i in sorted(range(len(sets)), key=lambda i: len(sets[i])):
         left = set(sets[i])
@@ -110,10 +110,10 @@ def _without_subsets(sets: list[set[int]]) -> list[set[int]]:
                 if cell in left and smaller <= left:
                     left -= smaller
         if left:
-            kept.append((i, left))
+            maximal.append((i, left))
             for cell in left:
                 with_cell[cell].append(left)
-    return [cells for _, cells in sorted(kept, key=lambda pair: pair[0])]
+    return [cells for _, cells in sorted(maximal, key=lambda pair: pair[0])]
 
 
 def _coloured(sets: list[set[int]]) -> Integers | None:
@@ -122,10 +122,10 @@ def _coloured(sets: list[set[int]]) -> Integers | None:
     for i, cells in enumerate(sets):
         for cell in cells:
             of_cell[cell].append(i)
-    once = [cell for cell, found in of_cell.items() if len(found) == 1]
+    once = [cell for cell, rows_of_cell in of_cell.items() if len(rows_of_cell) == 1]
     for cell in once:
         of_cell[cell].append(len(sets))
-    if not of_cell or any(len(found) != 2 for found in of_cell.values()):
+    if not of_cell or any(len(rows_of_cell) != 2 for rows_of_cell in of_cell.values()):
         return None
     side = _sides(of_cell)
     if side is None:
@@ -169,12 +169,12 @@ def _sides(of_cell: dict[int, list[int]]) -> dict[int, int] | None:
 def _paired(sets: list[set[int]], members: Members) -> list[set[int]] | None:
     """The constraints after one cell of each pair stands for both; None if that is not possible. Changes `members`."""
     minus: dict[int, int] = {}
-    taken: set[int] = set()
+    paired: set[int] = set()
     for cells in _pairs(sets):
-        if not cells & taken:
-            kept, other = sorted(cells)
-            minus[other] = kept
-            taken |= cells
+        if not cells & paired:
+            held_cells, other = sorted(cells)
+            minus[other] = held_cells
+            paired |= cells
     if not minus:
         return None
     result = []
@@ -187,8 +187,8 @@ def _paired(sets: list[set[int]], members: Members) -> list[set[int]] | None:
             return None
         if values:
             result.append({cell for cell, value in coefficients.items() if value})
-    for other, kept in minus.items():
-        members[kept] += [(cell, -sign) for cell, sign in members.pop(other)]
+    for other, held_cells in minus.items():
+        members[held_cells] += [(cell, -sign) for cell, sign in members.pop(other)]
     return result
 
 
@@ -204,9 +204,9 @@ def _ordered(grid: Integers, members: Members) -> TwoWayGrid:
     side = side[row_order(side >= 0)]
     triples = [
         (cell, place, sign)
-        for place, kept in enumerate(side.ravel().tolist())
-        if kept >= 0
-        for cell, sign in members[kept]
+        for place, number in enumerate(side.ravel().tolist())
+        if number >= 0
+        for cell, sign in members[number]
     ]
     cells, places, signs = np.array(triples, dtype=np.int64).T
     return TwoWayGrid(np.ascontiguousarray(side >= 0), cells, places, signs)

@@ -19,7 +19,13 @@ from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.budget.expected import expected_errors
 from tallyveil.budget.parameters import query_parameters
-from tallyveil.budget.products import DELTA, NEIGHBOURS, Product, load_product, product_names
+from tallyveil.budget.products import (
+    DELTA,
+    NEIGHBOURS,
+    CensusProduct,
+    load_product,
+    product_names,
+)
 from tallyveil.budget.strategy import Strategy
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.fdp_census.allocation import FOLDS, overall_event, variances
@@ -42,7 +48,7 @@ def products(_: StudyInputs) -> Findings:
     )
 
 
-def product_row(product: Product) -> dict[str, Any]:
+def product_row(product: CensusProduct) -> dict[str, Any]:
     """Epsilon of a product at delta 1e-10, from both sides, beside what zCDP gives and what was published."""
     exact = compose(product.event, neighbours=NEIGHBOURS).epsilon(DELTA)
     published = product.published_epsilon

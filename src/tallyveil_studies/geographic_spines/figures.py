@@ -5,7 +5,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.geography import (
     EntityFamily,
     FanOutLimit,
@@ -19,7 +18,7 @@ from tallyveil.geography.block_groups import group_by_membership
 from tallyveil.report.drawing import Drawing, Line, LinePanel, LinePlot, Role
 from tallyveil.schema import Attribute, Schema
 from tallyveil_studies.exhibit import Findings, StudyInputs
-from tallyveil_studies.geographic_spines.trees import balanced
+from tallyveil_studies.geographic_spines.trees import balanced, incidence
 from tallyveil_studies.printed import beside_ours
 
 _PAPER: Final = "geographic_spines"
@@ -164,7 +163,7 @@ def _workload() -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], list[t
     groups = [(name, cells.query("row*column" if name == "detailed" else name)) for name, _ in _QUERIES]
     answers = np.concatenate([group.apply_dense(np.eye(4, dtype=np.int64)).T for _, group in groups])
     queries = [name for name, group in groups for _ in range(group.size)]
-    spine = SpineMatrix(balanced(2)).dense()
+    spine = incidence(balanced(2))
     names = [(geounit, query) for geounit in ("US", "block 1", "block 2") for query in queries]
     return np.kron(spine, answers), names
 

@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Floats
-from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import Spine
 from tallyveil_studies.exhibit import Findings, StudyInputs
@@ -12,6 +11,7 @@ from tallyveil_studies.geographic_spines.trees import (
     Shares,
     balanced,
     given_to_children,
+    incidence,
     precisions,
     shares_by_level,
     whole_budget_parameters,
@@ -64,7 +64,7 @@ def _row(name: str, intervals: int, start: Floats, after: Floats) -> dict[str, o
 
 def _covariance(spine: Spine, shares: Shares) -> Floats:
     """Covariance of the finest counts by weighted least squares."""
-    matrix = SpineMatrix(spine).dense()
+    matrix = incidence(spine)
     weights = np.concatenate(precisions(shares, Mechanism.DISCRETE_LAPLACE))
     return np.asarray(np.linalg.inv(matrix.T @ (weights[:, None] * matrix)), dtype=np.float64)
 

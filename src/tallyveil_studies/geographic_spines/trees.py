@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tallyveil.accounting.parameters import pure_parameters, zcdp_parameters
 from tallyveil.arrays import Floats
-from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.spine.variance import spine_variances
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import Spine, spine_from_columns
@@ -34,6 +34,18 @@ def whole_budget_parameters(mechanism: Mechanism, shares: int = 1) -> dict[str, 
     """
     gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
     return (zcdp_parameters(Fraction(shares, 2)) if gaussian else pure_parameters(float(shares))).to_mapping()
+
+
+def incidence(spine: Spine) -> NDArray[np.int64]:
+    """The matrix A: a row for each geounit, coarsest geolevel first; a column for each block; 1 if the row contains it.
+
+    Source: Cumings-Menon et al. 2023, equation 11.
+    """
+    levels = (
+        spine.ancestors(level) == np.arange(spine.n_geounits(level))[:, None]
+        for level in range(spine.n_levels)
+    )
+    return np.concatenate(list(levels)).astype(np.int64)
 
 
 def spine_of_paths(paths: Iterable[Sequence[int]]) -> Spine:
@@ -87,7 +99,7 @@ def growth(before: Shares, after: Shares) -> float:
 
 def growth_of_queries(spine: Spine, before: Shares, after: Shares, mechanism: Mechanism) -> float:
     """Greatest relative growth of the variance of any linear query of the blocks' counts."""
-    matrix = SpineMatrix(spine).dense()
+    matrix = incidence(spine)
     first, second = (
         matrix.T @ (np.concatenate(precisions(shares, mechanism))[:, None] * matrix)
         for shares in (before, after)

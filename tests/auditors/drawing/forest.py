@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from tests.auditors.drawing.claims import claim_of
 from tests.auditors.drawing.evidence import Measured, scores
 from tests.auditors.outputs import Outputs
+from tests.histograms import histogram_from_triplets
 
 from tallyveil.accounting import Neighbours
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.sensitivity import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.confidential.histogram import aggregate_all, histogram_from_triplets
+from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.measure import Measurer
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.measurements.family_answers import answers_on_support

@@ -279,7 +279,7 @@ def test_off_the_lattice_the_trade_off_function_follows_from_delta_alone() -> No
 
 def test_without_close_bounds_of_delta_beta_stays_between_0_and_1_less_alpha() -> None:
     class Blank(DeltaByTails):
-        name = "rounded_fft"
+        name = "gridded"
 
         def log_tails(self, epsilon) -> Tails:
             unknown = Bounds(-math.inf, 0.0)

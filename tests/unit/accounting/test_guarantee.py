@@ -65,7 +65,7 @@ def test_refused_alphas(alpha) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", [name for name in ENGINES if name not in {"direct", "dithered", "rounded_fft"}]
+    "engine", [name for name in ENGINES if name not in {"direct", "dithered", "gridded"}]
 )
 def test_engines_agree_on_a_small_composition(engine) -> None:
     found = guarantee(GAUSSIAN, engine=engine)
@@ -158,7 +158,7 @@ def test_of_equally_bad_alternatives_one_is_searched(monkeypatch) -> None:
 
 
 def test_losses_no_engine_can_hold_are_refused() -> None:
-    with pytest.raises(SolverError, match="values that matter"):
+    with pytest.raises(SolverError, match="takes 1000000001 values"):
         guarantee(DiscreteLaplace(Fraction(10**12), 10**9), DiscreteLaplace(Fraction(10**12 + 39), 10**9))
 
 

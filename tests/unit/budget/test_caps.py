@@ -5,7 +5,7 @@ import pytest
 from tallyveil.budget.caps import (
     FIRST_WEIGHT,
     MOST_RAISES,
-    Trial,
+    CapTrial,
     excess,
     limiting_weights,
     over,
@@ -26,7 +26,7 @@ def one_limit(needed):
 
     def attempt(weights):
         tried.append(weights["f"])
-        return Trial({"f": 1.0 if weights["f"] >= needed else 2.0}, weights["f"])
+        return CapTrial({"f": 1.0 if weights["f"] >= needed else 2.0}, weights["f"])
 
     return attempt, tried
 
@@ -52,7 +52,7 @@ def test_a_limit_that_cannot_be_kept_ends_the_search_with_what_came_nearest():
 
     def attempt(weights):
         seen.append(weights["f"])
-        return Trial({"f": 5.0 + abs(weights["f"] - 9 / 32), "g": 1.0}, 0.0)
+        return CapTrial({"f": 5.0 + abs(weights["f"] - 9 / 32), "g": 1.0}, 0.0)
 
     found = limiting_weights({"f": FIRST_WEIGHT, "g": FIRST_WEIGHT}, {"f": 1.5, "g": 1.5}, attempt)
     assert len(seen) == MOST_RAISES
@@ -63,7 +63,7 @@ def test_a_better_trial_beyond_the_limits_is_not_taken():
     """The first weights have the lowest score, and break the limit."""
 
     def attempt(weights):
-        return Trial({"f": 1 / weights["f"]}, weights["f"])
+        return CapTrial({"f": 1 / weights["f"]}, weights["f"])
 
     found = limiting_weights({"f": 1.0}, {"f": 0.15}, attempt)
     assert 1 / 0.15 <= found["f"] < 9

@@ -4,14 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.histograms import histogram_from_triplets
 
 from tallyveil.confidential import histogram as module
-from tallyveil.confidential.histogram import (
-    ConfidentialHistogram,
-    aggregate,
-    aggregate_all,
-    histogram_from_triplets,
-)
+from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate, aggregate_all
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.presets import load_preset
 

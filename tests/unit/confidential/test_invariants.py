@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.histograms import histogram_from_triplets
 
 from tallyveil.confidential import invariants
-from tallyveil.confidential.histogram import histogram_from_triplets
 from tallyveil.confidential.invariants import check_bounds, invariant_values
 from tallyveil.confidential.subspace_counts import noisy_answers
 from tallyveil.errors import ConstraintError

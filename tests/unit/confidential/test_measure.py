@@ -5,12 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.histograms import histogram_from_triplets
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.confidential import sealed_counts
-from tallyveil.confidential.histogram import aggregate_all, histogram_from_triplets
+from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.measure import Measurer, SealedMeasurer
 from tallyveil.confidential.sealed_counts import SealedCounts, write_sealed_counts
 from tallyveil.errors import BudgetError, StoreError

@@ -4,9 +4,9 @@ import stat
 
 import numpy as np
 import pytest
+from tests.histograms import histogram_from_triplets
 
 from tallyveil.confidential import sealed_counts
-from tallyveil.confidential.histogram import histogram_from_triplets
 from tallyveil.confidential.sealed_counts import SealedCounts, write_sealed_counts
 from tallyveil.errors import StoreError
 from tallyveil.geography.build import spine_from_columns

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting import zcdp_to_epsilon
-from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import BypassRule, bypass, uniform_shares
 from tallyveil_studies.comparison import Verdict
@@ -19,6 +18,7 @@ from tallyveil_studies.geographic_spines.trees import (
     balanced,
     given_to_children,
     growth_of_queries,
+    incidence,
     precisions,
     shares_by_level,
     spine_of_paths,
@@ -123,7 +123,7 @@ def test_growth_of_queries_against_the_inverse(mechanism):
     spine = balanced(2, 3, 2)
     before = shares_by_level(spine, (1, 2, 1, 1))
     after = given_to_children(spine, before, 1, [1])
-    matrix = SpineMatrix(spine).dense()
+    matrix = incidence(spine)
     old, new = (
         np.linalg.inv(matrix.T @ np.diag(np.concatenate(precisions(shares, mechanism))) @ matrix)
         for shares in (before, after)

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.effective_size import effective_size
 from tests.oracles.mcmc import algorithm_1, algorithm_3
 
 from tallyveil.errors import BudgetError, SolverError
@@ -13,7 +14,6 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.coupling import MeetingTimes, choose_lag, meeting_times
 from tallyveil.subspace.diagnostics import (
     added_delta,
-    effective_size,
     overdispersed,
     potential_scale_reduction,
     require_converged,

@@ -171,8 +171,8 @@ def _that_matter(
     bent = -tilt * losses if sampled.added else (1 + tilt) * losses
     top = np.where((x[:-1] <= centre) & (x[1:] >= centre), 0.0, np.maximum(parabola[:-1], parabola[1:]))
     most = top + np.maximum(bent[:-1], bent[1:])
-    kept = np.flatnonzero(most > float((parabola + bent).max()) - _LEFT_OUT - 1)
-    return float(x[kept[0]]), float(x[kept[-1] + 1])
+    places = np.flatnonzero(most > float((parabola + bent).max()) - _LEFT_OUT - 1)
+    return float(x[places[0]]), float(x[places[-1] + 1])
 
 
 def _log_sum(variance: float) -> float:
@@ -194,9 +194,9 @@ def _laplace(base: LaplaceLoss, coarse: bool) -> tuple[Floats, Floats, float, fl
     log_first -= math.log1p(math.exp(-rate))
     b = float(1 / base.scale) * (k - 2 * j)
     if coarse and k > 4 * _FEW:
-        kept = np.unique(np.linspace(0, k, int(4 * _FEW)).round().astype(np.int64))
-        more = np.where((kept == 0) | (kept == k), 0.0, math.log(k / kept.size))
-        return log_first[kept] + more, b[kept], 0.0, 0.0
+        places = np.unique(np.linspace(0, k, int(4 * _FEW)).round().astype(np.int64))
+        more = np.where((places == 0) | (places == k), 0.0, math.log(k / places.size))
+        return log_first[places] + more, b[places], 0.0, 0.0
     return log_first, b, 4 * UNIT * k * rate, 0.0
 
 

@@ -1,56 +1,119 @@
 """Which engine computes the tails of which losses.
 
 The engines differ in speed and in what they accept, never in meaning: each gives certified bounds of the same numbers.
-The choice under "auto" is the first that applies:
 
-1. The closed form, if one Gaussian on the lattice is close enough to the law of the total loss.
-2. The quadrature, if its conditions hold. Where its bounds are wide, the tilted FFT is asked as well.
-3. The tilted FFT, if the common lattice of all losses is not too fine.
-4. The dithered contour, for losses without a usable common lattice. Where few atoms of small variance carry the tail,
-   its bounds are wide, and the rounded FFT is asked as well.
-   Where its scan looks at too many states for the width asked for, it is tried with wider ones up to 1e-6.
-5. The rounded FFT, which takes seconds, where this is not enough: for a few losses whose lattice is nearly usable, and
-   for losses without Gaussian noise.
+Integer noise alone. The choice under "auto" is the first engine of `_IN_ORDER` that takes the losses: the closed form,
+the quadrature, the tilted FFT, the dithered contour, enumeration, the grid. The first three need a lattice that all
+losses share. Three engines may have wide bounds far out, and have a second one that is asked there too
+(`FallbackEngine`): the tilted FFT helps the quadrature, and the grid helps the dithered contour, where few atoms of
+small variance carry the tail, and enumeration, which cuts Gaussian noise off.
+
+Any other law is taken apart:
+
+1. Failures are taken out: with probability D everything is revealed, otherwise the rest counts.
+2. One normal loss alone has a closed form.
+3. Losses of which only rho is known: Renyi divergences from above, and a normal loss of the same rho from below.
+4. All others are listed and moved to a grid. Real-valued noise has no list. Integer noise that covers it stands for it
+   in the upper bounds, and integer noise that it covers in the lower bounds (docs/proofs/real-noise.md, section 2).
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from typing import Final
 
 import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.engines.atom_lists import Listable, listed
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enclosing import Between, WithFailure
+from tallyveil.accounting.engines.enumeration import Enumeration
+from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded
 from tallyveil.accounting.engines.integer_polynomial import Proved
+from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.engines.quadrature import Quadrature
-from tallyveil.accounting.engines.rounded_fft import RoundedFFT
+from tallyveil.accounting.engines.renyi_bound import RenyiUpper
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
     LossEngine,
     Tails,
     exact_epsilon,
+    lower_fraction,
     narrower,
+    upper_fraction,
 )
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT
 from tallyveil.accounting.engines.tilts import estimated_length
-from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, lattice_of, merged
+from tallyveil.accounting.losses.divergences import no_divergence
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of, merged
+from tallyveil.accounting.losses.further import (
+    AnyLoss,
+    Base,
+    ConcentratedLoss,
+    ExponentialLoss,
+    FailureLoss,
+    Law,
+    NormalLoss,
+    SampledLoss,
+    cost_hint,
+    further,
+    merged_law,
+    of_integers,
+)
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
+from tallyveil.noise.balls import precision, rational
 
-_WIDE = 1e-9
-_WIDE_OFF_LATTICE = 0.01
-_WIDEST = 1e-6
-"""Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
-1e-9. The rounded FFT may be closer, but takes a thousand times as long."""
-
-ENGINES = ("auto", "closed_form", "quadrature", "tilted_fft", "dithered", "rounded_fft", "proved", "direct")
+ENGINES: Final = (
+    "auto",
+    "closed_form",
+    "quadrature",
+    "tilted_fft",
+    "dithered",
+    "direct",
+    "gridded",
+    "proved",
+)
 """What may be asked for."""
+
+_WIDE: Final = 1e-9
+"""Difference of the logarithms of two bounds of delta or Q above which a second engine on a lattice is asked. The
+quadrature reaches about 1e-12 where its conditions hold well, so they hold barely here."""
+
+_WIDE_OFF_LATTICE: Final = 0.01
+"""The same off every lattice, where Q is known to four digits at best. The grid takes seconds, and helps only where the
+bounds of delta are wide too."""
+
+_WIDEST: Final = 1e-6
+"""Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
+1e-9. The grid is wider than this more often than not."""
+
+STEPS: Final = 10_000
+"""Standard deviation of the integer noise that stands for normal noise, about."""
+
+SLACK: Final = 4
+"""By how much its variance differs from that of the normal noise."""
+
+PIECES: Final = 1 << 14
+"""Steps that an answer moves whose integer noise stands for Laplace noise."""
+
+_FINE_VARIANCE: Final = 10**8
+"""Variance from which normal noise stands for integer noise on a grid: a list would have 2.4e5 atoms or more."""
+
+_LEAST_REST: Final = 10**300
+"""One over the least probability of no failure that is taken: its logarithm must be a float."""
+
+_LARGEST_SPREAD: Final = 1 << 17
+"""One over the least mu of normal noise that gets a stand-in of its own; one that costs less counts as this much."""
+
+_FEW_ANSWERS: Final = 1 << 14
+"""Bits of the denominators of all failures up to which their probability is computed as an exact fraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +175,46 @@ class FallbackEngine:
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""
-        found = self.fast.log_deltas(epsilons)
-        wide = np.flatnonzero(~(found.width <= self.wide))
+        fast = self.fast.log_deltas(epsilons)
+        wide = np.flatnonzero(~(fast.width <= self.wide))
         if not wide.size:
-            return found
+            return fast
         others = self.general.log_deltas([epsilons[i] for i in wide.tolist()])
-        lower, upper = found.lower.copy(), found.upper.copy()
+        lower, upper = fast.lower.copy(), fast.upper.copy()
         lower[wide] = np.maximum(lower[wide], others.lower)
         upper[wide] = np.minimum(upper[wide], others.upper)
         return ManyBounds(lower, upper)
+
+
+def engine_for(law: Law, wanted: str, width: float) -> LossEngine:
+    """The engine for a law: one of `choose_engine`, or one built from closed forms and lists.
+
+    Args:
+        law: Merged losses.
+        wanted: Name of an engine, or "auto".
+        width: Width of epsilon's bounds that is aimed at, where an engine takes one.
+
+    Raises:
+        BudgetError: no such engine; an engine asked for that takes integer noise only; or losses of which only rho is
+            known, together with random samples.
+        SolverError: the losses are out of the range of every engine.
+    """
+    rest = further(law)
+    if not rest:
+        return choose_engine(of_integers(law), wanted, width)
+    if wanted in ENGINES and wanted not in {"auto", "gridded"}:
+        raise BudgetError(
+            f"the engine {wanted} takes integer noise only, and there is other noise. Ask for 'auto', which chooses an "
+            "engine that can."
+        )
+    least, most = _failures(law)
+    if (1 - most) * _LEAST_REST < 1:
+        raise BudgetError(
+            "the composition reveals everything with a probability that floats cannot tell from 1."
+        )
+    held = tuple(loss for loss in law if not isinstance(loss, FailureLoss))
+    engine = _without_failures(held, wanted, width)
+    return WithFailure(least, most, engine, held) if most else engine
 
 
 def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: float = WIDTH) -> LossEngine:
@@ -149,14 +243,15 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: 
     factors = merged(factors)
     if wanted == "auto":
         return _fastest(factors, width)
-    built: LossEngine | None = (
-        Dithered.build(factors, width) if wanted == "dithered" else _BUILDERS[wanted](factors)
-    )
+    built = Proved.build(factors) if wanted == "proved" else _ASKED_FOR[wanted](factors, width)
     if built is None:
-        why = {"closed_form": ClosedForm.why_not, "quadrature": Quadrature.why_not}.get(wanted)
+        why_not: dict[str, Callable[[tuple[LossFactor, ...]], str | None]] = {
+            "closed_form": ClosedForm.why_not,
+            "quadrature": Quadrature.why_not,
+            "dithered": partial(Dithered.why_not, width=width),
+        }
+        why = why_not.get(wanted)
         reason = f": {why(factors)}" if why else ""
-        if wanted == "dithered":
-            reason = f": {Dithered.why_not(factors, width)}"
         raise BudgetError(
             f"the engine {wanted} cannot take these privacy losses{reason}. Ask for 'auto', which chooses an engine "
             "that can."
@@ -165,40 +260,172 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: 
 
 
 def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
-    closed = ClosedForm.build(factors)
-    if closed is not None:
-        return closed
-    quadrature = Quadrature.build(factors)
-    if estimated_length(factors, lattice_of(factors)) > MAX_LENGTH:
-        return _off_lattice(factors, width) if quadrature is None else quadrature
-    return (
-        TiltedFFT(factors) if quadrature is None else FallbackEngine(quadrature, partial(TiltedFFT, factors))
-    )
+    built = (build(factors, width) for build in _IN_ORDER.values())
+    engine = next(engine for engine in built if engine is not None)
+    match engine:
+        case Quadrature() if _has_lattice(factors):
+            return FallbackEngine(engine, partial(TiltedFFT, factors))
+        case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
+            return FallbackEngine(engine, partial(_fine_grid, factors), _WIDE_OFF_LATTICE)
+        case Enumeration():
+            return FallbackEngine(engine, partial(_fine_grid, factors), _WIDE_OFF_LATTICE)
+        case _:
+            return engine
 
 
-def _off_lattice(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
-    dithered = _dithered(factors, width)
-    if dithered is None:
-        return RoundedFFT(factors)
-    if any(isinstance(factor, GaussianLoss) for factor in dithered.scan.others):
-        return FallbackEngine(dithered, partial(RoundedFFT, factors), _WIDE_OFF_LATTICE)
-    return dithered
+def _has_lattice(factors: tuple[LossFactor, ...]) -> bool:
+    """Whether one transform holds all points that matter of the lattice that all losses share."""
+    return estimated_length(factors, lattice_of(factors)) <= MAX_LENGTH
+
+
+def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
+    return TiltedFFT(factors) if _has_lattice(factors) else None
 
 
 def _dithered(factors: tuple[LossFactor, ...], width: float) -> Dithered | None:
     """The dithered contour at the width asked for, or at ten times that width, a hundred times, and so on."""
-    made = Dithered.build(factors, width)
-    while made is None and width < _WIDEST:
+    engine = Dithered.build(factors, width)
+    while engine is None and width < _WIDEST:
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
-        made = Dithered.build(factors, width)
-    return made
+        engine = Dithered.build(factors, width)
+    return engine
 
 
-_BUILDERS: dict[str, Callable[[tuple[LossFactor, ...]], LossEngine | None]] = {
-    "closed_form": ClosedForm.build,
-    "quadrature": Quadrature.build,
-    "direct": Direct.build,
-    "proved": Proved.build,
-    "tilted_fft": TiltedFFT,
-    "rounded_fft": RoundedFFT,
+def _fine_grid(factors: tuple[LossFactor, ...]) -> LossEngine:
+    """The grid of integer noise alone; losses that no list holds are refused before anything is computed."""
+    engine = _on_grid(factors, FINE_LENGTH)
+    for loss in factors:
+        if isinstance(loss, LaplaceLoss):
+            listed(loss, 0.0, coarse=True)
+    return engine
+
+
+def _on_grid(law: Law, length: int) -> LossEngine:
+    """The grid, with integer noise in the place of what cannot be listed."""
+    upper, lower = (
+        standing(without_fine(law, covering=covering), covering=covering) for covering in (True, False)
+    )
+    if upper == lower:
+        return Gridded(upper, length)
+    least = Gridded(lower, length) if lower else NoLoss()
+    return Between(Gridded(upper, length), least, upper, lower, _chord(law))
+
+
+_Builder = Callable[[tuple[LossFactor, ...], float], LossEngine | None]
+
+_IN_ORDER: Final[dict[str, _Builder]] = {
+    "closed_form": lambda factors, _: ClosedForm.build(factors),
+    "quadrature": lambda factors, _: Quadrature.build(factors),
+    "tilted_fft": _tilted,
+    "dithered": _dithered,
+    "direct": lambda factors, _: Enumeration.build(factors),
+    "gridded": lambda factors, _: _fine_grid(factors),
 }
+"""The engines of integer noise in the order in which "auto" tries them; benchmarks/README.md has the workloads."""
+
+_ASKED_FOR: Final[dict[str, _Builder]] = _IN_ORDER | {
+    "tilted_fft": lambda factors, _: TiltedFFT(factors),  # it says itself why it cannot
+    "dithered": Dithered.build,  # at the width asked for and no other
+}
+
+
+def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
+    if not further(law):
+        return choose_engine(of_integers(law), wanted, width)
+    if any(isinstance(loss, ConcentratedLoss) for loss in law):
+        for loss in law:
+            if isinstance(loss, SampledLoss):
+                raise no_divergence(loss)
+        lower = merged_law(tuple(map(_attained, law)))
+        return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
+    if len(law) == 1 and isinstance(law[0], NormalLoss):
+        return Normal(law[0].mu_squared)
+    return _on_grid(law, LENGTH)
+
+
+def _failures(law: Law) -> tuple[Fraction, Fraction]:
+    """The probability that everything is revealed, from both sides; equal if it is exact.
+
+    A sample reveals everything with q times the probability of its mechanism, if the record was removed.
+    """
+    chances = [(loss.probability, loss.multiplicity) for loss in law if isinstance(loss, FailureLoss)]
+    chances += [
+        (loss.probability * loss.failure, loss.multiplicity)
+        for loss in law
+        if isinstance(loss, SampledLoss) and not loss.added and loss.failure
+    ]
+    if sum(n * p.denominator.bit_length() for p, n in chances) <= _FEW_ANSWERS:
+        none = math.prod(((1 - p) ** n for p, n in chances), start=Fraction(1))
+        return 1 - none, 1 - none
+    with precision(2048):
+        ball = sum((n * (-rational(p)).log1p() for p, n in chances), rational(Fraction(0)))
+        revealed = -ball.expm1()
+        return max(lower_fraction(revealed), Fraction(0)), min(upper_fraction(revealed), Fraction(1))
+
+
+def without_fine(law: Law, *, covering: bool) -> Law:
+    """The law with normal noise in the place of integer noise whose losses take too many values to be listed."""
+
+    def coarse(loss: AnyLoss) -> AnyLoss:
+        match loss:
+            case GaussianLoss() if loss.variance >= _FINE_VARIANCE:
+                variance = loss.variance - SLACK if covering else loss.variance + SLACK
+                return NormalLoss(loss.sensitivity**2 / variance, loss.multiplicity)
+            case SampledLoss(GaussianLoss() as base):
+                other = coarse(base)
+                assert isinstance(other, GaussianLoss | NormalLoss)
+                return replace(loss, base=other)
+            case _:
+                return loss
+
+    return merged_law(tuple(map(coarse, law)))
+
+
+def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:
+    """The law with integer noise in the place of real-valued noise.
+
+    Args:
+        law: Without failures, and without losses of which only rho is known.
+        covering: Whether the noise that stands for another costs no less than that; otherwise it costs no more.
+    """
+    listable: list[Listable] = []
+    for loss in law:
+        if isinstance(loss, SampledLoss):
+            base = loss.base and _stand(loss.base, covering)
+            if base is not None or loss.base is None or loss.failure:
+                assert not isinstance(base, NormalLoss | ExponentialLoss)
+                listable.append(replace(loss, base=base))
+        else:
+            assert not isinstance(loss, FailureLoss | ConcentratedLoss)
+            stand = _stand(loss, covering)
+            if stand is not None:
+                assert not isinstance(stand, NormalLoss | ExponentialLoss)
+                listable.append(stand)
+    return tuple(listable)
+
+
+def _stand(loss: Base, covering: bool) -> Base | None:
+    """Integer noise for one loss; None if it costs so little that a lower bound leaves it out."""
+    match loss:
+        case NormalLoss(mu_squared, n):
+            if mu_squared * _LARGEST_SPREAD**2 < 1:
+                return _stand(NormalLoss(Fraction(1, _LARGEST_SPREAD**2), n), covering) if covering else None
+            moved = max(1, math.isqrt(math.floor(mu_squared * STEPS**2)))
+            variance = moved**2 / mu_squared
+            return GaussianLoss(variance - SLACK if covering else variance + SLACK, moved, n)
+        case ExponentialLoss(epsilon, n):
+            scale = PIECES / epsilon
+            if not covering:
+                scale *= 4 * PIECES * scale / (4 * PIECES * scale - 1)
+            return LaplaceLoss(scale, PIECES, n)
+        case _:
+            return loss
+
+
+def _attained(loss: AnyLoss) -> AnyLoss:
+    """A loss that a mechanism with these divergences has."""
+    return NormalLoss(2 * loss.rho, loss.multiplicity) if isinstance(loss, ConcentratedLoss) else loss
+
+
+def _chord(law: Law) -> float:
+    return 0.02 * math.sqrt(2 * sum(cost_hint(loss) for loss in law))

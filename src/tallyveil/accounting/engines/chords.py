@@ -52,11 +52,11 @@ def _log_less(larger: float, smaller: float) -> float:
     return larger + math.log(-math.expm1(smaller - larger))
 
 
-def _log_sum(one: float, other: float) -> float:
-    highest = max(one, other)
+def _log_sum(log_left: float, log_right: float) -> float:
+    highest = max(log_left, log_right)
     if highest == -math.inf:
         return -math.inf
-    return highest + math.log(math.exp(one - highest) + math.exp(other - highest))
+    return highest + math.log(math.exp(log_left - highest) + math.exp(log_right - highest))
 
 
 def _widened(value: float, epsilon: float, side: int) -> float:

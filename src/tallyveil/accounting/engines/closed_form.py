@@ -35,13 +35,13 @@ from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
-    Lattice,
     LossFactor,
+    LossLattice,
     lattice_of,
     merged,
 )
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
-from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, LossPoints, Places
+from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, EpsilonPlaces, LossPoints
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.arrays import Floats, Integers
 
@@ -82,14 +82,14 @@ class ClosedForm:
         Raises:
             BudgetError: a factor is out of range.
         """
-        made = _made(factors)
-        return None if isinstance(made, str) else made
+        engine = _made(factors)
+        return None if isinstance(engine, str) else engine
 
     @staticmethod
     def why_not(factors: tuple[LossFactor, ...]) -> str | None:
         """The condition that fails, in words, or None."""
-        made = _made(factors)
-        return made if isinstance(made, str) else None
+        engine = _made(factors)
+        return engine if isinstance(engine, str) else None
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Tails of the loss beyond epsilon, any real number."""
@@ -106,22 +106,22 @@ class ClosedForm:
         usual = (places.firsts >= -math.sqrt(self.variance)) & (places.firsts <= FARTHEST)
         if usual.all():
             return places.with_signs(self._log_excess(places))
-        found = self._from_tails(places)
+        deltas = self._from_tails(places)
         if usual.any():
-            lower, upper = found.lower.copy(), found.upper.copy()
+            lower, upper = deltas.lower.copy(), deltas.upper.copy()
             summed = self._log_excess(places.at(usual))
             lower[usual], upper[usual] = summed.lower, summed.upper
-            found = ManyBounds(lower, upper)
-        return places.with_signs(found)
+            deltas = ManyBounds(lower, upper)
+        return places.with_signs(deltas)
 
-    def _log_excess(self, places: Places) -> ManyBounds:
+    def _log_excess(self, places: EpsilonPlaces) -> ManyBounds:
         """ln delta(|epsilon|) as one sum of positive terms, where the first point is at least -sqrt(V)."""
         firsts, mirror = places.firsts.astype(np.float64), float(self.points.mirror)
         sums = self._scaled(*log_excess(firsts, mirror, self.variance, places.gaps, places.slips))
         known = np.isfinite(sums.lower)
         return sums if known.all() else sums.where(known, self._from_tails(places))
 
-    def _from_tails(self, places: Places) -> ManyBounds:
+    def _from_tails(self, places: EpsilonPlaces) -> ManyBounds:
         """The same from delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon), or only a bound far out."""
         far = places.firsts > FARTHEST
         below, second = (
@@ -176,7 +176,7 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     return f"the composed law differs from one Gaussian by {much}, wanted {LARGEST_ETA:.3g}"
 
 
-def coset_excess(gaussians: tuple[GaussianLoss, ...], lattice: Lattice, n_points: int) -> float | str:
+def coset_excess(gaussians: tuple[GaussianLoss, ...], lattice: LossLattice, n_points: int) -> float | str:
     """Upper bound on C p(0) / g(0) - 1: how far the composed law is from one Gaussian on the lattice.
 
     The trapezoid rule for p(0) errs upwards only, so there is no peak of the transform that could be missed.

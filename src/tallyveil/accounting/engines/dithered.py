@@ -103,14 +103,14 @@ class Dithered:
         Raises:
             BudgetError: a factor is out of range.
         """
-        made = _made(factors, width)
-        return None if isinstance(made, str) else made
+        engine = _made(factors, width)
+        return None if isinstance(engine, str) else engine
 
     @staticmethod
     def why_not(factors: tuple[LossFactor, ...], width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
-        made = _made(factors, width)
-        return made if isinstance(made, str) else None
+        engine = _made(factors, width)
+        return engine if isinstance(engine, str) else None
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`. Delta is close; both probabilities are known to about four digits.
@@ -141,12 +141,12 @@ class Dithered:
         """ln delta at each epsilon, any real number, without the probabilities: much faster than all tails."""
         exact = [exact_epsilon(epsilon) for epsilon in epsilons]
         sizes = [min(abs(epsilon), _BEYOND) for epsilon in exact]
-        found, rests = self.log_deltas_and_rests(sizes)
+        deltas, rests = self.log_deltas_and_rests(sizes)
         negative = np.array([epsilon < 0 for epsilon in exact], dtype=np.bool_)
         if not negative.any():
-            return found
-        reflected = _reflected(np.array([float(size) for size in sizes]), found, rests)
-        return reflected.where(negative, found)
+            return deltas
+        reflected = _reflected(np.array([float(size) for size in sizes]), deltas, rests)
+        return reflected.where(negative, deltas)
 
     def log_deltas_and_rests(self, epsilons: Sequence[float | Fraction]) -> tuple[ManyBounds, ManyBounds]:
         """ln delta and ln(1 - delta) at each epsilon, none negative. The latter is known also where delta is 1."""
@@ -158,8 +158,8 @@ class Dithered:
         for tilt, members in groups.items():
             known = self._logs_at(tilt, [exact[i] for i in members])
             pair = (log_rest(known), known) if tilt < 0 else (known, log_rest(known))
-            for which, one in enumerate(pair):
-                ends[which, 0, members], ends[which, 1, members] = one.lower, one.upper
+            for which, logs in enumerate(pair):
+                ends[which, 0, members], ends[which, 1, members] = logs.lower, logs.upper
         return ManyBounds(*ends[0]), ManyBounds(*ends[1])
 
     def _logs_at(self, tilt: float, epsilons: list[Fraction]) -> ManyBounds:
@@ -189,10 +189,10 @@ class Dithered:
             windows, step = self.scan.windows, 2 * math.pi / period
             if number_of_nodes(windows.lows, windows.highs, step) * self.scan.gaussians.count > MOST_NODES:
                 return None
-            made = contour_at(self.scan, tilt, period, further)
-            while len(self._contours) * made.frequencies.size > _CACHED:
+            contour = contour_at(self.scan, tilt, period, further)
+            while len(self._contours) * contour.frequencies.size > _CACHED:
                 self._contours.pop(next(iter(self._contours)))
-            self._contours[tilt] = made
+            self._contours[tilt] = contour
         return self._contours[tilt]
 
     def _far_out(self, tilt: float, epsilon: Fraction) -> Tails:
@@ -230,8 +230,11 @@ class Dithered:
         v = float(self.scan.gaussians.variance)
         mean, variance = v / 2 + tilt * v, v
         for factor in self.scan.others:
-            one = moments(factor, tilt)
-            mean, variance = mean + factor.multiplicity * one[0], variance + factor.multiplicity * one[1]
+            of_answer = moments(factor, tilt)
+            mean, variance = (
+                mean + factor.multiplicity * of_answer[0],
+                variance + factor.multiplicity * of_answer[1],
+            )
         return mean, variance
 
     def _log_moment(self, tilt: float) -> float:
@@ -258,11 +261,13 @@ class Dithered:
 
 def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyBounds:
     """ln delta(-epsilon) from ln delta(epsilon), and from 1 - delta(-epsilon) = exp(-epsilon) (1 - delta(epsilon))."""
-    one = log_reflected(-epsilons, deltas)
+    from_deltas = log_reflected(-epsilons, deltas)
     slack = 8 * UNIT * (epsilons - rests.lower)
     rest = ManyBounds(rests.lower - epsilons - slack, np.minimum(rests.upper - epsilons + slack, 0.0))
-    other = log_rest(rest)
-    return ManyBounds(np.maximum(one.lower, other.lower), np.minimum(one.upper, other.upper))
+    from_rests = log_rest(rest)
+    return ManyBounds(
+        np.maximum(from_deltas.lower, from_rests.lower), np.minimum(from_deltas.upper, from_rests.upper)
+    )
 
 
 def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:

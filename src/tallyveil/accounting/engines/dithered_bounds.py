@@ -28,14 +28,14 @@ _MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons
 def log_excess(contour: DitheredContour, epsilons: Sequence[Fraction]) -> ManyBounds:
     """ln delta, or ln(1 - delta) on a contour left of the pole at 0, at each epsilon."""
     most = max(1, _MOST_AT_ONCE // contour.frequencies.size)
-    found = [
+    logs = [
         _log_excess_at_once(contour, epsilons[begin : begin + most])
         for begin in range(0, len(epsilons), most)
     ]
-    if len(found) == 1:
-        return found[0]
+    if len(logs) == 1:
+        return logs[0]
     return ManyBounds(
-        np.concatenate([one.lower for one in found]), np.concatenate([one.upper for one in found])
+        np.concatenate([bounds.lower for bounds in logs]), np.concatenate([bounds.upper for bounds in logs])
     )
 
 
@@ -73,8 +73,8 @@ def _logarithms(values: Floats, scales: Floats, side: int) -> Floats:
     """ln value + scale, rounded to one side. If the value is not positive: -inf from below, and 0 from above."""
     known = values > 0
     parts = np.log(np.where(known, values, 1.0))
-    found = parts + scales + side * UNIT * (40 + 40 * np.abs(parts) + 4 * np.abs(scales))
-    return np.where(known, found, -math.inf if side < 0 else 0.0)
+    logs = parts + scales + side * UNIT * (40 + 40 * np.abs(parts) + 4 * np.abs(scales))
+    return np.where(known, logs, -math.inf if side < 0 else 0.0)
 
 
 def tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) -> Tails:
@@ -147,9 +147,9 @@ def _log_gap(high: float, low: float, side: int) -> float:
     return high + part + side * UNIT * (80 + 40 * abs(part) + 4 * abs(high))
 
 
-def _log_added(one: float, other: float, side: int) -> float:
+def _log_added(log_left: float, log_right: float, side: int) -> float:
     """ln(exp(one) + exp(other)), rounded to one side."""
-    low, high = min(one, other), max(one, other)
+    low, high = min(log_left, log_right), max(log_left, log_right)
     if high == -math.inf:
         return high
     return high + math.log1p(math.exp(low - high)) + side * UNIT * (80 + 8 * abs(high))

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.loss_transform import UNIT, Atoms, atoms, power_of
+from tallyveil.accounting.engines.loss_transform import UNIT, TiltedAtoms, atoms, power_of
 from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, Windows, nodes_within
 from tallyveil.accounting.losses.factors import LossFactor
 from tallyveil.accounting.losses.moments import certified_log_moment
@@ -135,8 +135,8 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     u = nodes_within(scan.windows.lows, scan.windows.highs, step).astype(np.float64) * step
     listed = [(factor, atoms(factor, Fraction(tilt))) for factor in scan.others]
     part = _gaussian_part(scan.gaussians, u, tilt)
-    for one, law in listed:
-        part = part.times(*_listed_part(law, float(one.step), one.multiplicity, u))
+    for listed_factor, law in listed:
+        part = part.times(*_listed_part(law, float(listed_factor.step), listed_factor.multiplicity, u))
     z = tilt + 1j * u
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
     if tilt < 0:
@@ -164,7 +164,7 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ContourPart:
     """A product of transforms at the nodes.
 
     Attributes:
@@ -177,12 +177,12 @@ class _Part:
     sizes: Floats
     errors: Floats
 
-    def times(self, values: Complexes, errors: Floats) -> "_Part":
+    def times(self, values: Complexes, errors: Floats) -> "_ContourPart":
         """The product with a transform of modulus at most 1."""
-        return _Part(self.values * values, self.sizes, self.errors + errors + 8)
+        return _ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
 
 
-def _centre(factor: LossFactor, law: Atoms) -> Fraction:
+def _centre(factor: LossFactor, law: TiltedAtoms) -> Fraction:
     return factor.multiplicity * (factor.offset + factor.step * (law.start + law.weights.size // 2))
 
 
@@ -198,7 +198,7 @@ def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
     return Bounds(total + others.lower - slack, total + others.upper + slack)
 
 
-def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _Part:
+def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _ContourPart:
     """The product of the Gaussian transforms, times C exp(-(s + s^2) V / 2) and without the phase of the centre."""
     periods = factors.periods[:, None]
     d = u - np.floor(u / periods + 0.5) * periods
@@ -221,7 +221,7 @@ def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _Part:
         log_size += m * np.log1p(more)
         errors += m * (error + 16 * (math.log2(m) + 3) * more + 1e-8) + 10
     sizes = np.exp(log_size)
-    return _Part(values * np.exp(-decay), sizes, errors)
+    return _ContourPart(values * np.exp(-decay), sizes, errors)
 
 
 def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complexes, Floats, Floats]:
@@ -238,17 +238,17 @@ def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complex
 
 def _power_less_one(w: Complexes, power: int) -> Complexes:
     """(1 + w)^power - 1 by squaring. The error is relative to |w|: many answers may have tiny images."""
-    found, square = np.zeros_like(w), w
+    less_one, square = np.zeros_like(w), w
     while True:
         if power & 1:
-            found = found + square + found * square
+            less_one = less_one + square + less_one * square
         power >>= 1
         if not power:
-            return found
+            return less_one
         square = square * (2 + square)
 
 
-def _listed_part(law: Atoms, step: float, power: int, u: Floats) -> tuple[Complexes, Floats]:
+def _listed_part(law: TiltedAtoms, step: float, power: int, u: Floats) -> tuple[Complexes, Floats]:
     """The transform of a law given by its atoms, to a power, and its error in UNIT."""
     places = np.arange(law.weights.size) - float(law.weights.size // 2)
     turns = np.multiply.outer(u * (step / (2 * math.pi)), places)

@@ -76,13 +76,13 @@ class WithFailure:
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`; the probability under Q is 1 - D times that of the rest."""
-        found = self.rest.log_tails(epsilon)
-        kept = self._mixed(ManyBounds.of([found.log_first, found.log_delta]))
+        of_rest = self.rest.log_tails(epsilon)
+        mixed = self._mixed(ManyBounds.of([of_rest.log_first, of_rest.log_delta]))
         less = Bounds(log_bounds_of(1 - self.most).lower, log_bounds_of(1 - self.least).upper)
         second = Bounds(
-            found.log_second.lower + less.lower - _SLACK, found.log_second.upper + less.upper + _SLACK
+            of_rest.log_second.lower + less.lower - _SLACK, of_rest.log_second.upper + less.upper + _SLACK
         )
-        return Tails(kept[0], Bounds(second.lower, min(second.upper, 0.0)), kept[1])
+        return Tails(mixed[0], Bounds(second.lower, min(second.upper, 0.0)), mixed[1])
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""
@@ -105,10 +105,10 @@ class WithFailure:
     def _mixed(self, logs: ManyBounds) -> ManyBounds:
         """ln(D + (1 - D) x) from ln x."""
         ends = []
-        for chance, given, side in ((self.least, logs.lower, -1), (self.most, logs.upper, 1)):
+        for chance, log_rest, side in ((self.least, logs.lower, -1), (self.most, logs.upper, 1)):
             fails = log_bounds_of(chance).upper if chance else -math.inf
             holds = log_bounds_of(1 - chance).upper
-            mixed = np.logaddexp(fails, holds + given)
+            mixed = np.logaddexp(fails, holds + log_rest)
             slack = 8 * _SLACK * (1 + np.where(np.isfinite(mixed), np.abs(mixed), 0.0))
             ends.append(np.minimum(mixed + side * slack, 0.0))
         return ManyBounds(np.minimum(ends[0], ends[1]), ends[1])

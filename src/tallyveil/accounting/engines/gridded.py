@@ -10,7 +10,7 @@ The steps:
 
 1. List the atoms of each kind of loss, tilted by s (`atom_lists`).
 2. Divide each atom between the two grid points beside it, so that its mass under P and under Q stays the same. This
-   raises delta (`rounded_fft` and docs/proofs/accounting-rounding.md say why).
+   raises delta (docs/proofs/accounting-rounding.md says why).
 3. Transform each kind of loss, raise it to its multiplicity, multiply, and transform back.
 4. Sum as the tilted FFT does. The sum is an upper bound.
 5. A lower bound is the sum minus what dividing may have added. Given the losses, exp(-T) has mean 1, and T is about as
@@ -41,7 +41,11 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
 
 LENGTH: Final = 1 << 19
-"""Points of the grid."""
+"""Points of the grid: a transform takes 10 ms. Epsilon's upper end is off by the square of the step, its lower end by
+the step or more: with twice the points a quarter, and a half at most, of that."""
+
+FINE_LENGTH: Final = 1 << 21
+"""The same for integer noise alone, which needs few transforms."""
 
 _OUTSIDE: Final = 48.0
 """Minus the logarithm of the mass outside of the window that is aimed at."""
@@ -98,12 +102,14 @@ class Gridded:
 
     Args:
         law: The losses, equal ones merged.
+        length: Points of the grid, a power of two.
     """
 
     name = "gridded"
 
-    def __init__(self, law: tuple[Listable, ...]) -> None:
+    def __init__(self, law: tuple[Listable, ...], length: int = LENGTH) -> None:
         self.law = law
+        self.length = length
         self.greatest = greatest_bounds(law).upper
         self._laws: dict[float, GriddedLaw] = {}
         self._moments: dict[float, tuple[float, float, float]] = {}
@@ -132,7 +138,7 @@ class Gridded:
         if tilt not in self._laws:
             while len(self._laws) >= _CACHED:
                 self._laws.pop(next(iter(self._laws)))
-            self._laws[tilt] = gridded_law(self.law, tilt)
+            self._laws[tilt] = gridded_law(self.law, tilt, self.length)
         return self._laws[tilt]
 
     def _at(self, tilt: float) -> tuple[float, float, float]:
@@ -189,7 +195,7 @@ class Gridded:
         return low
 
 
-def gridded_law(losses: tuple[Listable, ...], tilt: float) -> GriddedLaw:
+def gridded_law(losses: tuple[Listable, ...], tilt: float, length: int = LENGTH) -> GriddedLaw:
     """The law of the sum of losses, tilted, on the grid."""
     lists = [(listed(loss, tilt), loss.multiplicity) for loss in losses]
     mean = sum(n * float(atoms.weights @ atoms.losses) for atoms, n in lists)
@@ -201,18 +207,18 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float) -> GriddedLaw:
     variance = max(variance, (1e-6 * most) ** 2)
     low = max(mean - _reach(lists, mean, variance, -1), -1.001 * most)
     high = min(mean + _reach(lists, mean, variance, 1), 1.001 * most)
-    step = 2.0 ** math.ceil(math.log2(max(high - low, 1e-280) / (LENGTH - 64)))
+    step = 2.0 ** math.ceil(math.log2(max(high - low, 1e-280) / (length - 64)))
     if tilt * step > _STEEPEST:
         # Dividing an atom multiplies its upper part by up to exp(s g). Every tilt gives bounds, so take one that fits.
-        return gridded_law(losses, _STEEPEST / step)
-    spare = (LENGTH * step - (high - low)) / 2
+        return gridded_law(losses, _STEEPEST / step, length)
+    spare = (length * step - (high - low)) / 2
     low, high = low - spare, high + spare
     divided = [(_Divided.of(atoms, tilt, step), n) for atoms, n in lists]
     first = math.floor(low / step) + 1
     outside = _beyond(divided, step, high - step, variance, 1) + _beyond(
         divided, step, low + step, variance, -1
     )
-    weights, entry_error = _added_up(divided, first)
+    weights, entry_error = _added_up(divided, first, length)
     answers = sum(n for _, n in lists)
     log_scale = math.fsum(n * atoms.log_scale for atoms, n in lists)
     slack = 4 * UNIT * math.fsum(n * abs(atoms.log_scale) for atoms, n in lists)
@@ -226,7 +232,8 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float) -> GriddedLaw:
         lost=4 * outside + 2 * sum(n * atoms.lost for atoms, n in lists),
         relative=1.01
         * sum(
-            n * (atoms.relative + one.relative) for (atoms, n), (one, _) in zip(lists, divided, strict=True)
+            n * (atoms.relative + parts.relative)
+            for (atoms, n), (parts, _) in zip(lists, divided, strict=True)
         ),
         slip=1.01 * sum(n * atoms.slip for atoms, n in lists),
         spread=1.001 * answers * 4 * math.sinh(step / 4) ** 2 if step < _STEEPEST else math.inf,
@@ -276,7 +283,9 @@ def _beyond(
     divided: list[tuple[_Divided, int]], step: float, end: float, variance: float, side: int
 ) -> float:
     """Bound on the weight of all places on one side of an end: none, or Chernoff's bound."""
-    farthest = sum(n * int(max(side * one.cells.max(), side * one.cells.min()) + 1) for one, n in divided)
+    farthest = sum(
+        n * int(max(side * atoms.cells.max(), side * atoms.cells.min()) + 1) for atoms, n in divided
+    )
     if math.floor(side * end / step) > farthest:
         return 0.0
     best = 0.0
@@ -285,10 +294,10 @@ def _beyond(
         logs = [
             (
                 n,
-                _log_mean(one.down, side * t * step * one.cells),
-                _log_mean(one.up, side * t * step * (one.cells + 1)),
+                _log_mean(atoms.down, side * t * step * atoms.cells),
+                _log_mean(atoms.up, side * t * step * (atoms.cells + 1)),
             )
-            for one, n in divided
+            for atoms, n in divided
         ]
         parts = [n * float(np.logaddexp(down, up)) for n, down, up in logs]
         size = math.fsum(n * (abs(down) + 2) for n, down, _ in logs) + abs(t * end)
@@ -306,35 +315,35 @@ def _log_mean(weights: Floats, exponents: Floats) -> float:
     return highest + math.log(float(np.exp(logs - highest).sum()))
 
 
-def _added_up(divided: list[tuple[_Divided, int]], first: int) -> tuple[Floats, float]:
+def _added_up(divided: list[tuple[_Divided, int]], first: int, length: int) -> tuple[Floats, float]:
     """Weights of the sum on a cycle of places that begins with `first`, and a bound on the error of each."""
     from scipy import fft  # here, since most compositions need no transform and the import takes long
 
     if len(divided) == 1 and divided[0][1] == 1:
-        weights = np.roll(_on_cycle(divided[0][0]), -(first % LENGTH))
+        weights = np.roll(_on_cycle(divided[0][0], length), -(first % length))
         weights.flags.writeable = False
         return weights, 0.0
-    product: Complexes = np.ones(LENGTH // 2 + 1, dtype=np.complex128)
+    product: Complexes = np.ones(length // 2 + 1, dtype=np.complex128)
     size, off = np.ones(product.size), np.zeros(product.size)
-    for one, n in divided:
-        mass = _on_cycle(one)
+    for atoms, n in divided:
+        mass = _on_cycle(atoms, length)
         values = fft.rfft(mass, workers=1)
-        slip = np.full(values.size, fft_error(LENGTH) * float(mass.sum()) * 1.01)
+        slip = np.full(values.size, fft_error(length) * float(mass.sum()) * 1.01)
         raised, error = power_with_error(values, np.abs(values), slip, n)
         moduli = np.abs(raised)
         off = size * error + off * (moduli + error) + 8 * UNIT * size * moduli
         size = size * moduli
         product = product * raised
-    weights = np.roll(fft.irfft(product, LENGTH, workers=1), -(first % LENGTH))
+    weights = np.roll(fft.irfft(product, length, workers=1), -(first % length))
     weights.flags.writeable = False
-    return weights, 1.01 * (2 * float(off.mean()) + fft_error(LENGTH) * 2 * float(size.mean()))
+    return weights, 1.01 * (2 * float(off.mean()) + fft_error(length) * 2 * float(size.mean()))
 
 
-def _on_cycle(one: _Divided) -> Floats:
+def _on_cycle(atoms: _Divided, length: int) -> Floats:
     """The divided weights of one answer, on a cycle of places that begins with 0."""
-    places = np.mod(one.cells, LENGTH).astype(np.int64)
-    mass: Floats = np.bincount(places, weights=one.down, minlength=LENGTH).astype(np.float64, copy=False)
-    return mass + np.roll(np.bincount(places, weights=one.up, minlength=LENGTH), 1)
+    places = np.mod(atoms.cells, length).astype(np.int64)
+    mass: Floats = np.bincount(places, weights=atoms.down, minlength=length).astype(np.float64, copy=False)
+    return mass + np.roll(np.bincount(places, weights=atoms.up, minlength=length), 1)
 
 
 def _summed(law: GriddedLaw, epsilon: Fraction) -> tuple[float, float]:

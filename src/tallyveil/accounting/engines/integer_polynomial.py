@@ -28,8 +28,8 @@ from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
-    Lattice,
     LossFactor,
+    LossLattice,
     lattice_of,
     merged,
 )
@@ -55,7 +55,7 @@ class Proved(DeltaByTails):
         missing: The mass that was removed, in the same unit.
     """
 
-    lattice: Lattice
+    lattice: LossLattice
     bits: int
     lowest: int
     masses_from: tuple[fmpz, ...] = field(repr=False)
@@ -164,7 +164,7 @@ def _reach(variance: float, bits: int) -> int:
     return math.ceil(math.sqrt(2 * variance * (bits + 2) * math.log(2))) + 2
 
 
-def _check_size(factors: tuple[LossFactor, ...], lattice: Lattice, bits: int) -> None:
+def _check_size(factors: tuple[LossFactor, ...], lattice: LossLattice, bits: int) -> None:
     variance, points = Fraction(0), 1
     for factor, weight in zip(factors, lattice.weights, strict=True):
         if isinstance(factor, GaussianLoss):

@@ -45,7 +45,7 @@ _MAX_DIRECT = 1 << 21  # atoms times frequencies that are summed directly, most 
 
 
 @dataclass(frozen=True, slots=True)
-class Atoms:
+class TiltedAtoms:
     """A tilted law as a list.
 
     Attributes:
@@ -74,7 +74,7 @@ def origin(factor: LossFactor, tilt: Fraction) -> int:
     return round(tilt * factor.sensitivity)
 
 
-def atoms(factor: LossFactor, tilt: Fraction) -> Atoms:
+def atoms(factor: LossFactor, tilt: Fraction) -> TiltedAtoms:
     """The law of X (Gaussian) or i (Laplace) under exp(tilt L).
 
     Raises:
@@ -85,7 +85,7 @@ def atoms(factor: LossFactor, tilt: Fraction) -> Atoms:
     return _laplace_atoms(factor, tilt)
 
 
-def _gaussian_atoms(factor: GaussianLoss, tilt: Fraction) -> Atoms:
+def _gaussian_atoms(factor: GaussianLoss, tilt: Fraction) -> TiltedAtoms:
     v = float(factor.variance)
     centre = tilt * factor.sensitivity
     middle = round(centre)
@@ -105,7 +105,7 @@ def _gaussian_atoms(factor: GaussianLoss, tilt: Fraction) -> Atoms:
     return _normalised(middle - reach, exponents, left_out)
 
 
-def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> Atoms:
+def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> TiltedAtoms:
     k = factor.sensitivity
     _check_atoms(factor, k + 1)
     bent = float(-(1 + 2 * tilt) / factor.scale)
@@ -127,17 +127,17 @@ def _check_atoms(factor: LossFactor, count: int) -> None:
         )
 
 
-def _normalised(start: int, exponents: Floats, left_out: float) -> Atoms:
+def _normalised(start: int, exponents: Floats, left_out: float) -> TiltedAtoms:
     exponents = exponents - exponents.max()
-    kept = exponents > -700  # the rest is below exp(-650) of the whole, however many
-    exponents = np.where(kept, exponents, -700.0)
+    heavy = exponents > -700  # the rest is below exp(-650) of the whole, however many
+    exponents = np.where(heavy, exponents, -700.0)
     weights = np.exp(exponents)
     # Exponents are off by 8 u of themselves, exp by less than 4 units in the last place.
     errors = UNIT * (8 * -exponents + 12) * weights
     total = float(weights.sum())
     relative = float(errors.sum()) / total
     # Twice: once for the weights themselves and once through their sum; 64 u for the sum and the quotient.
-    return Atoms(start, weights / total, 2.01 * (relative + left_out) + 64 * UNIT)
+    return TiltedAtoms(start, weights / total, 2.01 * (relative + left_out) + 64 * UNIT)
 
 
 def wide_exponents(factor: GaussianLoss, phases: Floats) -> Floats:
@@ -177,7 +177,7 @@ def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Floats) -> tuple[Co
 
 
 def listed_power(
-    law: Atoms, multiplicity: int, weight: int, length: int, frequencies: Integers
+    law: TiltedAtoms, multiplicity: int, weight: int, length: int, frequencies: Integers
 ) -> tuple[Complexes, Floats]:
     """F^n of a listed law, counted from its start n times, and a bound on its absolute error.
 

@@ -45,13 +45,13 @@ from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses.factors import (
     GaussianLoss,
     LaplaceLoss,
-    Lattice,
     LossFactor,
+    LossLattice,
     lattice_of,
     merged,
 )
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
-from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, LossPoints, Places
+from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, EpsilonPlaces, LossPoints
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.arrays import Floats, Integers
 
@@ -101,14 +101,14 @@ class Quadrature:
         Raises:
             BudgetError: a factor is out of range.
         """
-        made = _made(factors)
-        return None if isinstance(made, str) else made
+        engine = _made(factors)
+        return None if isinstance(engine, str) else engine
 
     @staticmethod
     def why_not(factors: tuple[LossFactor, ...]) -> str | None:
         """The condition that fails, in words, or None."""
-        made = _made(factors)
-        return made if isinstance(made, str) else None
+        engine = _made(factors)
+        return engine if isinstance(engine, str) else None
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Tails of the loss beyond epsilon, any real number."""
@@ -132,15 +132,15 @@ class Quadrature:
         cases = (usual, self._log_excess), (nearly_one & ~last, self._from_tails), (last, self._of_last)
         for chosen, by in cases:
             if chosen.any():
-                found = by(places.at(chosen))
-                lower[chosen], upper[chosen] = found.lower, found.upper
+                logs = by(places.at(chosen))
+                lower[chosen], upper[chosen] = logs.lower, logs.upper
         return places.with_signs(ManyBounds(lower, upper))
 
-    def _log_excess(self, places: Places) -> ManyBounds:
+    def _log_excess(self, places: EpsilonPlaces) -> ManyBounds:
         """ln delta(|epsilon|) as one sum of positive terms."""
         return self._log_sums(DELTA, places.firsts, (places.gaps, places.slips))
 
-    def _from_tails(self, places: Places) -> ManyBounds:
+    def _from_tails(self, places: EpsilonPlaces) -> ManyBounds:
         """The same where it is nearly 1, as 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon)."""
         below = self._log_sums(SECOND, 1 - places.firsts - self.points.mirror)
         second = self._log_sums(
@@ -148,7 +148,7 @@ class Quadrature:
         )  # right of the mean under Q, as |epsilon| is not negative
         return log_rest(log_sum(below, second, places.sizes))
 
-    def _of_last(self, places: Places) -> ManyBounds:
+    def _of_last(self, places: EpsilonPlaces) -> ManyBounds:
         """The same where one loss is left: its part 1 - exp(-gap) may be far below the rounding of any sum."""
         first, parts = self._log_sums(FIRST, places.firsts), np.log(-np.expm1(-places.gaps))
         slack = UNIT * (40 + 4 * np.abs(parts)) - 1.01 * np.log1p(-places.slips / places.gaps)
@@ -202,8 +202,8 @@ class Quadrature:
     def _on_contours(self, kind: int, z: Integers) -> tuple[Floats, Floats, "LatticeContour | _Used"]:
         """The sums for many z and bounds on their errors, both [sums, z], and the contour of each."""
         if z.size == 1:
-            one = self._contour(kind, self._tilt(kind, int(z[0])))
-            return one.sums_at(z % self.nodes.n_points), one.errors[:, None], one
+            at_tilt = self._contour(kind, self._tilt(kind, int(z[0])))
+            return at_tilt.sums_at(z % self.nodes.n_points), at_tilt.errors[:, None], at_tilt
         places, back = np.unique(z, return_inverse=True)
         begin, used, counts, sums = 0, [], [], []
         most = max(1, _MOST_AT_ONCE // self.nodes.places.size)
@@ -215,9 +215,11 @@ class Quadrature:
             counts.append(end - begin)
             sums.append(used[-1].sums_at(places[begin:end] % self.nodes.n_points))
             begin = end
-        own = np.repeat(np.arange(len(used)), counts)[back]
-        errors = np.array([contour.errors for contour in used])[own].T
-        taus, moments, further = np.array([[one.tau, one.log_moment, one.log_further] for one in used])[own].T
+        contour_of = np.repeat(np.arange(len(used)), counts)[back]
+        errors = np.array([contour.errors for contour in used])[contour_of].T
+        taus, moments, further = np.array(
+            [[at_tilt.tau, at_tilt.log_moment, at_tilt.log_further] for at_tilt in used]
+        )[contour_of].T
         return np.concatenate(sums, axis=1)[:, back], errors, _Used(taus, moments, further)
 
     @property
@@ -227,8 +229,8 @@ class Quadrature:
 
     def _contour(self, kind: int, index: int) -> LatticeContour:
         """The contour of a tilt; kept for the next epsilon."""
-        found = self._contours.get((kind, index))
-        if found is None:
+        contour = self._contours.get((kind, index))
+        if contour is None:
             while len(self._contours) >= max(
                 _CACHED, min(_MOST_CACHED, _MOST_AT_ONCE // self.nodes.places.size)
             ):
@@ -237,9 +239,9 @@ class Quadrature:
             # more than a whole deviation of the widest could lead to another part of it.
             tau = index * self._spacing + _ASIDE * _POINTS_PER_DEVIATION / self.nodes.n_points
             further = float(tau + self._beyond)
-            found = contour_at(kind, (tau, further), self.step, self.nodes, self.laplace)
-            self._contours[kind, index] = found
-        return found
+            contour = contour_at(kind, (tau, further), self.step, self.nodes, self.laplace)
+            self._contours[kind, index] = contour
+        return contour
 
     @property
     def _beyond(self) -> float:
@@ -291,7 +293,7 @@ class Quadrature:
             roundings += 16 * (self.laplace.largest_log + np.abs(tau) * self.laplace.reach)
         if kind == SECOND:
             losses = np.array(
-                [(self.points.offset + self.points.step * one) / self.points.unit for one in z.tolist()]
+                [(self.points.offset + self.points.step * index) / self.points.unit for index in z.tolist()]
             )
             scales = scales - losses
             roundings += 8 * np.abs(losses) + 8 * np.abs(scales)
@@ -369,7 +371,7 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
     )
 
 
-def _out_of_range(factors: tuple[LossFactor, ...], lattice: Lattice) -> str | None:
+def _out_of_range(factors: tuple[LossFactor, ...], lattice: LossLattice) -> str | None:
     for factor in factors:
         if isinstance(factor, GaussianLoss) and not Fraction(1, 4) <= factor.variance <= _MOST:
             return f"the quadrature needs variances from 1/4 to {_MOST}"

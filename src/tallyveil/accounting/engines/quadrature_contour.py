@@ -65,8 +65,8 @@ class LatticeContour:
             angles = np.multiply.outer(self.places, residues) % self.n_points
             turns = np.where(2 * angles > self.n_points, angles - self.n_points, angles)
         turns = (2 * math.pi / self.n_points) * turns
-        found: Floats = self.terms.real @ np.cos(turns) + self.terms.imag @ np.sin(turns)
-        return found
+        sums: Floats = self.terms.real @ np.cos(turns) + self.terms.imag @ np.sin(turns)
+        return sums
 
 
 def contour_at(
@@ -112,16 +112,16 @@ def contour_at(
 def _geometric(tau: float, nodes: ContourNodes) -> Complexes:
     """1 - exp(-tau - i theta) without cancellation, from 1 - cos(theta) and sin(theta)."""
     decay = math.exp(-tau)
-    found: Complexes = -math.expm1(-tau) + decay * nodes.versines + 1j * (decay * nodes.sines)
-    return found
+    denominators: Complexes = -math.expm1(-tau) + decay * nodes.versines + 1j * (decay * nodes.sines)
+    return denominators
 
 
 def _transform(tau: float, nodes: ContourNodes, laplace: LaplacePart, masses: Floats) -> Complexes:
     """The transform of Z at the nodes, in its unit."""
     values = np.exp(-nodes.decays) * _turned(tau * nodes.phase_rates)
-    for one in nodes.images:
-        images = 1 + _turned(tau * one.rates) @ one.sizes
-        values[one.nodes] *= power_of(images, one.power)
+    for image in nodes.images:
+        images = 1 + _turned(tau * image.rates) @ image.sizes
+        values[image.nodes] *= power_of(images, image.power)
     for law, phases, power in zip(masses, laplace.phases, laplace.powers.tolist(), strict=True):
         values *= power_of(law[: len(phases)] @ phases, power)
     return values
@@ -130,5 +130,5 @@ def _transform(tau: float, nodes: ContourNodes, laplace: LaplacePart, masses: Fl
 def _turned(angles: Floats) -> Complexes:
     """exp(i angle), of angles reduced to [-pi, pi]."""
     turns = angles / (2 * math.pi)
-    found: Complexes = np.exp((2j * math.pi) * (turns - np.rint(turns)))
-    return found
+    rotation: Complexes = np.exp((2j * math.pi) * (turns - np.rint(turns)))
+    return rotation

@@ -128,17 +128,17 @@ def contour_nodes(
         n_points: N, odd.
     """
     depth = _NEGLIGIBLE + math.log(n_points)
-    found = find_places([factor for factor, _ in gaussians], step, n_points, depth)
-    if isinstance(found, str):
-        return found
+    spots = find_places([factor for factor, _ in gaussians], step, n_points, depth)
+    if isinstance(spots, str):
+        return spots
     parts = LatticeFactors.of(gaussians)
-    logs = _log_sizes(parts, np.abs(parts.angles(found, n_points)))
-    kept = logs >= -depth
+    logs = _log_sizes(parts, np.abs(parts.angles(spots, n_points)))
+    heavy = logs >= -depth
     log_norm = sum(
         factor.multiplicity * log_theta_constant(float(factor.variance)) for factor, _ in gaussians
     )
-    left_out = 2.001 * float(np.exp(logs[~kept]).sum()) / n_points + math.exp(log_norm - depth) + 1e-300
-    places, x = found[kept], parts.angles(found[kept], n_points)
+    left_out = 2.001 * float(np.exp(logs[~heavy]).sum()) / n_points + math.exp(log_norm - depth) + 1e-300
+    places, x = spots[heavy], parts.angles(spots[heavy], n_points)
     rates = (parts.powers * parts.variances * parts.weights)[:, None] * x
     decays = (parts.powers * parts.variances / 2) @ (x * x)
     theta = (2 * np.pi / n_points) * places
@@ -149,9 +149,11 @@ def contour_nodes(
         bases += n * (60 + 8 * k + 8 * _largest_log(factor))
         slopes += n * 8.0 * weight * k
     images = []
-    for factor, weight, own in zip(parts.powers.tolist(), parts.weights.tolist(), range(count), strict=True):
-        one, image_bases, image_slopes = _images(factor, weight, float(parts.variances[own]), x[own])
-        images += one
+    for factor, weight, place in zip(
+        parts.powers.tolist(), parts.weights.tolist(), range(count), strict=True
+    ):
+        image, image_bases, image_slopes = _images(factor, weight, float(parts.variances[place]), x[place])
+        images += image
         bases += image_bases
         slopes += image_slopes
     return ContourNodes(
@@ -161,7 +163,7 @@ def contour_nodes(
         sines=np.sin(theta),
         decays=decays,
         phase_rates=rates.sum(axis=0),
-        sizes=np.exp(logs[kept]) * (1 + 1e-9),
+        sizes=np.exp(logs[heavy]) * (1 + 1e-9),
         error_bases=bases,
         error_rates=slopes,
         images=tuple(images),
@@ -175,8 +177,8 @@ def _log_sizes(factors: LatticeFactors, x: Floats) -> Floats:
     images = 1e-17 + sum(
         np.exp(-2 * np.pi * v * k * (np.pi * k - side * x)) for k in (1, 2, 3) for side in (1, -1)
     )
-    found: Floats = factors.powers @ (np.log1p(images) - v * x * x / 2)
-    return found
+    log_sizes: Floats = factors.powers @ (np.log1p(images) - v * x * x / 2)
+    return log_sizes
 
 
 def _images(power: int, weight: int, v: float, x: Floats) -> tuple[list[ImagesOfFactor], Floats, Floats]:
@@ -184,13 +186,13 @@ def _images(power: int, weight: int, v: float, x: Floats) -> tuple[list[ImagesOf
     k = np.array(_IMAGES)
     logs = -2 * np.pi * v * k[:, None] * (np.pi * k[:, None] + x)
     counts = logs >= -_NEGLIGIBLE_IMAGE - math.log(power)
-    sizes, found, rates = np.exp(logs), counts.any(axis=0), 2 * np.pi * v * weight * k
+    sizes, nodes_hit, rates = np.exp(logs), counts.any(axis=0), 2 * np.pi * v * weight * k
     bases = 1.1 * np.where(counts, 0.0, sizes).sum(axis=0) / UNIT
-    bases += (0.01 if v > 0.5 else 1.0) + 60 * found  # images from the fourth on, and those that count
+    bases += (0.01 if v > 0.5 else 1.0) + 60 * nodes_hit  # images from the fourth on, and those that count
     slopes = 8 * np.abs(rates) @ np.where(counts, sizes, 0.0)
-    nodes, rows = np.flatnonzero(found), counts.any(axis=1)
-    one = ImagesOfFactor(power, nodes, np.where(counts, sizes, 0.0)[np.ix_(rows, nodes)], rates[rows])
-    return [one] if nodes.size else [], power * bases, power * slopes
+    nodes, rows = np.flatnonzero(nodes_hit), counts.any(axis=1)
+    image = ImagesOfFactor(power, nodes, np.where(counts, sizes, 0.0)[np.ix_(rows, nodes)], rates[rows])
+    return [image] if nodes.size else [], power * bases, power * slopes
 
 
 def laplace_part(laplaces: list[tuple[LaplaceLoss, int]], places: Integers, n_points: int) -> LaplacePart:

@@ -147,8 +147,8 @@ def find_windows(factors: GaussianFactors, depth: Depth) -> Windows | None:
     segments = [_Segment(0.0, first, depth.depth + factors.loss)]
     while (bound := depth.at(segments[-1].end)) > 0:
         segments.append(_Segment(segments[-1].end, 2 * segments[-1].end, bound + factors.loss))
-    found = _scanned(factors, segments, MOST_STATES, MOST_WINDOWS)
-    return None if found is None else Windows(*found, first, segments[-1].end, len(segments))
+    windows = _scanned(factors, segments, MOST_STATES, MOST_WINDOWS)
+    return None if windows is None else Windows(*windows, first, segments[-1].end, len(segments))
 
 
 def windows_up_to(factors: GaussianFactors, bound: float, end: float) -> tuple[Floats, Floats] | None:
@@ -170,9 +170,9 @@ def nodes_within(lows: Floats, highs: Floats, step: float) -> Integers:
     first = np.ceil(lows / step * (1 - 1e-13) - 1e-9).astype(np.int64)
     last = np.floor(highs / step * (1 + 1e-13) + 1e-9).astype(np.int64)
     counts = np.maximum(last - first + 1, 0)
-    found = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
-    found.sort()
-    distinct: Integers = found[np.diff(found, prepend=-1) > 0]
+    numbers = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    numbers.sort()
+    distinct: Integers = numbers[np.diff(numbers, prepend=-1) > 0]
     return distinct
 
 
@@ -196,14 +196,14 @@ class _States:
     bound: Floats
     slip: Floats
 
-    def where(self, kept: Bools | Integers) -> "_States":
+    def where(self, chosen: Bools | Integers) -> "_States":
         return _States(
-            self.middle[kept],
-            self.rest[kept],
-            self.low[kept],
-            self.high[kept],
-            self.bound[kept],
-            self.slip[kept],
+            self.middle[chosen],
+            self.rest[chosen],
+            self.low[chosen],
+            self.high[chosen],
+            self.bound[chosen],
+            self.slip[chosen],
         )
 
 
@@ -229,10 +229,10 @@ def _scanned(
     batch = np.floor(np.cumsum(multiples) / _CHUNK)
     lows, highs, seen = [], [], 0
     for number in np.unique(batch):
-        found = _windows_of(factors, begun.where(batch == number), most_states - seen)
-        if found is None:
+        windows = _windows_of(factors, begun.where(batch == number), most_states - seen)
+        if windows is None:
             return None
-        states, looked_at = found
+        states, looked_at = windows
         lows.append(np.maximum(states.low, 0.0))
         highs.append(states.high)
         seen += looked_at

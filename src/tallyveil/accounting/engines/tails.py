@@ -148,12 +148,12 @@ def probability(logarithm: Bounds) -> Bounds:
     return Bounds(min(logarithm.lower, 0.0), min(logarithm.upper, 0.0))
 
 
-def narrower(one: Tails, other: Tails) -> Tails:
+def narrower(left: Tails, right: Tails) -> Tails:
     """The intersection of two answers to the same question."""
     pairs = (
-        (one.log_first, other.log_first),
-        (one.log_second, other.log_second),
-        (one.log_delta, other.log_delta),
+        (left.log_first, right.log_first),
+        (left.log_second, right.log_second),
+        (left.log_delta, right.log_delta),
     )
     return Tails(*(Bounds(max(a.lower, b.lower), min(a.upper, b.upper)) for a, b in pairs))
 

@@ -55,7 +55,7 @@ from tallyveil.accounting.engines.tails import (
     within_floats,
 )
 from tallyveil.accounting.engines.tilts import OUTSIDE, estimated_length, tilt_grid, window
-from tallyveil.accounting.losses.factors import GaussianLoss, Lattice, LossFactor, lattice_of, merged
+from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, LossLattice, lattice_of, merged
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
 from tallyveil.accounting.losses.moments import certified_log_moment
@@ -105,7 +105,7 @@ class TiltedFFT(DeltaByTails):
 
     def __init__(self, factors: tuple[LossFactor, ...]) -> None:
         self.factors = merged(factors)
-        self.lattice: Lattice = lattice_of(self.factors)
+        self.lattice: LossLattice = lattice_of(self.factors)
         self.greatest = greatest_loss(self.factors)
         self._laws: dict[Fraction, TiltedLaw] = {}
         self._significant: dict[int, Integers] = {}
@@ -113,7 +113,7 @@ class TiltedFFT(DeltaByTails):
         if length > MAX_LENGTH:
             raise SolverError(
                 f"the losses share a lattice of step {float(self.lattice.step):.3g}. About {length:.3g} of its "
-                f"points matter, and this engine supports {MAX_LENGTH}. Use the engine 'rounded_fft', which rounds "
+                f"points matter, and this engine supports {MAX_LENGTH}. Use the engine 'gridded', which rounds "
                 "the losses to a coarser grid."
             )
 
@@ -283,8 +283,8 @@ class TiltedFFT(DeltaByTails):
                 bracket = factor.multiplicity * np.where(np.abs(phases) < math.pi / 2, 1e-8, math.log(2.1))
                 exponents = exponents + wide_exponents(factor, phases) - bracket
                 # A factor further on cannot raise the product: its modulus is at most 1.
-                kept = exponents * (1 - 1e-12) < NEGLIGIBLE
-                frequencies, exponents = frequencies[kept], exponents[kept]
+                heavy = exponents * (1 - 1e-12) < NEGLIGIBLE
+                frequencies, exponents = frequencies[heavy], exponents[heavy]
             self._significant = {length: frequencies, **dict(list(self._significant.items())[:_CACHED])}
         return self._significant[length]
 

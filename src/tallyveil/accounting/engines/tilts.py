@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from typing import Final
 
-from tallyveil.accounting.losses.factors import Lattice, LossFactor
+from tallyveil.accounting.losses.factors import LossFactor, LossLattice
 from tallyveil.accounting.losses.largest_loss import greatest_loss
 from tallyveil.accounting.losses.moments import log_moment, moments
 
@@ -83,7 +83,7 @@ def window(factors: tuple[LossFactor, ...], tilt: float, outside: float = OUTSID
     return ends[0], ends[1]
 
 
-def estimated_length(factors: tuple[LossFactor, ...], lattice: Lattice) -> float:
+def estimated_length(factors: tuple[LossFactor, ...], lattice: LossLattice) -> float:
     """About how many lattice points the window holds without a tilt."""
     low, high = window(factors, 0.0)
     step = float(lattice.step)

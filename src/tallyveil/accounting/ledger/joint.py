@@ -109,14 +109,14 @@ def _without_repeated_copies(
     data = {path: path.read_bytes().split(b"\n")[:-1] for path in paths}
     originals = [data[path] for path in paths if not copied.get(path)]
     counted: list[list[bytes]] = []
-    found = []
+    copies = []
     for path, (declaration, part) in zip(paths, contents, strict=True):
         n = copied.get(path, 0)
         begin = data[path][:n]
         repeated = n > 0 and (begin in counted or any(lines[:n] == begin for lines in originals))
-        found.append((declaration, part[n - 1 :] if repeated else part))
+        copies.append((declaration, part[n - 1 :] if repeated else part))
         counted.append(begin)
-    return found
+    return copies
 
 
 def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
@@ -136,17 +136,12 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
     Raises:
         StoreError: there is no such ledger.
     """
-    found = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
-    if not found:
+    ledgers = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
+    if not ledgers:
         raise StoreError(
             f"{folder} holds no run with a {LEDGER_NAME}. Name the folder that contains the folders of the runs."
         )
-    return found
-
-
-def joint_event(ledgers: Sequence[Path]) -> SequentialEvent:
-    """Everything that the ledgers record, one after the other, with the non-private acts; see `read_joint`."""
-    return read_joint(ledgers).event
+    return ledgers
 
 
 def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":

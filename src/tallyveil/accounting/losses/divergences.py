@@ -152,9 +152,9 @@ def no_divergence(loss: AnyLoss) -> BudgetError:
     )
 
 
-def _log_sum(one: float, other: float) -> float:
-    highest = max(one, other)
-    return highest + math.log(math.exp(one - highest) + math.exp(other - highest))
+def _log_sum(log_left: float, log_right: float) -> float:
+    highest = max(log_left, log_right)
+    return highest + math.log(math.exp(log_left - highest) + math.exp(log_right - highest))
 
 
 def _laplace_ball(loss: LaplaceLoss, excess: arb) -> arb:

@@ -83,7 +83,7 @@ LossFactor = GaussianLoss | LaplaceLoss
 
 
 @dataclass(frozen=True, slots=True)
-class Lattice:
+class LossLattice:
     """The common lattice of a composition: total loss = offset + step * sum over factors of weight * S.
 
     S is the sum of the factor's `multiplicity` independent integers: X for Gaussian noise, i = k - j for Laplace noise.
@@ -118,7 +118,7 @@ def merged(factors: tuple[LossFactor, ...]) -> tuple[LossFactor, ...]:
     return tuple(kind(parameter, sensitivity, n) for (kind, parameter, sensitivity), n in ordered)
 
 
-def lattice_of(factors: tuple[LossFactor, ...]) -> Lattice:
+def lattice_of(factors: tuple[LossFactor, ...]) -> LossLattice:
     """The coarsest lattice that holds the total loss.
 
     Raises:
@@ -130,7 +130,7 @@ def lattice_of(factors: tuple[LossFactor, ...]) -> Lattice:
     step = reduce(common_step, steps)
     weights = (s.numerator * step.denominator // (s.denominator * step.numerator) for s in steps)
     offset = sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))
-    return Lattice(step, offset, tuple(weights))
+    return LossLattice(step, offset, tuple(weights))
 
 
 def common_step(a: Fraction, b: Fraction) -> Fraction:

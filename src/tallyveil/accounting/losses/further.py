@@ -123,30 +123,32 @@ def merged_law(law: Law) -> Law:
     """
     counted: dict[FurtherLoss, int] = {}
     mu_squared = sum(
-        (one.mu_squared * one.multiplicity for one in law if isinstance(one, NormalLoss)), Fraction(0)
+        (loss.mu_squared * loss.multiplicity for loss in law if isinstance(loss, NormalLoss)), Fraction(0)
     )
-    for one in further(law):
-        if not isinstance(one, NormalLoss):
-            single = replace(one, multiplicity=1)
-            counted[single] = counted.get(single, 0) + one.multiplicity
-    found = [replace(one, multiplicity=n) for one, n in counted.items()]
+    for loss in further(law):
+        if not isinstance(loss, NormalLoss):
+            single = replace(loss, multiplicity=1)
+            counted[single] = counted.get(single, 0) + loss.multiplicity
+    others = [replace(loss, multiplicity=n) for loss, n in counted.items()]
     normal = (NormalLoss(mu_squared),) if mu_squared else ()
-    return (*merged(of_integers(law)), *normal, *sorted(found, key=repr))
+    return (*merged(of_integers(law)), *normal, *sorted(others, key=repr))
 
 
 def of_integers(law: Law) -> tuple[LossFactor, ...]:
     """The losses of integer noise in a law."""
-    return tuple(one for one in law if isinstance(one, GaussianLoss | LaplaceLoss))
+    return tuple(loss for loss in law if isinstance(loss, GaussianLoss | LaplaceLoss))
 
 
 def further(law: Law) -> tuple[FurtherLoss, ...]:
     """The other losses in a law."""
-    return tuple(one for one in law if not isinstance(one, GaussianLoss | LaplaceLoss))
+    return tuple(loss for loss in law if not isinstance(loss, GaussianLoss | LaplaceLoss))
 
 
 def mirrored(law: Law) -> Law:
     """The law of the opposite change: a record is added where it was removed. Only samples tell the two apart."""
-    return tuple(replace(one, added=not one.added) if isinstance(one, SampledLoss) else one for one in law)
+    return tuple(
+        replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) else loss for loss in law
+    )
 
 
 def cost_hint(loss: AnyLoss) -> float:

@@ -34,8 +34,8 @@ def greatest_bounds(law: Law) -> Bounds:
             case ExponentialLoss() | ResponseLoss():
                 exact += loss.multiplicity * loss.epsilon
             case SampledLoss():
-                one = _greatest_of_sample(loss)
-                sampled.append(Bounds(one.lower * loss.multiplicity, one.upper * loss.multiplicity))
+                bounds = _greatest_of_sample(loss)
+                sampled.append(Bounds(bounds.lower * loss.multiplicity, bounds.upper * loss.multiplicity))
             case FailureLoss():
                 pass
             case _:
@@ -43,7 +43,7 @@ def greatest_bounds(law: Law) -> Bounds:
     if len(sampled) == 1:
         return fraction_bounds(exact)
     ends = [fraction_bounds(exact), *sampled]
-    lower, upper = math.fsum(one.lower for one in ends), math.fsum(one.upper for one in ends)
+    lower, upper = math.fsum(bounds.lower for bounds in ends), math.fsum(bounds.upper for bounds in ends)
     return Bounds(lower * (1 - 1e-15), upper * (1 + 1e-15))
 
 

@@ -60,13 +60,13 @@ def log_reflected(epsilon: Number, log_delta: Known) -> Known:
     lower = share + np.exp(epsilon + log_delta.lower - slack)
     upper = share + _exp_above(epsilon + log_delta.upper + slack)
     gone = log_rest(log_delta)
-    kept = log_rest(
+    rest = log_rest(
         _like(log_delta, epsilon + gone.lower - slack, np.minimum(0.0, epsilon + gone.upper + slack))
     )
     small = upper < 0.5
     lowest = _log(lower * (1 - _SLACK)) - 40 * _SLACK
     highest = _log(upper * (1 + _SLACK)) + 40 * _SLACK
-    return _like(log_delta, np.where(small, lowest, kept.lower), np.where(small, highest, kept.upper))
+    return _like(log_delta, np.where(small, lowest, rest.lower), np.where(small, highest, rest.upper))
 
 
 def _like(model: Known, lower: Number, upper: Number) -> Known:
@@ -78,17 +78,17 @@ def _like(model: Known, lower: Number, upper: Number) -> Known:
 
 def _exp_above(value: Number) -> Floats:
     # A number that is too small for a float is rounded up, not to 0.
-    found: Floats = np.exp(value) * (1 + _SLACK) + np.where(np.isneginf(value), 0.0, 1e-300)
-    return found
+    above: Floats = np.exp(value) * (1 + _SLACK) + np.where(np.isneginf(value), 0.0, 1e-300)
+    return above
 
 
 def _log(value: Number) -> Floats:
     with np.errstate(divide="ignore"):
-        found: Floats = np.log(np.maximum(value, 0.0))
-    return found
+        logs: Floats = np.log(np.maximum(value, 0.0))
+    return logs
 
 
 def _log_one_minus(value: Number) -> Floats:
     with np.errstate(divide="ignore"):
-        found: Floats = np.log1p(-np.minimum(value, 1.0))
-    return found
+        logs: Floats = np.log1p(-np.minimum(value, 1.0))
+    return logs

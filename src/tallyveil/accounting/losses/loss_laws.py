@@ -111,7 +111,9 @@ def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[Law, .
             2,500 alternatives.
     """
     laws = _laws(event, neighbours.answers_moved, outermost=True)
-    return tuple(dict.fromkeys(law for one in laws for law in (one, merged_law(mirrored(one)))))
+    return tuple(
+        dict.fromkeys(law for direction in laws for law in (direction, merged_law(mirrored(direction))))
+    )
 
 
 def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
@@ -228,8 +230,8 @@ def sampled_law(event: PoissonSampled) -> Law:
     law = _loss(inner) if q else ()
     if q == 1 or not law:
         return _times(law, Fraction(event.multiplicity))
-    failure = sum((one.probability for one in law if isinstance(one, FailureLoss)), Fraction(0))
-    base = next((one for one in merged_law(law) if not isinstance(one, FailureLoss)), None)
+    failure = sum((loss.probability for loss in law if isinstance(loss, FailureLoss)), Fraction(0))
+    base = next((loss for loss in merged_law(law) if not isinstance(loss, FailureLoss)), None)
     assert not isinstance(base, SampledLoss | ConcentratedLoss | FailureLoss)
     return (SampledLoss(base, q, failure, multiplicity=event.multiplicity),)
 
@@ -314,12 +316,12 @@ def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
 
 def _undominated(laws: Iterable[Law]) -> tuple[Law, ...]:
     """The laws that no other one dominates, each one once, in order."""
-    kept: list[Law] = []
+    undominated: list[Law] = []
     for law in laws:
-        if any(dominates(other, law) for other in kept):
+        if any(dominates(other, law) for other in undominated):
             continue
-        kept = [other for other in kept if not dominates(law, other)] + [law]
-    return tuple(kept)
+        undominated = [other for other in undominated if not dominates(law, other)] + [law]
+    return tuple(undominated)
 
 
 def _times(law: Law, share: Fraction) -> Law:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tallyveil.accounting.losses.factors import Lattice
+from tallyveil.accounting.losses.factors import LossLattice
 from tallyveil.accounting.losses.log_bounds import log_reflected
 from tallyveil.accounting.many_bounds import ManyBounds
 from tallyveil.arrays import Bools, Floats, Integers
@@ -31,7 +31,7 @@ def are_floats(numbers: Sequence[object]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class EpsilonPlaces:
     """Many epsilons without their signs, and the lattice points above them.
 
     Attributes:
@@ -48,9 +48,9 @@ class Places:
     gaps: Floats
     slips: Floats
 
-    def at(self, chosen: Bools) -> "Places":
+    def at(self, chosen: Bools) -> "EpsilonPlaces":
         """The same for some of the epsilons."""
-        return Places(
+        return EpsilonPlaces(
             self.sizes[chosen],
             self.negative[chosen],
             self.firsts[chosen],
@@ -82,7 +82,7 @@ class LossPoints:
     mirror: int
 
     @classmethod
-    def of(cls, lattice: Lattice) -> "LossPoints":
+    def of(cls, lattice: LossLattice) -> "LossPoints":
         """The points of a lattice."""
         unit = math.lcm(lattice.step.denominator, lattice.offset.denominator)
         step, offset = int(lattice.step * unit), int(lattice.offset * unit)
@@ -104,7 +104,7 @@ class LossPoints:
         whole, rest = divmod(numerator * self.unit - self.offset * denominator, width)
         return whole + 1, (width - rest) / (denominator * self.unit)
 
-    def places(self, epsilons: Sequence[float | Fraction]) -> Places:
+    def places(self, epsilons: Sequence[float | Fraction]) -> EpsilonPlaces:
         """The same for |epsilon|, for many epsilons at once.
 
         In floats where these are sure which points lie above; see docs/proofs/closed-form.md, "The place of epsilon".
@@ -114,10 +114,10 @@ class LossPoints:
         """
         if len(epsilons) <= _FEW or not are_floats(epsilons):
             return self._exact_places(epsilons)
-        given = np.asarray(epsilons, dtype=np.float64)
-        if not np.isfinite(given).all():
+        floats = np.asarray(epsilons, dtype=np.float64)
+        if not np.isfinite(floats).all():
             return self._exact_places(epsilons)  # it says which one
-        sizes, step, offset = np.abs(given), self.step / self.unit, self.offset / self.unit
+        sizes, step, offset = np.abs(floats), self.step / self.unit, self.offset / self.unit
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # too far out for floats: not sure, so placed exactly
@@ -127,21 +127,21 @@ class LossPoints:
         slips = _UNIT * (abs(offset) / step + 2 * np.abs(turns) + 1)
         sure = (part > slips) & (part + 4 * slips < 1) & (np.abs(turns) < FARTHEST / 2)
         firsts = np.where(sure, whole + 1, 0.0).astype(np.int64)
-        places = Places(sizes, given < 0, firsts, (1 - part) * step, step * (slips + 2 * _UNIT))
+        places = EpsilonPlaces(sizes, floats < 0, firsts, (1 - part) * step, step * (slips + 2 * _UNIT))
         unsure = np.flatnonzero(~sure)
         if unsure.size:
-            exact = self._exact_places(given[unsure].tolist())
+            exact = self._exact_places(floats[unsure].tolist())
             places.firsts[unsure], places.gaps[unsure] = exact.firsts, exact.gaps
             places.sizes[unsure], places.slips[unsure] = exact.sizes, 0.0
         return places
 
-    def _exact_places(self, epsilons: Sequence[float | Fraction]) -> Places:
+    def _exact_places(self, epsilons: Sequence[float | Fraction]) -> EpsilonPlaces:
         sizes = [epsilon if epsilon >= 0 else -epsilon for epsilon in epsilons]
-        found = [self.above(size) for size in sizes]
-        return Places(
+        indices = [self.above(size) for size in sizes]
+        return EpsilonPlaces(
             sizes=np.array([float(min(size, 10**300)) for size in sizes]),
             negative=np.array([epsilon < 0 for epsilon in epsilons], dtype=np.bool_),
-            firsts=np.array([min(first, FARTHEST + 1) for first, _ in found], dtype=np.int64),
-            gaps=np.array([gap for _, gap in found]),
-            slips=np.zeros(len(found)),
+            firsts=np.array([min(first, FARTHEST + 1) for first, _ in indices], dtype=np.int64),
+            gaps=np.array([gap for _, gap in indices]),
+            slips=np.zeros(len(indices)),
         )

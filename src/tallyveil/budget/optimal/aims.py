@@ -182,7 +182,7 @@ class Aims:
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
         """Area and query of every aim, then of every target that is not also an aim."""
-        return tuple(dict.fromkeys(one.place for one in (*self.aims, *self.targets)))
+        return tuple(dict.fromkeys(entry.place for entry in (*self.aims, *self.targets)))
 
 
 def too_many(number: int) -> BudgetError:
@@ -195,10 +195,10 @@ def too_many(number: int) -> BudgetError:
 
 
 def _refuse_repeated(where: str, named: Sequence[Named]) -> None:
-    times = Counter(one.place for one in named)
-    repeated = [one for one in named if times[one.place] > 1]
+    times = Counter(entry.place for entry in named)
+    repeated = [entry for entry in named if times[entry.place] > 1]
     if repeated:
-        first = min(repeated, key=lambda one: one.place)
+        first = min(repeated, key=lambda entry: entry.place)
         raise BudgetError(
             f"{where} names {first.text} more than once. Name it once, with the weight or the accuracy that you "
             "want.",

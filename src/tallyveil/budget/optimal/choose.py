@@ -11,7 +11,7 @@ from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.aims import Aims, Goal
 from tallyveil.budget.optimal.fractions import LOSS, PARTS_OF_A_SHARE, rounded_shares, with_shares
-from tallyveil.budget.optimal.program import SLACK, Program, Variances
+from tallyveil.budget.optimal.program import SLACK, ShareProgram, Variances
 from tallyveil.budget.optimal.solve import solve
 from tallyveil.budget.strategy import Strategy
 from tallyveil.budget.target import rho_for_target
@@ -31,7 +31,7 @@ LEAST_FREE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class ShareChoice:
     """What one aim or target gets.
 
     Attributes:
@@ -75,7 +75,7 @@ class OptimalShares:
     aims: Aims
     before: Strategy
     strategy: Strategy
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ShareChoice, ...]
     gap: float
     epsilon_before: float
     epsilon: float
@@ -85,8 +85,8 @@ class OptimalShares:
     @property
     def mean_ratio(self) -> float:
         """Root mean square of the ratios of all aims, or of all targets where there are no aims."""
-        chosen = [one for one in self.outcomes if one.weight is not None] or self.outcomes
-        return float(np.sqrt(np.mean([one.ratio**2 for one in chosen])))
+        chosen = [outcome for outcome in self.outcomes if outcome.weight is not None] or self.outcomes
+        return float(np.sqrt(np.mean([outcome.ratio**2 for outcome in chosen])))
 
 
 def choose_shares(
@@ -114,34 +114,34 @@ def choose_shares(
     Privacy: the exact epsilon of the result is at most that of the present strategy, unless the least rho is asked for.
         Only public inputs are used.
     """
-    given = present_shares(strategy)
-    reference = variances(given).values
-    program = _program(aims, reference, _least(strategy, aims, given, held))
-    start = given
-    if not bool(np.all(given > program.least)):
-        start = program.least + (1.0 - program.least.sum()) * given
+    stated = present_shares(strategy)
+    reference = variances(stated).values
+    program = _program(aims, reference, _least(strategy, aims, stated, held))
+    start = stated
+    if not bool(np.all(stated > program.least)):
+        start = program.least + (1.0 - program.least.sum()) * stated
     if not program.within_limits(variances(start).values):
         start = _feasible(program, variances, start, strategy, aims)
     solved = solve(program, variances, start)
     shares = rounded_shares(solved.shares)
-    made = with_shares(strategy, shares)
-    values = variances(np.array([float(one) for one in shares])).values
+    chosen = with_shares(strategy, shares)
+    values = variances(np.array([float(share) for share in shares])).values
     reached = program.objective(values)
     epsilon_before = epsilon_of(strategy, delta)
     if aims.goal is Goal.RHO:
-        made = _with_total(made, _rounded_up(strategy.total * Fraction(reached)))
+        chosen = _with_total(chosen, _rounded_up(strategy.total * Fraction(reached)))
     else:
-        made = replace(made, total=min(most, rho_for_target(made, Fraction(epsilon_before), delta)))
-    after = values * float(strategy.total / made.total)
+        chosen = replace(chosen, total=min(most, rho_for_target(chosen, Fraction(epsilon_before), delta)))
+    after = values * float(strategy.total / chosen.total)
     _check_targets(aims, after)
     return OptimalShares(
         aims=aims,
         before=strategy,
-        strategy=made,
+        strategy=chosen,
         outcomes=_outcomes(aims, reference, after),
         gap=max(solved.gap, 1.0 - solved.bound / reached),
         epsilon_before=epsilon_before,
-        epsilon=epsilon_of(made, delta),
+        epsilon=epsilon_of(chosen, delta),
         delta=delta,
         held=tuple(held),
     )
@@ -153,9 +153,9 @@ def _with_total(strategy: Strategy, total: Fraction) -> Strategy:
     Raises:
         BudgetError: its noise could not be drawn.
     """
-    made = replace(strategy, total=total)
+    enlarged = replace(strategy, total=total)
     try:
-        made.event()
+        enlarged.event()
     except BudgetError as error:
         raise BudgetError(
             f"the targets alone need rho = {at_most(total)}. With this rho, the noise of a query could not be drawn: "
@@ -163,7 +163,7 @@ def _with_total(strategy: Strategy, total: Fraction) -> Strategy:
             "if it is too large.",
             code="target-out-of-reach",
         ) from None
-    return made
+    return enlarged
 
 
 def present_shares(strategy: Strategy) -> Floats:
@@ -182,27 +182,27 @@ def epsilon_of(strategy: Strategy, delta: Fraction) -> float:
     return compose(strategy.event(), neighbours=strategy.neighbours).epsilon(delta).upper
 
 
-def _program(aims: Aims, reference: Floats, least: Floats) -> Program:
+def _program(aims: Aims, reference: Floats, least: Floats) -> ShareProgram:
     """The program of the aims, with all variances at the present total."""
     named = aims.named
-    wanted = {one.place: float(one.standard_deviation) ** 2 for one in aims.targets}
-    weight = {one.place: float(one.weight) for one in aims.aims}
-    limit = np.array([wanted.get(one, np.inf) for one in named])
-    is_aim = np.array([one in weight for one in named])
+    wanted = {target.place: float(target.standard_deviation) ** 2 for target in aims.targets}
+    weight = {target.place: float(target.weight) for target in aims.aims}
+    limit = np.array([wanted.get(target, np.inf) for target in named])
+    is_aim = np.array([target in weight for target in named])
     spared = np.where(is_aim & aims.spare, reference, np.inf)
     if aims.goal is Goal.RHO:
         # A variance v at the present total needs v / limit times this total.
-        return Program(1.0 / np.minimum(limit, spared), True, np.full(len(named), np.inf), least)
-    weights = np.array([weight.get(one, 0.0) for one in named])
+        return ShareProgram(1.0 / np.minimum(limit, spared), True, np.full(len(named), np.inf), least)
+    weights = np.array([weight.get(target, 0.0) for target in named])
     if aims.relative:
         weights = weights / reference
     if aims.goal is Goal.SUM:
         weights = weights / sum(weight.values())
     # Neither the rounding of the shares nor a smaller total may break a target.
-    return Program(weights, aims.goal is Goal.MAXIMUM, np.minimum(limit / (1 + MARGIN), spared), least)
+    return ShareProgram(weights, aims.goal is Goal.MAXIMUM, np.minimum(limit / (1 + MARGIN), spared), least)
 
 
-def _least(strategy: Strategy, aims: Aims, given: Floats, held: Collection[str] = ()) -> Floats:
+def _least(strategy: Strategy, aims: Aims, stated: Floats, held: Collection[str] = ()) -> Floats:
     """The smallest value of every share: a part of the denominator, what can be drawn, or what is to be kept.
 
     Raises:
@@ -211,15 +211,15 @@ def _least(strategy: Strategy, aims: Aims, given: Floats, held: Collection[str] 
     names = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
     moved = np.array([strategy.answers_moved(query) for _, query in names])
     drawn = moved / (2 * float(strategy.total) * float(LARGEST_VARIANCE)) * (1 + DRAWN)
-    least = np.minimum(1.0 / (PARTS_OF_A_SHARE * len(given)), given / 2)
-    least = np.maximum(least, np.minimum(drawn, given / (1 + DRAWN)))
+    least = np.minimum(1.0 / (PARTS_OF_A_SHARE * len(stated)), stated / 2)
+    least = np.maximum(least, np.minimum(drawn, stated / (1 + DRAWN)))
     is_held = np.array([query in held for _, query in names])
-    least = np.maximum(least, np.where(is_held, float(aims.floor) * (1 + 2 * LOSS) * given, 0.0))
+    least = np.maximum(least, np.where(is_held, float(aims.floor) * (1 + 2 * LOSS) * stated, 0.0))
     for geolevel, query, share in aims.keep:
         if (geolevel, query) not in names:
             raise BudgetError(
                 f"[keep] names '{query:.80}' at {geolevel:.80}, which the strategy does not measure. Measured there: "
-                f"{', '.join(own for level, own in names if level == geolevel) or 'nothing'}.",
+                f"{', '.join(query_name for level, query_name in names if level == geolevel) or 'nothing'}.",
                 code="bad-aim",
             )
         place = names.index((geolevel, query))
@@ -235,7 +235,7 @@ def _least(strategy: Strategy, aims: Aims, given: Floats, held: Collection[str] 
 
 
 def _feasible(
-    program: Program, variances: Variances, start: Floats, strategy: Strategy, aims: Aims
+    program: ShareProgram, variances: Variances, start: Floats, strategy: Strategy, aims: Aims
 ) -> Floats:
     """Shares within the limits of a program.
 
@@ -245,18 +245,19 @@ def _feasible(
     limited = np.isfinite(program.limits)
     weights = np.where(limited, 1.0 / program.limits, 0.0)
     nothing = np.full(len(weights), np.inf)
-    closest = Program(weights, of_maximum=True, limits=nothing, least=program.least)
-    found = solve(closest, variances, start, enough=1.0 + SLACK / 2)
-    if found.objective < 1.0 + SLACK:
-        return found.shares
-    worst = int(np.argmax(weights * found.found.values))
+    closest = ShareProgram(weights, of_maximum=True, limits=nothing, least=program.least)
+    solution = solve(closest, variances, start, enough=1.0 + SLACK / 2)
+    if solution.objective < 1.0 + SLACK:
+        return solution.shares
+    worst = int(np.argmax(weights * solution.found.values))
     area, query = aims.named[worst]
-    needed = float(strategy.total) * found.bound
-    kept = " while no aim becomes worse than it is (spare = true)" if aims.spare else ""
+    needed = float(strategy.total) * solution.bound
+    condition = " while no aim becomes worse than it is (spare = true)" if aims.spare else ""
     raise BudgetError(
         f"no shares reach all targets with rho = {at_most(strategy.total)} and {MARGIN:.1%} of each variance to "
-        f"spare{kept}: at least rho = {at_least(needed)} is needed, and '{query}' at {area} is among those furthest "
-        "above their limits. Allow larger standard deviations, keep less, or ask for the least rho with minimise = "
+        f"spare{condition}: at least rho = {at_least(needed)} is needed, and '{query}' at {area} is among those "
+        "furthest above their limits. Allow larger standard deviations, keep less, or ask for the least rho with "
+        "minimise = "
         '"rho".',
         code="target-out-of-reach",
     )
@@ -279,11 +280,11 @@ def _check_targets(aims: Aims, after: Floats) -> None:
             )
 
 
-def _outcomes(aims: Aims, before: Floats, after: Floats) -> tuple[Outcome, ...]:
-    weights = {one.place: one.weight for one in aims.aims}
-    wanted = {one.place: one.standard_deviation for one in aims.targets}
+def _outcomes(aims: Aims, before: Floats, after: Floats) -> tuple[ShareChoice, ...]:
+    weights = {aim.place: aim.weight for aim in aims.aims}
+    wanted = {aim.place: aim.standard_deviation for aim in aims.targets}
     return tuple(
-        Outcome(*name, weights.get(name), wanted.get(name), float(np.sqrt(old)), float(np.sqrt(new)))
+        ShareChoice(*name, weights.get(name), wanted.get(name), float(np.sqrt(old)), float(np.sqrt(new)))
         for name, old, new in zip(aims.named, before, after, strict=True)
     )
 

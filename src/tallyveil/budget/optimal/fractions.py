@@ -24,8 +24,8 @@ def rounded_shares(shares: Floats) -> tuple[Fraction, ...]:
         shares: Above 0; they sum to 1.
     """
     parts = PARTS_OF_A_SHARE * len(shares)
-    whole = [max(1, int(one)) for one in np.ceil(shares * parts)]
-    return tuple(Fraction(one, sum(whole)) for one in whole)
+    whole = [max(1, int(part)) for part in np.ceil(shares * parts)]
+    return tuple(Fraction(part, sum(whole)) for part in whole)
 
 
 def with_shares(strategy: Strategy, shares: tuple[Fraction, ...]) -> Strategy:

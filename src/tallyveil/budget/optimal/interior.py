@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.budget.optimal.program import SLACK, Evaluated, Program, Variances
+from tallyveil.budget.optimal.program import SLACK, Evaluated, ShareProgram, Variances
 
 FIRST = 10.0
 """Number of constraints times the first m, as a fraction of the objective. It is large, so that the shares leave limits
@@ -43,7 +43,7 @@ class _Barrier:
         size: m.
     """
 
-    def __init__(self, program: Program, variances: Variances, first: Evaluated, whole: float) -> None:
+    def __init__(self, program: ShareProgram, variances: Variances, first: Evaluated, whole: float) -> None:
         # `whole` is m times the number of constraints.
         self._program, self._variances = program, variances
         limited = np.flatnonzero(np.isfinite(program.limits))
@@ -63,27 +63,27 @@ class _Barrier:
         """Number of constraints."""
         return len(self._most) + len(self._program.least)
 
-    def at(self, point: Floats, found: Evaluated) -> float:
+    def at(self, point: Floats, evaluated: Evaluated) -> float:
         """The value at a point, which is the shares and t. Infinite outside the constraints."""
-        slack = np.concatenate([self._slack(point, found), point[:-1] - self._program.least])
+        slack = np.concatenate([self._slack(point, evaluated), point[:-1] - self._program.least])
         if not bool(np.all(slack > 0)):
             return np.inf
-        goal = point[-1] if self._program.of_maximum else float(self._program.weights @ found.values)
+        goal = point[-1] if self._program.of_maximum else float(self._program.weights @ evaluated.values)
         return float(goal) / self.size - float(np.log(slack).sum())
 
-    def newton(self, point: Floats, found: Evaluated) -> tuple[Floats, float]:
+    def newton(self, point: Floats, evaluated: Evaluated) -> tuple[Floats, float]:
         """Newton's direction, and its decrement."""
         shares, n = point[:-1], len(point) - 1
         of_maximum = self._program.of_maximum
-        inverse, room = 1.0 / self._slack(point, found), 1.0 / (shares - self._program.least)
+        inverse, room = 1.0 / self._slack(point, evaluated), 1.0 / (shares - self._program.least)
         goal = np.zeros_like(self._program.weights) if of_maximum else self._program.weights
-        own = goal / self.size + self._rows.T @ inverse
-        moves = np.column_stack([self._rows @ found.slopes, -self._top]) * inverse[:, None]
+        barrier_slope = goal / self.size + self._rows.T @ inverse
+        moves = np.column_stack([self._rows @ evaluated.slopes, -self._top]) * inverse[:, None]
         top = (1.0 / self.size if of_maximum else 0.0) - float(self._top @ inverse)
-        gradient = np.append(own @ found.slopes - room, top)
+        gradient = np.append(barrier_slope @ evaluated.slopes - room, top)
         system = np.zeros((n + 2, n + 2))
         system[: n + 1, : n + 1] = moves.T @ moves
-        system[:n, :n] += self._bend(shares, found, own) + np.diag(room**2)
+        system[:n, :n] += self._bend(shares, evaluated, barrier_slope) + np.diag(room**2)
         if not of_maximum:
             system[n, n] = 1.0  # t is not used
         system[n + 1, :n] = system[:n, n + 1] = 1.0
@@ -92,23 +92,23 @@ class _Barrier:
         solved = np.linalg.solve(system * np.outer(scale, scale), np.append(-gradient, 0.0) * scale) * scale
         return solved[: n + 1], float(-(gradient @ solved[: n + 1]))
 
-    def _slack(self, point: Floats, found: Evaluated) -> Floats:
-        slack: Floats = self._most + self._top * point[-1] - self._rows @ found.values
+    def _slack(self, point: Floats, evaluated: Evaluated) -> Floats:
+        slack: Floats = self._most + self._top * point[-1] - self._rows @ evaluated.values
         return slack
 
-    def _bend(self, shares: Floats, found: Evaluated, own: Floats) -> Floats:
+    def _bend(self, shares: Floats, evaluated: Evaluated, weights: Floats) -> Floats:
         """Second derivatives of a weighted sum of the variances."""
-        here = own @ found.slopes
+        here = weights @ evaluated.slopes
         bend = np.empty((len(shares), len(shares)))
         for place, share in enumerate(shares):
             moved = shares.copy()
             moved[place] += MOVE * share
-            bend[place] = (own @ self._variances(moved).slopes - here) / (MOVE * share)
+            bend[place] = (weights @ self._variances(moved).slopes - here) / (MOVE * share)
         return 0.5 * (bend + bend.T)
 
 
 def from_inside(
-    program: Program, variances: Variances, shares: Floats, found: Evaluated
+    program: ShareProgram, variances: Variances, shares: Floats, evaluated: Evaluated
 ) -> Iterator[tuple[Floats, Evaluated]]:
     """Better and better shares, with the variances there, for smaller and smaller m.
 
@@ -116,26 +116,26 @@ def from_inside(
         program: What is minimised.
         variances: The variances and their derivatives at any shares.
         shares: Shares within the program's limits, and above its least shares.
-        found: The variances there.
+        evaluated: The variances there.
     """
-    level = program.objective(found.values)
+    level = program.objective(evaluated.values)
     point = np.append(shares, 1.1 * level)
-    barrier = _Barrier(program, variances, found, FIRST * level)
+    barrier = _Barrier(program, variances, evaluated, FIRST * level)
     while barrier.size * barrier.count > 0.5 * LAST * level:
-        point, found = _centred(barrier, variances, point, found)
-        yield program.settled(point[:-1]), found
+        point, evaluated = _centred(barrier, variances, point, evaluated)
+        yield program.settled(point[:-1]), evaluated
         barrier.size *= SHRINK
 
 
 def _centred(
-    barrier: _Barrier, variances: Variances, point: Floats, found: Evaluated
+    barrier: _Barrier, variances: Variances, point: Floats, evaluated: Evaluated
 ) -> tuple[Floats, Evaluated]:
     """The minimum of one barrier function, by Newton's method with halved steps."""
-    here = barrier.at(point, found)
+    here = barrier.at(point, evaluated)
     if not np.isfinite(here):
-        return point, found  # rounding errors have left no room to move
+        return point, evaluated  # rounding errors have left no room to move
     for _ in range(MOST_NEWTON):
-        direction, decrement = barrier.newton(point, found)
+        direction, decrement = barrier.newton(point, evaluated)
         if not decrement >= DECREMENT:
             break
         longest = -np.min(direction[:-1] / point[:-1])
@@ -149,5 +149,5 @@ def _centred(
             length *= 0.5
         else:
             break  # rounding errors hide any further decrease
-        point, found, here = there, seen, value
-    return point, found
+        point, evaluated, here = there, seen, value
+    return point, evaluated

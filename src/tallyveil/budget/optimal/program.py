@@ -46,15 +46,15 @@ class Evaluated(NamedTuple):
 
     def unpaid(self, shares: Floats) -> Floats:
         """The part of each variance that is due to precision that no share pays for; shape (aims,)."""
-        found: Floats = np.maximum(self.values + self.slopes @ shares, 0.0)
-        return found
+        excess: Floats = np.maximum(self.values + self.slopes @ shares, 0.0)
+        return excess
 
 
 Variances = Callable[[Floats], Evaluated]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class ShareProgram:
     """What is to be minimised over the shares.
 
     Attributes:
@@ -84,34 +84,34 @@ class Program:
         Divided by their sum, shares that are next to their least values would fall below them.
         """
         room = np.maximum(shares - self.least, 0.0)
-        found: Floats = self.least + room * ((1.0 - self.least.sum()) / room.sum())
-        return found
+        settled: Floats = self.least + room * ((1.0 - self.least.sum()) / room.sum())
+        return settled
 
     def together(self, multipliers: Floats, prices: Floats) -> Floats:
         """The weight b of every aim in the lower bound: a, for the maximum split by multipliers, plus the prices."""
-        own = self.weights * multipliers / multipliers.sum() if self.of_maximum else self.weights
-        found: Floats = own + np.where(np.isfinite(self.limits), prices, 0.0)
-        return found
+        weights = self.weights * multipliers / multipliers.sum() if self.of_maximum else self.weights
+        prices_of_all: Floats = weights + np.where(np.isfinite(self.limits), prices, 0.0)
+        return prices_of_all
 
-    def lower_bound(self, found: Evaluated, shares: Floats, multipliers: Floats, prices: Floats) -> float:
+    def lower_bound(self, evaluated: Evaluated, shares: Floats, multipliers: Floats, prices: Floats) -> float:
         """A lower bound of the minimum, from the variances at some shares.
 
         Args:
-            found: The variances and their derivatives there.
+            evaluated: The variances and their derivatives there.
             shares: These shares.
             multipliers: For the maximum, 0 or more: relative weights of the aims, which are scaled to sum to 1.
             prices: The m_k of the limits, 0 or more; 0 where there is no limit.
         """
         limited = np.isfinite(self.limits)
         together = self.together(multipliers, prices)
-        value = float(together @ found.values)
-        slope = -(together @ found.slopes) + float(together @ found.unpaid(shares))
+        value = float(together @ evaluated.values)
+        slope = -(together @ evaluated.slopes) + float(together @ evaluated.unpaid(shares))
         free = 1.0 - float(self.least.sum())
         greatest = float(self.least @ slope) + free * float(slope.max())
         limit = np.where(limited, self.limits * (1 + SLACK), 0.0)
         return value * value / greatest - float(np.where(limited, prices, 0.0) @ limit)
 
-    def best_bound(self, found: Evaluated, shares: Floats) -> float:
+    def best_bound(self, evaluated: Evaluated, shares: Floats) -> float:
         """The lower bound from the variances at some shares, with weights that make it nearly as large as possible.
 
         With s = 1 in the head of this module, the bound is 2 F - max q - m'r. Its maximum is a linear program. The
@@ -121,16 +121,16 @@ class Program:
 
         chosen = np.flatnonzero(self.weights > 0) if self.of_maximum else np.zeros(0, np.int64)
         limited = np.flatnonzero(np.isfinite(self.limits))
-        scale = self.objective(found.values)
+        scale = self.objective(evaluated.values)
         aims = np.concatenate([chosen, limited]).astype(np.int64)
         # In units in which every multiplier and price is of the order of 1.
         unit = np.concatenate([self.weights[chosen], scale / self.limits[limited]]) / scale
-        slope = (found.unpaid(shares)[:, None] - found.slopes)[aims] * unit[:, None]
-        gain = 2.0 * found.values[aims] * unit - slope @ self.least
+        slope = (evaluated.unpaid(shares)[:, None] - evaluated.slopes)[aims] * unit[:, None]
+        gain = 2.0 * evaluated.values[aims] * unit - slope @ self.least
         gain[len(chosen) :] -= 1 + SLACK
         fixed = np.zeros(len(shares))
         if not self.of_maximum:
-            fixed = self.weights @ (found.unpaid(shares)[:, None] - found.slopes) / scale
+            fixed = self.weights @ (evaluated.unpaid(shares)[:, None] - evaluated.slopes) / scale
         free = 1.0 - float(self.least.sum())
         solved = linprog(
             np.append(-gain, free),
@@ -143,9 +143,9 @@ class Program:
             bounds=[(0, None)] * len(aims) + [(None, None)],
             method="highs",
         )
-        multipliers, prices = np.zeros(len(found.values)), np.zeros(len(found.values))
+        multipliers, prices = np.zeros(len(evaluated.values)), np.zeros(len(evaluated.values))
         if solved.status != 0:
             return 0.0
         multipliers[chosen] = np.maximum(solved.x[: len(chosen)], 0.0)
         prices[limited] = np.maximum(solved.x[len(chosen) : -1], 0.0) * unit[len(chosen) :] * scale
-        return self.lower_bound(found, shares, multipliers, prices)
+        return self.lower_bound(evaluated, shares, multipliers, prices)

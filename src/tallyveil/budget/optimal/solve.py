@@ -7,7 +7,7 @@ import numpy as np
 from tallyveil.accounting.decimals import at_most
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.interior import from_inside
-from tallyveil.budget.optimal.program import Evaluated, Program, Variances
+from tallyveil.budget.optimal.program import Evaluated, ShareProgram, Variances
 from tallyveil.budget.optimal.step import step_from
 from tallyveil.errors import SolverError
 
@@ -49,7 +49,7 @@ class Solution:
 
 
 def solve(
-    program: Program, variances: Variances, start: Floats, *, gap: float = GAP, enough: float = 0.0
+    program: ShareProgram, variances: Variances, start: Floats, *, gap: float = GAP, enough: float = 0.0
 ) -> Solution:
     """The best shares, to within a relative gap.
 
@@ -62,19 +62,19 @@ def solve(
     Raises:
         SolverError: the gap was not reached.
     """
-    shares, found = start, variances(start)
+    shares, evaluated = start, variances(start)
     exponents, bound = np.full(len(start), FIRST_EXPONENT), 0.0
     for _ in range(MOST_ROUNDS):
-        here = program.objective(found.values)
-        bound = max(bound, program.best_bound(found, shares))
+        here = program.objective(evaluated.values)
+        bound = max(bound, program.best_bound(evaluated, shares))
         if bound >= here * (1 - gap) or here <= enough:
-            return Solution(shares, found, here, bound)
-        step = step_from(program, shares, found, exponents)
+            return Solution(shares, evaluated, here, bound)
+        step = step_from(program, shares, evaluated, exponents)
         tried = variances(step.shares)
         if program.objective(tried.values) < here and program.within_limits(tried.values):
             weights = program.together(step.multipliers, step.prices)
-            exponents = _seen(weights, (shares, found), (step.shares, tried), exponents)
-            shares, found = step.shares, tried
+            exponents = _seen(weights, (shares, evaluated), (step.shares, tried), exponents)
+            shares, evaluated = step.shares, tried
         elif exponents.min() == 1.0:
             break  # only rounding errors can hide that a cautious step improves
         else:
@@ -82,13 +82,13 @@ def solve(
     # Variances are convex, so that this is within all limits; and it is away from the least shares, as the start is.
     middle = 0.5 * (start + shares)
     for better, seen in from_inside(program, variances, middle, variances(middle)):
-        shares, found, here = better, seen, program.objective(seen.values)
-        bound = max(bound, program.best_bound(found, shares))
+        shares, evaluated, here = better, seen, program.objective(seen.values)
+        bound = max(bound, program.best_bound(evaluated, shares))
         if bound >= here * (1 - gap) or here <= enough:
-            return Solution(shares, found, here, bound)
+            return Solution(shares, evaluated, here, bound)
     raise SolverError(
         f"the best shares were not found to within a relative gap of {gap:g}: the aims cannot have less than "
-        f"{bound:.6g}, and the shares found have {at_most(program.objective(found.values))}. Name fewer aims or "
+        f"{bound:.6g}, and the shares found have {at_most(program.objective(evaluated.values))}. Name fewer aims or "
         "targets, or choose aims and targets that are less unlike each other."
     )
 
@@ -107,5 +107,5 @@ def _seen(
 
 
 def _off_zero(exponents: Floats) -> Floats:
-    found: Floats = np.where(np.abs(exponents) < LEAST_SIZE, LEAST_SIZE, exponents)
-    return found
+    moved: Floats = np.where(np.abs(exponents) < LEAST_SIZE, LEAST_SIZE, exponents)
+    return moved

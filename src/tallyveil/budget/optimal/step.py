@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.budget.optimal.program import SLACK, Evaluated, Program
+from tallyveil.budget.optimal.program import SLACK, Evaluated, ShareProgram
 
 ACCURACY = 1e-8
 """Relative accuracy of the minimum of the model's program."""
@@ -38,7 +38,7 @@ DECREMENT = 1e-3
 HALVINGS = 60
 
 
-class Step(NamedTuple):
+class InteriorStep(NamedTuple):
     """The shares that a model recommends.
 
     Attributes:
@@ -78,12 +78,12 @@ class _Model:
 
     def values(self, shares: Floats) -> Floats:
         moved = 1.0 + ((shares / self.present) ** -self.exponents - 1.0) / self.exponents
-        found: Floats = self.rest + self.contributions @ moved
-        return found
+        values: Floats = self.rest + self.contributions @ moved
+        return values
 
     def slack(self, point: Floats) -> Floats:
-        found: Floats = self.most - self.rows @ self.values(point[:-1]) - self.top * point[-1]
-        return found
+        slack: Floats = self.most - self.rows @ self.values(point[:-1]) - self.top * point[-1]
+        return slack
 
     def barrier(self, point: Floats, size: float) -> float:
         """Infinite outside the constraints."""
@@ -102,12 +102,12 @@ class _Model:
         n = len(shares)
         power = (shares / self.present) ** -self.exponents
         slopes = -self.contributions * (power / shares)
-        own = self.goal / size + self.rows.T @ (1.0 / self.slack(point))
+        barrier_slope = self.goal / size + self.rows.T @ (1.0 / self.slack(point))
         inverse = 1.0 / self.slack(point)
         room = 1.0 / (shares - self.least)
         moves = np.column_stack([self.rows @ slopes, self.top]) * inverse[:, None]
-        gradient = np.append(own @ slopes - room, self.goal_top / size + float(self.top @ inverse))
-        bend = (own @ self.contributions) * (1.0 + self.exponents) * power / shares**2 + room**2
+        gradient = np.append(barrier_slope @ slopes - room, self.goal_top / size + float(self.top @ inverse))
+        bend = (barrier_slope @ self.contributions) * (1.0 + self.exponents) * power / shares**2 + room**2
         system = np.zeros((n + 2, n + 2))
         system[: n + 1, : n + 1] = moves.T @ moves
         system[np.arange(n), np.arange(n)] += bend
@@ -122,17 +122,17 @@ class _Model:
         return direction[: n + 1], float(-(gradient @ direction[: n + 1]))
 
 
-def step_from(program: Program, shares: Floats, found: Evaluated, exponents: Floats) -> Step:
+def step_from(program: ShareProgram, shares: Floats, evaluated: Evaluated, exponents: Floats) -> InteriorStep:
     """The best shares by the model at the present shares.
 
     Args:
         program: What is minimised. The present shares must be within its limits, and above its least shares.
         shares: The present shares.
-        found: The variances there.
+        evaluated: The variances there.
         exponents: e of the model for every share, above -1 and not 0.
     """
-    model = _model_of(program, shares, found, exponents)
-    level = program.objective(found.values)
+    model = _model_of(program, shares, evaluated, exponents)
+    level = program.objective(evaluated.values)
     point = np.append(shares, 1.1 * level)
     count = len(model.most) + len(shares)
     size = level / count
@@ -142,27 +142,27 @@ def step_from(program: Program, shares: Floats, found: Evaluated, exponents: Flo
             break
         size *= SHRINK
     weights = size / model.slack(point)
-    n_aims = len(found.values)
+    n_aims = len(evaluated.values)
     multipliers, prices = np.zeros(n_aims), np.zeros(n_aims)
     at_top = model.top != 0.0
     aims = np.argmax(model.rows > 0, axis=1)
     multipliers[aims[at_top]] = weights[at_top]
     prices[aims[~at_top]] = weights[~at_top]
-    return Step(program.settled(point[:-1]), multipliers, prices)
+    return InteriorStep(program.settled(point[:-1]), multipliers, prices)
 
 
-def _model_of(program: Program, shares: Floats, found: Evaluated, exponents: Floats) -> _Model:
+def _model_of(program: ShareProgram, shares: Floats, evaluated: Evaluated, exponents: Floats) -> _Model:
     aims = np.flatnonzero(program.weights > 0) if program.of_maximum else np.zeros(0, np.int64)
     limited = np.flatnonzero(np.isfinite(program.limits))
-    rows = np.zeros((len(aims) + len(limited), len(found.values)))
+    rows = np.zeros((len(aims) + len(limited), len(evaluated.values)))
     rows[np.arange(len(aims)), aims] = program.weights[aims]
     rows[len(aims) + np.arange(len(limited)), limited] = 1.0
     # A limit that the present shares reach, or miss by a rounding error, leaves room for the first step.
-    present = found.values[limited] * (1 + ROOM)
+    present = evaluated.values[limited] * (1 + ROOM)
     limits = np.maximum(program.limits[limited] * (1 + SLACK), present)
-    contributions, rest = np.maximum(-found.slopes * shares, 0.0), found.unpaid(shares)
+    contributions, rest = np.maximum(-evaluated.slopes * shares, 0.0), evaluated.unpaid(shares)
     # At the present shares, the model is to be the variance itself in spite of rounding errors.
-    contributions *= ((found.values - rest) / contributions.sum(axis=1))[:, None]
+    contributions *= ((evaluated.values - rest) / contributions.sum(axis=1))[:, None]
     return _Model(
         present=shares,
         contributions=contributions,

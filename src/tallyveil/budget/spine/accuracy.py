@@ -65,8 +65,8 @@ def measured_variances(
     """
     if shares is not None:
         require_affordable(spine, shares, strategy)
-    own = answer_precisions(spine, strategy, summed, shares=shares, exact=exact)
-    by_name = dict(zip(spine.geolevels, own, strict=True))
+    by_geolevel = answer_precisions(spine, strategy, summed, shares=shares, exact=exact)
+    by_name = dict(zip(spine.geolevels, by_geolevel, strict=True))
     whole = with_sums(spine, sums)
     known = (np.full(whole.n_geounits(level), np.inf) for level in range(whole.n_levels))
     return spine_variances(
@@ -74,16 +74,16 @@ def measured_variances(
     )
 
 
-def geolevel_accuracies(found: SpineVariances, spine: Spine | None = None) -> tuple[AreaAccuracy, ...]:
+def geolevel_accuracies(variances: SpineVariances, spine: Spine | None = None) -> tuple[AreaAccuracy, ...]:
     """Accuracy of a spine's own geounits, root first; the spine is that of the variances, but for exact sums."""
     return tuple(
-        _accuracy(name, "geolevel", found.variance[found.spine.level_index(name)])
-        for name in (spine or found.spine).geolevels
+        _accuracy(name, "geolevel", variances.variance[variances.spine.level_index(name)])
+        for name in (spine or variances.spine).geolevels
     )
 
 
 def family_accuracies(
-    found: SpineVariances, families: Sequence[EntityFamily], kind: Kind = "entities"
+    variances: SpineVariances, families: Sequence[EntityFamily], kind: Kind = "entities"
 ) -> tuple[AreaAccuracy, ...]:
     """Accuracy of every family's entities. Families without entities are left out.
 
@@ -91,7 +91,7 @@ def family_accuracies(
         GeographyError: a family belongs to another spine.
     """
     return tuple(
-        _accuracy(family.name, kind, entity_variances(found, family))
+        _accuracy(family.name, kind, entity_variances(variances, family))
         for family in families
         if family.n_entities
     )

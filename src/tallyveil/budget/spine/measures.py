@@ -50,12 +50,12 @@ class TotalMeasures:
         Raises:
             BudgetError: no measured query determines a total.
         """
-        own = dict(self.strategy.geolevel_shares)
-        found = {
-            name: float(precision_of(self.strategy, name, own.get(name, Fraction(0)), self.summed))
+        shares = dict(self.strategy.geolevel_shares)
+        measured = {
+            name: float(precision_of(self.strategy, name, shares.get(name, Fraction(0)), self.summed))
             for name in geolevels
         }
-        greatest = max(found.values())
+        greatest = max(measured.values())
         if greatest <= 0:
             raise BudgetError(
                 "groups of geounits are chosen by the variance of totals, but no measured query tells a total. "
@@ -63,8 +63,8 @@ class TotalMeasures:
             )
         for number, name in enumerate(geolevels):
             if name in self.exact:
-                found[name] = AS_GOOD_AS_EXACT * greatest if number else np.inf
-        return found
+                measured[name] = AS_GOOD_AS_EXACT * greatest if number else np.inf
+        return measured
 
     def made_into(self, original: Spine, made: OptimisedSpine) -> "TotalMeasures":
         """The measures on a spine made from a geography, if these are the measures on the geography."""
@@ -111,10 +111,12 @@ class TotalMeasures:
         Geolevels of both spines keep their shares, scaled to sum to one. So the shares of geolevels that only the steps
         make are distributed over the others in proportion.
         """
-        kept = [(name, share) for name, share in self.strategy.geolevel_shares if name in original.geolevels]
-        whole = sum((share for _, share in kept), Fraction(0))
+        remaining = [
+            (name, share) for name, share in self.strategy.geolevel_shares if name in original.geolevels
+        ]
+        whole = sum((share for _, share in remaining), Fraction(0))
         scaled = self.strategy.with_shares(
-            [(name, share / whole, self.strategy.shares_of(name)) for name, share in kept]
+            [(name, share / whole, self.strategy.shares_of(name)) for name, share in remaining]
         )
         known = self.exact if self.exact_on_geography is None else self.exact_on_geography
         exact = tuple(name for name in known if name in original.geolevels)

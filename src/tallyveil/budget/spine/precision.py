@@ -29,8 +29,8 @@ def answers_summed(query: QueryGroup, target: QueryGroup, answer: int = 0) -> in
     for factor in reversed(target.factors):
         answer, group = divmod(answer, factor.size)
         wanted.append(factor.codes == group)
-    found = [_summed(layer, wanted[::-1]) for layer in query.layers]
-    return min((number for number in found if number), default=0)
+    counts = [_summed(layer, wanted[::-1]) for layer in query.layers]
+    return min((number for number in counts if number), default=0)
 
 
 def _summed(measured: QueryGroup, wanted: Sequence[Bools]) -> int:
@@ -74,7 +74,7 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
         BudgetError: a measured query group is missing from `summed`.
     Source: Cumings-Menon et al. 2023, Lemma 4 and equation 19.
     """
-    found = Fraction(0)
+    precision = Fraction(0)
     for query, query_share in strategy.shares_of(geolevel) if geolevel in strategy.geolevels else ():
         if query not in summed:
             raise BudgetError(
@@ -84,10 +84,10 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
             continue
         budget, moved = strategy.total * share * query_share, strategy.answers_moved(query)
         if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-            found += 2 * budget / (moved * summed[query])
+            precision += 2 * budget / (moved * summed[query])
         else:
-            found += budget**2 / (2 * moved**2 * summed[query])
-    return found
+            precision += budget**2 / (2 * moved**2 * summed[query])
+    return precision
 
 
 def answer_precisions(
@@ -122,8 +122,10 @@ def answer_precisions(
 
 
 def _by_share(strategy: Strategy, name: str, summed: Mapping[str, int]) -> Callable[[Fraction | None], float]:
-    own = dict(strategy.geolevel_shares).get(name, Fraction(0))
-    return lambda share: float(precision_of(strategy, name, own if share is None else share, summed))
+    geolevel_share = dict(strategy.geolevel_shares).get(name, Fraction(0))
+    return lambda share: float(
+        precision_of(strategy, name, geolevel_share if share is None else share, summed)
+    )
 
 
 def _of_level(

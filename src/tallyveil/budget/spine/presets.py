@@ -101,18 +101,20 @@ def read_step(table: Mapping[str, Any]) -> Step:
         "group_by_membership": GroupByMembership,
         "group_by_distance": GroupByDistance,
     }
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
-    name = given.pop("step", None)
+    name = options.pop("step", None)
     if name not in kinds:
         raise BudgetError(
             f"a step of a spine is {as_given(name)}; wanted one of {', '.join(kinds)}. Use one of these names."
         )
-    if "cutoff" in given or "at_most" in given:
-        given["limit"] = FanOutLimit(given.pop("cutoff", PRODUCTION_LIMIT.cutoff), given.pop("at_most", None))
+    if "cutoff" in options or "at_most" in options:
+        options["limit"] = FanOutLimit(
+            options.pop("cutoff", PRODUCTION_LIMIT.cutoff), options.pop("at_most", None)
+        )
     try:
-        return kinds[name](**given)
+        return kinds[name](**options)
     except TypeError as error:
         raise BudgetError(
             f"step {name} of a spine has keys or values that it does not take: {error}. docs/spine.md lists its keys."

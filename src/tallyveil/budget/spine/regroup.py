@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats, Integers
-from tallyveil.budget.caps import FIRST_WEIGHT, Trial, excess, limiting_weights, over
+from tallyveil.budget.caps import FIRST_WEIGHT, CapTrial, excess, limiting_weights, over
 from tallyveil.budget.spine.search import search_containers
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
@@ -53,7 +53,7 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class RegroupingAim:
     """What the groups are chosen for.
 
     Attributes:
@@ -108,7 +108,7 @@ class Regrouped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _State:
+class _RegroupingState:
     """A spine with the variances of everything in the aim or with a limit: entities by family, geounits by geolevel."""
 
     made: Reshaped
@@ -117,7 +117,7 @@ class _State:
 
     def deviations(self) -> dict[str, float]:
         """Mean standard deviation of each family and geolevel."""
-        return {name: float(np.sqrt(one).mean()) for name, one in self.values.items()}
+        return {name: float(np.sqrt(values).mean()) for name, values in self.values.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,11 +134,11 @@ class _Task:
 
     families: Sequence[EntityFamily]
     precisions: Mapping[str, float]
-    aim: Aim
+    aim: RegroupingAim
     limits: Mapping[str, float]
     level: int
     limit: FanOutLimit
-    start: _State
+    start: _RegroupingState
 
     @property
     def spared(self) -> bool:
@@ -153,7 +153,7 @@ def group_by_variance(
     *,
     geolevel: str,
     limit: FanOutLimit,
-    aim: Aim,
+    aim: RegroupingAim,
     limits: Mapping[str, float] | None = None,
     most_rounds: int = 12,
 ) -> Regrouped:
@@ -209,18 +209,18 @@ def group_by_variance(
             current, rounds = better, rounds + 1
         elif worse:
             # Some part would grow. Give it more weight and search again.
-            scale = {name: one * (3.0 if name in worse else 1.0) for name, one in scale.items()}
+            scale = {name: weight * (3.0 if name in worse else 1.0) for name, weight in scale.items()}
         else:
             break
-    made, unmet = current.made, over(current.deviations(), bounds)
-    return Regrouped(made.spine, made.rows, _parts(start), _parts(current), rounds, unmet)
+    reshaped, unmet = current.made, over(current.deviations(), bounds)
+    return Regrouped(reshaped.spine, reshaped.rows, _parts(start), _parts(current), rounds, unmet)
 
 
 def _check_aim(
     spine: Spine,
     families: Sequence[EntityFamily],
     precisions: Mapping[str, float],
-    aim: Aim,
+    aim: RegroupingAim,
     geolevel: str,
     limits: Mapping[str, float],
 ) -> None:
@@ -255,25 +255,25 @@ def _evaluated(
     families: Sequence[EntityFamily],
     precisions: Mapping[str, float],
     geolevels: Sequence[str],
-) -> _State:
+) -> _RegroupingState:
     spine = made.spine
-    found = spine_variances(
+    variances = spine_variances(
         spine,
         [
             np.full(spine.n_geounits(level), float(precisions[name]))
             for level, name in enumerate(spine.geolevels)
         ],
     )
-    values = {family.name: entity_variances(found, family.reordered(made.rows)) for family in families}
-    values |= {name: found.variance[spine.level_index(name)] for name in geolevels}
-    return _State(made, found, values)
+    values = {family.name: entity_variances(variances, family.reordered(made.rows)) for family in families}
+    values |= {name: variances.variance[spine.level_index(name)] for name in geolevels}
+    return _RegroupingState(made, variances, values)
 
 
-def _parts(state: _State) -> tuple[PartVariance, ...]:
+def _parts(state: _RegroupingState) -> tuple[PartVariance, ...]:
     deviations = state.deviations()
     return tuple(
-        PartVariance(name, float(one.mean()), float(one.max()), deviations[name])
-        for name, one in state.values.items()
+        PartVariance(name, float(values.mean()), float(values.max()), deviations[name])
+        for name, values in state.values.items()
     )
 
 
@@ -282,33 +282,33 @@ def _first_scale(task: _Task) -> dict[str, float]:
     first = {name: FIRST_WEIGHT if name in task.limits else 1.0 for name in task.start.values}
     if not task.limits:
         return first
-    before = {name: float(one.mean()) for name, one in task.start.values.items()}
+    before = {name: float(values.mean()) for name, values in task.start.values.items()}
     spared = [
         name for name in task.start.values if name not in task.limits and task.spared and before[name] > 0
     ]
     bounds = {**task.limits, **dict.fromkeys(spared, 1.0)}
 
-    def attempt(scale: Mapping[str, float]) -> Trial:
+    def attempt(scale: Mapping[str, float]) -> CapTrial:
         groups, gains = _searched(task, task.start, {**first, **scale}, from_classes=True)
         state = _tried(task, task.start, groups, gains > 0)
         means = {name: float(state.values[name].mean()) / before[name] for name in spared}
-        return Trial({**state.deviations(), **means}, _score(task, state))
+        return CapTrial({**state.deviations(), **means}, _score(task, state))
 
     return first | limiting_weights({name: first[name] for name in bounds}, bounds, attempt)
 
 
 def _searched(
-    task: _Task, state: _State, scale: Mapping[str, float], *, from_classes: bool
+    task: _Task, state: _RegroupingState, scale: Mapping[str, float], *, from_classes: bool
 ) -> tuple[Integers, Floats]:
     moved = [family.reordered(state.made.rows) for family in task.families]
     weights = _weights(task, state, scale)
-    own = task.precisions[state.made.spine.geolevels[task.level]]
+    precision = task.precisions[state.made.spine.geolevels[task.level]]
     return search_containers(
-        state.found, moved, weights, task.level, task.limit, own, from_classes=from_classes
+        state.found, moved, weights, task.level, task.limit, precision, from_classes=from_classes
     )
 
 
-def _score(task: _Task, state: _State) -> float:
+def _score(task: _Task, state: _RegroupingState) -> float:
     weights = dict((*task.aim.families, *task.aim.geolevels))
     if task.aim.measure is Measure.MAXIMUM:
         return max(weight * float(state.values[name].max()) for name, weight in weights.items())
@@ -319,29 +319,29 @@ def _score(task: _Task, state: _State) -> float:
     )
 
 
-def _weights(task: _Task, state: _State, scale: Mapping[str, float]) -> dict[str, Floats]:
+def _weights(task: _Task, state: _RegroupingState, scale: Mapping[str, float]) -> dict[str, Floats]:
     """Weight of every single variance in the sum that the search minimises."""
     weights = dict((*task.aim.families, *task.aim.geolevels))
     summed = task.aim.measure is Measure.SUM
     unit = 1.0 if summed else _score(task, state)
-    means = {name: float(one.mean()) or 1.0 for name, one in task.start.values.items()}
-    found = {
-        name: np.full(len(one), weights.get(name, unit) * scale[name] / means[name] / len(one))
-        for name, one in state.values.items()
+    means = {name: float(values.mean()) or 1.0 for name, values in task.start.values.items()}
+    by_name = {
+        name: np.full(len(values), weights.get(name, unit) * scale[name] / means[name] / len(values))
+        for name, values in state.values.items()
         if summed or name in task.limits
     }
     if not summed:
         # Derivatives of the sum of eighth powers, whose root approximates the maximum.
-        found |= {
+        by_name |= {
             name: weight * (weight * state.values[name] / unit) ** (POWER - 1)
             for name, weight in weights.items()
         }
-    return found
+    return by_name
 
 
 def _best_of(
-    task: _Task, current: _State, groups: Integers, gains: Floats
-) -> tuple[_State | None, tuple[str, ...]]:
+    task: _Task, current: _RegroupingState, groups: Integers, gains: Floats
+) -> tuple[_RegroupingState | None, tuple[str, ...]]:
     """The first better trial, changing all gaining containers or those that gain most; else the parts that grew."""
     worse: tuple[str, ...] = ()
     gaining = np.sort(gains[gains > 0])[::-1]
@@ -357,21 +357,21 @@ def _best_of(
     return None, worse
 
 
-def _grown(task: _Task, current: _State, trial: _State) -> tuple[str, ...]:
+def _grown(task: _Task, current: _RegroupingState, trial: _RegroupingState) -> tuple[str, ...]:
     """Parts of the aim that grew since the start, and parts above their limit that grew in this trial."""
     before, after = current.deviations(), trial.deviations()
     beyond = [name for name in over(after, task.limits) if after[name] > before[name] * (1 + 1e-12)]
     spared = [
         name
-        for name, one in trial.values.items()
+        for name, values in trial.values.items()
         if task.spared
         and name not in task.limits
-        and float(one.mean()) > float(task.start.values[name].mean()) * (1 + 1e-12)
+        and float(values.mean()) > float(task.start.values[name].mean()) * (1 + 1e-12)
     ]
     return (*spared, *beyond)
 
 
-def _is_better(task: _Task, trial: _State, current: _State) -> bool:
+def _is_better(task: _Task, trial: _RegroupingState, current: _RegroupingState) -> bool:
     """Whether the total excess over the limits is smaller or, if it is equal, the aim is smaller."""
     left, before = (excess(state.deviations(), task.limits) for state in (trial, current))
     if left != before:
@@ -379,14 +379,16 @@ def _is_better(task: _Task, trial: _State, current: _State) -> bool:
     return _score(task, trial) < _score(task, current) * (1 - 1e-9)
 
 
-def _tried(task: _Task, state: _State, groups: Integers, changed: NDArray[np.bool_]) -> _State:
+def _tried(
+    task: _Task, state: _RegroupingState, groups: Integers, changed: NDArray[np.bool_]
+) -> _RegroupingState:
     """The state with the groups of some containers replaced."""
     levels = [name for name in state.values if name in state.made.spine.geolevels]
-    made = _regrouped(state, task.level, groups, changed)
-    return _evaluated(made, task.families, task.precisions, levels)
+    reshaped = _regrouped(state, task.level, groups, changed)
+    return _evaluated(reshaped, task.families, task.precisions, levels)
 
 
-def _regrouped(state: _State, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
+def _regrouped(state: _RegroupingState, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
     """The state's spine with the groups of some containers replaced."""
     spine = state.made.spine
     parent = spine.parents(level + 1)
@@ -395,5 +397,5 @@ def _regrouped(state: _State, level: int, groups: Integers, changed: NDArray[np.
     number = np.where(changed[container], groups, parent - offsets[container])
     width = int(np.diff(spine.child_offsets[level][offsets]).max())
     group, first = first_appearance(container * width + number)
-    made = insert_groups(spine, spine.geolevels[level], level + 1, level - 1, group, container[first])
-    return Reshaped(made.spine, state.made.rows[made.rows])
+    inserted = insert_groups(spine, spine.geolevels[level], level + 1, level - 1, group, container[first])
+    return Reshaped(inserted.spine, state.made.rows[inserted.rows])

@@ -68,10 +68,10 @@ class FixedTerms:
         touching = slice(int(self.begin_outer[u]), int(self.begin_outer[u + 1]))
         n = children.stop - children.start
         alike = np.arange(n) if self.alike is None else _numbered(self.alike[children])
-        weight, precision, own, own_weight = (float(one[u]) for one in self.outside)
+        weight, precision, own_precision, own_weight = (float(column[u]) for column in self.outside)
         below = self.below[children].copy()
         # An exactly published total gets a precision far above all others, because the kernel needs a finite number.
-        known = not np.isfinite(own)
+        known = not np.isfinite(own_precision)
         return Container(
             below,
             self.carried[children].copy(),
@@ -83,7 +83,7 @@ class FixedTerms:
             self.outside_slope[touching],
             weight,
             precision,
-            1e9 / float(below.min()) if known else own,
+            1e9 / float(below.min()) if known else own_precision,
             own_weight,
             group_precision,
             limit,
@@ -91,12 +91,12 @@ class FixedTerms:
 
 
 def fixed_terms(
-    found: SpineVariances, families: Sequence[EntityFamily], weights: Mapping[str, Floats], level: int
+    variances: SpineVariances, families: Sequence[EntityFamily], weights: Mapping[str, Floats], level: int
 ) -> FixedTerms:
     """Compute everything that remains fixed while the groups of a geolevel change.
 
     Args:
-        found: Variances on the spine.
+        variances: Variances on the spine.
         families: Families of the spine, named in `weights`.
         weights: Weight of every single variance, by family and by geolevel.
         level: Level of the groups.
@@ -105,8 +105,8 @@ def fixed_terms(
         BudgetError: some variance cannot be estimated.
         GeographyError: there is no geolevel above the groups.
     """
-    spine = found.spine
-    if any(not np.all(np.isfinite(one)) for one in found.below):
+    spine = variances.spine
+    if any(not np.all(np.isfinite(below)) for below in variances.below):
         raise BudgetError(
             "the measurements do not determine the answer of some geounit, so its variance is infinite. Measure the "
             "finest geolevel."
@@ -116,10 +116,10 @@ def fixed_terms(
     by_level = tuple(
         np.asarray(weights.get(name, np.zeros(spine.n_geounits(i)))) for i, name in enumerate(spine.geolevels)
     )
-    levels = entity_parts(found, everything)
-    out = outside_of(found, levels, entity_weights, by_level, level - 1)
-    outer, (children, up), own = levels[level - 1][0], levels[level + 1], levels[level][1]
-    if own is None or up is None:
+    levels = entity_parts(variances, everything)
+    out = outside_of(variances, levels, entity_weights, by_level, level - 1)
+    outer, (children, up), own_precision = levels[level - 1][0], levels[level + 1], levels[level][1]
+    if own_precision is None or up is None:
         raise GeographyError(
             "groups of geounits need a geolevel above them, and this is the root. Name a geolevel below the root."
         )
@@ -130,21 +130,21 @@ def fixed_terms(
     entity = np.repeat(np.arange(len(outer.begin) - 1), np.diff(outer.begin))
     by_child = np.argsort(children.geounit, kind="stable")
     return FixedTerms(
-        found.below[level + 1],
-        carried_weights(found, by_level)[level + 1],
+        variances.below[level + 1],
+        carried_weights(variances, by_level)[level + 1],
         membership_classes(spine, families, level + 1) if level + 1 == spine.finest else None,
         _begin(children.geounit, spine.n_geounits(level + 1)),
-        local[own[up]][by_child],
+        local[own_precision[up]][by_child],
         children.slope[by_child],
         begin_outer,
         entity_weights[entity[order]],
         out.outside_slope[order],
-        (out.weight, out.precision, found.precisions[level - 1], by_level[level - 1]),
+        (out.weight, out.precision, variances.precisions[level - 1], by_level[level - 1]),
     )
 
 
 def search_containers(
-    found: SpineVariances,
+    variances: SpineVariances,
     families: Sequence[EntityFamily],
     weights: Mapping[str, Floats],
     level: int,
@@ -164,8 +164,8 @@ def search_containers(
         For every child, its group within its container, numbered from 0. For every container, the amount by which its
         new groups lower the weighted sum.
     """
-    spine = found.spine
-    fixed = fixed_terms(found, families, weights, level)
+    spine = variances.spine
+    fixed = fixed_terms(variances, families, weights, level)
     by_class = from_classes and fixed.alike is not None
     first_child = spine.child_offsets[level][spine.child_offsets[level - 1]]
     parent = spine.parents(level + 1)
@@ -206,8 +206,8 @@ def _classes(alike: Integers, limit: int) -> Integers:
 
 
 def _numbered(labels: Integers) -> Integers:
-    found: Integers = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
-    return found
+    numbers: Integers = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
+    return numbers
 
 
 def _nothing(spine: Spine) -> EntityFamily:

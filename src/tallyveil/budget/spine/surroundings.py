@@ -65,20 +65,20 @@ class _Weights(NamedTuple):
     entities: Floats
 
 
-def carried_weights(found: SpineVariances, weights: tuple[Floats, ...]) -> tuple[Floats, ...]:
+def carried_weights(variances: SpineVariances, weights: tuple[Floats, ...]) -> tuple[Floats, ...]:
     """For every geounit, how much the weighted sum of variances in its subtree grows with its own variance."""
     carried = [weights[-1]]
-    for level in range(found.spine.finest - 1, -1, -1):
-        total = found.family(level).total
+    for level in range(variances.spine.finest - 1, -1, -1):
+        total = variances.family(level).total
         shares = np.add.reduceat(
-            carried[0] * found.below[level + 1] ** 2, found.spine.child_offsets[level][:-1]
+            carried[0] * variances.below[level + 1] ** 2, variances.spine.child_offsets[level][:-1]
         )
         carried.insert(0, weights[level] + _over(shares, total**2))
     return tuple(carried)
 
 
 def outside_of(
-    found: SpineVariances,
+    variances: SpineVariances,
     levels: "tuple[tuple[Parts, Integers | None], ...]",
     entity_weights: Floats,
     weights: tuple[Floats, ...],
@@ -87,25 +87,25 @@ def outside_of(
     """Go down from the roots to a geolevel and describe the surroundings of its geounits.
 
     Args:
-        found: Variances; all must be finite.
+        variances: Variances; all must be finite.
         levels: The entries of the entities at each geolevel, from `entity_parts`.
         entity_weights: Weight of each entity's variance.
         weights: For each geolevel, weight of each geounit's variance.
         level: The wanted geolevel.
     """
-    weighing = _Weights(weights, carried_weights(found, weights), entity_weights)
-    n_roots = found.spine.n_geounits(0)
+    weighing = _Weights(weights, carried_weights(variances, weights), entity_weights)
+    n_roots = variances.spine.n_geounits(0)
     here = Surroundings(np.zeros(n_roots), np.zeros(n_roots), np.zeros(len(levels[0][0].geounit)))
     for upper in range(level):
         entries, above = levels[upper + 1]
         if above is None:
             break
-        here = _down(found, levels[upper][0], entries, above, weighing, upper, here)
+        here = _down(variances, levels[upper][0], entries, above, weighing, upper, here)
     return here
 
 
 def _down(
-    found: SpineVariances,
+    variances: SpineVariances,
     parents: "Parts",
     children: "Parts",
     above: Integers,
@@ -114,36 +114,36 @@ def _down(
     here: Surroundings,
 ) -> Surroundings:
     """One step of the recursion in the head of this module: from the parents of a geolevel to their children."""
-    family = found.family(level)
+    family = variances.family(level)
     weights, carried, entity_weights = weighing
-    pi = found.precisions[level] + here.precision
+    pi = variances.precisions[level] + here.precision
     known = np.isinf(pi)
     finite = np.where(known, 1.0, pi)
-    v = found.below[level + 1]
+    v = variances.below[level + 1]
     siblings = np.maximum(family.total[family.parent] - v, 0.0)
     # For an exactly known parent, pi is infinite. Dividing everything by pi replaces 1 by 0 and pi by 1.
-    one = np.where(known, 0.0, 1.0)
-    d = one[family.parent] + finite[family.parent] * siblings
+    finite_share = np.where(known, 0.0, 1.0)
+    d = finite_share[family.parent] + finite[family.parent] * siblings
     precision = np.where(d > 0, finite[family.parent] / np.where(d > 0, d, 1.0), np.inf)
     moved = (
-        one[parents.geounit] * here.outside_slope
+        finite_share[parents.geounit] * here.outside_slope
         - finite[parents.geounit] * parents.slope * family.total[parents.geounit]
     )
     child = children.geounit
-    own = finite[family.parent[child]] * children.slope * v[child]
-    outside_slope = _over(moved[above] + own, d[child])
+    passed_down = finite[family.parent[child]] * children.slope * v[child]
+    outside_slope = _over(moved[above] + passed_down, d[child])
     entity = np.repeat(np.arange(len(children.begin) - 1), np.diff(children.begin))
     entity_above = np.repeat(np.arange(len(parents.begin) - 1), np.diff(parents.begin))
     touching = np.bincount(parents.geounit, entity_weights[entity_above] * moved**2, minlength=len(pi))
     touched_here = np.bincount(child, entity_weights[entity] * moved[above] ** 2, minlength=len(v))
     share = carried[level + 1] * v**2
-    shares = np.add.reduceat(share, found.spine.child_offsets[level][:-1])
-    from_outside = one**2 * (here.weight + weights[level])
+    shares = np.add.reduceat(share, variances.spine.child_offsets[level][:-1])
+    from_outside = finite_share**2 * (here.weight + weights[level])
     outside = from_outside[family.parent] + np.maximum(touching[family.parent] - touched_here, 0.0)
     outside += finite[family.parent] ** 2 * np.maximum(shares[family.parent] - share, 0.0)
     return Surroundings(precision, _over(outside, d**2), outside_slope)
 
 
 def _over(numerator: Floats, denominator: Floats) -> Floats:
-    found: Floats = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)
-    return found
+    quotient: Floats = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)
+    return quotient

@@ -73,28 +73,30 @@ def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVarianc
         BudgetError: the precisions belong to another spine, or one is below 0.
     Source: Cumings-Menon et al. 2023, equation 19, for one answer; docs/spine.md derives the passes.
     """
-    kept = tuple(np.asarray(one) for one in precisions)
+    measured = tuple(np.asarray(precision) for precision in precisions)
     sizes = tuple(spine.n_geounits(level) for level in range(spine.n_levels))
-    if tuple(len(one) for one in kept) != sizes or any(bool(np.any(one.real < 0)) for one in kept):
+    if tuple(len(precision) for precision in measured) != sizes or any(
+        bool(np.any(precision.real < 0)) for precision in measured
+    ):
         raise BudgetError(
-            f"precisions of {', '.join(str(len(one)) for one in kept) or 'no'} geounits by geolevel do not fit; "
-            f"wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. Use answer_precisions with this "
-            "spine."
+            f"precisions of {', '.join(str(len(precision)) for precision in measured) or 'no'} geounits by "
+            f"geolevel do not fit; wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. "
+            "Use answer_precisions with this spine."
         )
-    below: list[Numbers] = [_inverse(kept[-1])]
+    below: list[Numbers] = [_inverse(measured[-1])]
     for level in range(spine.finest - 1, -1, -1):
         total, unknown = _sums(below[0], spine.child_offsets[level])
         from_children = np.where(unknown == 0, _inverse(total), 0)
-        below.insert(0, _inverse(kept[level] + from_children))
+        below.insert(0, _inverse(measured[level] + from_children))
     variance = [below[0]]
     for level in range(spine.finest):
         variance.append(_down(spine, level, variance[level], below[level + 1]))
-    for array in (*kept, *below, *variance):
+    for array in (*measured, *below, *variance):
         array.flags.writeable = False
-    return SpineVariances(spine, kept, tuple(below), tuple(variance))
+    return SpineVariances(spine, measured, tuple(below), tuple(variance))
 
 
-def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
+def entity_variances(variances: SpineVariances, family: EntityFamily) -> Numbers:
     """Variance of every entity of a family, from all measurements; shape (n_entities,).
 
     The time depends only on the geounits that the entities touch. The variance is infinite if the measurements do not
@@ -103,8 +105,8 @@ def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
     Raises:
         GeographyError: the family belongs to another spine.
     """
-    roots = entity_parts(found, family)[0][0]
-    above = found.variance[0][roots.geounit]
+    roots = entity_parts(variances, family)[0][0]
+    above = variances.variance[0][roots.geounit]
     # A slope of 0 contributes nothing, even if the root's variance is infinite. An infinite complex number is never
     # multiplied, because its product is no number.
     unknown = ~np.isfinite(above.real)
@@ -117,7 +119,9 @@ def entity_variances(found: SpineVariances, family: EntityFamily) -> Numbers:
     return summed
 
 
-def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Parts, Integers | None], ...]":
+def entity_parts(
+    variances: SpineVariances, family: EntityFamily
+) -> "tuple[tuple[Parts, Integers | None], ...]":
     """The geounits that every entity touches at each geolevel, root first, in the form of `raise_parts`.
 
     Returns:
@@ -128,14 +132,14 @@ def entity_parts(found: SpineVariances, family: EntityFamily) -> "tuple[tuple[Pa
     """
     from tallyveil.kernels.tree.variance import Parts, raise_parts
 
-    spine = found.spine
+    spine = variances.spine
     require_same_spine(spine, family)
-    kind = found.below[0].dtype
+    kind = variances.below[0].dtype
     ones, zeros = np.ones(len(family.members), dtype=kind), np.zeros(len(family.members), dtype=kind)
     parts = Parts(family.offsets.copy(), family.members.copy(), ones, zeros)
     levels: list[tuple[Parts, Integers | None]] = []
     for level in range(spine.finest, 0, -1):
-        raised, above = raise_parts(parts, _writeable(found.family(level - 1)))
+        raised, above = raise_parts(parts, _writeable(variances.family(level - 1)))
         levels.append((parts, above))
         parts = raised
     return (*[(parts, None)], *levels[::-1])
@@ -149,8 +153,8 @@ def _writeable(family: "Family") -> "Family":
 def _inverse(values: Numbers) -> Numbers:
     known, unknown = np.isinf(values.real), values == 0
     safe = np.where(known | unknown, 1, values)
-    found: Numbers = np.where(known, 0, np.where(unknown, np.inf, 1 / safe))
-    return found
+    inverse: Numbers = np.where(known, 0, np.where(unknown, np.inf, 1 / safe))
+    return inverse
 
 
 def _sums(below: Numbers, offsets: Integers) -> tuple[Numbers, Integers]:
@@ -168,9 +172,9 @@ def _down(spine: Spine, level: int, variance: Numbers, below: Numbers) -> Number
     n_unknown, whole = unknown[parent], total[parent]
     above = np.where(n_unknown < 2, variance[parent], np.inf)
     infinite = ~np.isfinite(below.real)
-    own = np.where(infinite, 0, below)
+    informed_below = np.where(infinite, 0, below)
     # If all children are known exactly, the gain has no effect.
-    gain = np.where(n_unknown > 0, 0, own / np.where(whole == 0, 1, whole))
-    informed = own * (1 - gain) + gain**2 * np.where(n_unknown > 0, 0, above)
-    found: Numbers = np.where(infinite, above + whole, informed)
-    return found
+    gain = np.where(n_unknown > 0, 0, informed_below / np.where(whole == 0, 1, whole))
+    informed = informed_below * (1 - gain) + gain**2 * np.where(n_unknown > 0, 0, above)
+    informed_above: Numbers = np.where(infinite, above + whole, informed)
+    return informed_above

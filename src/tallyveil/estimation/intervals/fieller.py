@@ -22,8 +22,6 @@ ends are (1000 -+ sqrt(1000^2 - 9900 x 84)) / 9900, that is 0.0596 and 0.1425.
 
 import math
 
-import numpy as np
-
 from tallyveil.arrays import Floats
 
 
@@ -74,13 +72,3 @@ def _is_kept(quadratic: tuple[float, float, float], ratio: float) -> bool:
     if math.isinf(ratio):
         return square < 0 or (square == 0 and (half > 0 or (half == 0 and constant <= 0)))
     return square * ratio * ratio - 2 * half * ratio + constant <= 0
-
-
-def delta_variance(values: Floats, covariance: Floats) -> float:
-    """Variance of the ratio of two estimates by the delta method: V(r) / b^2 at r = a / b.
-
-    Source: Casella and Berger 2002, section 5.5.4.
-    """
-    ratio = values[0] / values[1]
-    slope = np.array([1.0, -ratio]) / values[1]
-    return float(slope @ covariance @ slope)

@@ -355,9 +355,3 @@ def draw_rows(
             return FAILED
         left -= rows[i]
     return DONE
-
-
-@njit(nogil=True, cache=True)
-def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, scratch: Scratch) -> None:
-    """The functions t and s of one row, for tests and for decisions in balls."""
-    fill_look_ahead(roots, scratch, fill_weights(tables, m, left, scratch))

@@ -88,8 +88,8 @@ class AliasTables:
         digits = word >> 64 - FRACTION_BITS - bits
         column, fraction = digits >> FRACTION_BITS, digits & ((1 << FRACTION_BITS) - 1)
         threshold, other = divmod(int(self._table(node, t)[column]), 4096)
-        found = column if fraction < threshold else other
-        return _origin(t, bits) + found if found else None
+        outcome = column if fraction < threshold else other
+        return _origin(t, bits) + outcome if outcome else None
 
     def given(self, node: int, t: int) -> Given:
         """The masses in the table of a node and a sum; nothing if there is no such table."""

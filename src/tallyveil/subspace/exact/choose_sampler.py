@@ -140,10 +140,10 @@ def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: fl
         reason = f"a Gaussian above the threshold of nearest planes: a share of at least {share} of trials succeeds"
         expected = 1 / acceptance_rate(planes, _public(), 64)
         return SamplerChoice(TrialSampler(planes, lattice.n_cells), "nearest planes", reason, expected)
-    found = _quickest(lattice, laws, most_trials, ways)
-    if found is None:
+    quickest = _quickest(lattice, laws, most_trials, ways)
+    if quickest is None:
         return _chain(lattice, law, most_trials)
-    proposal, name, expected = found
+    proposal, name, expected = quickest
     how = "meet the constraints by chance"
     if name == _LOOK_AHEAD:
         how = "draw row by row, with the weight that the other rows can give to each column,"
@@ -170,11 +170,11 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
     else:
         laws = SumLaws(DiscreteGaussian(typical))
         ways = _ways(lattice, laws.law, QUICK_MIXTURE_WORK, LARGEST_MIXTURE_WORK)
-        found = _quickest(lattice, laws, most_trials / 4, ways)
-        if found is None:
+        quickest = _quickest(lattice, laws, most_trials / 4, ways)
+        if quickest is None:
             return _chain(lattice, law, most_trials)
-        name, expected = f"mixture of {found[1]}", 4 * found[2]
-        make = _maker(lattice, found[1])
+        name, expected = f"mixture of {quickest[1]}", 4 * quickest[2]
+        make = _maker(lattice, quickest[1])
     sampler = mixture_sampler(law, lattice.n_cells, make)
     reason = (
         f"the l2 law is a mixture of {len(sampler.components)} Gaussians, each exact; "

@@ -35,7 +35,7 @@ _LARGEST_EXPONENT: Final = 1024
 """The variance of a cell counts as at least this share of the row's, so that no exponent is much larger."""
 
 
-class Step(NamedTuple):
+class HistoryStep(NamedTuple):
     """How a table is made.
 
     Attributes:
@@ -107,14 +107,14 @@ def law_grid(grid: TwoWayGrid, law_of_cell: Law | Sequence[Law]) -> LawGrid:
     return LawGrid(tuple(numbers), np.ascontiguousarray(law_of.reshape(grid.moving.shape)[::-1]))
 
 
-def histories(grid: LawGrid) -> tuple[Integers, list[Step], Integers]:
+def histories(grid: LawGrid) -> tuple[Integers, list[HistoryStep], Integers]:
     """(table of each cell [r, c], how each table is made, 16 times the exponent of each cell [r, c]).
 
     The table is -1 as long as all cells of the column are fixed. The exponent is 0 if the cell is fixed or forced.
     """
     n_rows, n_columns = grid.law_of.shape
-    steps = [Step(-1, law, 0, 0) for law in range(len(grid.laws))]
-    places: dict[Step, int] = {}
+    steps = [HistoryStep(-1, law, 0, 0) for law in range(len(grid.laws))]
+    places: dict[HistoryStep, int] = {}
     below = list(grid.variances)  # the variance of the cells that each table stands for
     table_of, exponents = np.zeros((2, n_rows, n_columns), dtype=np.int64)
     now = np.full(n_columns, -1, dtype=np.int64)
@@ -130,7 +130,7 @@ def histories(grid: LawGrid) -> tuple[Integers, list[Step], Integers]:
             elif before < 0:
                 after.append(law)
             else:
-                key = Step(before, law, exponent, i)
+                key = HistoryStep(before, law, exponent, i)
                 if key not in places:
                     places[key] = len(steps)
                     steps.append(key)
@@ -152,16 +152,16 @@ def _exponents(
     grid: LawGrid, below: list[Fraction], groups: list[tuple[int, int]], sizes: list[int]
 ) -> list[int]:
     """16 times the exponent of each group of like cells of a row; 0 for cells that are fixed or forced."""
-    given = [
+    powers = [
         grid.variances[law] * below[before] / (grid.variances[law] + below[before])
         if min(before, law) >= 0
         else Fraction(0)
         for before, law in groups
     ]
-    if not any(given):
+    if not any(powers):
         return [0] * len(groups)
-    least = sum(v * n for v, n in zip(given, sizes, strict=True)) / _LARGEST_EXPONENT
-    raised = [max(v, least) if v else v for v in given]
+    least = sum(v * n for v, n in zip(powers, sizes, strict=True)) / _LARGEST_EXPONENT
+    raised = [max(v, least) if v else v for v in powers]
     total = sum((v * n for v, n in zip(raised, sizes, strict=True)), Fraction(0))
     exponents = [math.ceil(16 * total / v) if v else 0 for v in raised]
     left = 1 - sum((Fraction(16 * n, p) for p, n in zip(exponents, sizes, strict=True) if p), Fraction(0))

@@ -41,7 +41,7 @@ from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.subspace.exact.cell_laws import cell_weight, weight_beyond
-from tallyveil.subspace.exact.column_histories import LawGrid, Step, histories, norm_exponent
+from tallyveil.subspace.exact.column_histories import HistoryStep, LawGrid, histories, norm_exponent
 from tallyveil.subspace.exact.gaussian_tables import fill_by_formula, has_formula
 
 LARGEST_WORK: Final = 1 << 31
@@ -61,7 +61,7 @@ _BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ColumnTableSizes:
     """Sizes of the tables.
 
     Attributes:
@@ -78,7 +78,7 @@ class Sizes:
     flats: tuple[int, ...]
 
 
-def sizes_for(grid: LawGrid) -> Sizes:
+def sizes_for(grid: LawGrid) -> ColumnTableSizes:
     """The sizes of the tables of a two-way table."""
     wanted = max(_value_at(law, _NATS_BEYOND_REACH) for law in grid.laws)
     row, column = grid.largest_deviations()
@@ -87,7 +87,7 @@ def sizes_for(grid: LawGrid) -> Sizes:
     largest = [int(_value_at(law, _SMALLEST_WEIGHT_BITS * math.log(2))) for law in grid.laws]
     reaches = tuple(min(length // 2 - 1, most) for most in largest)
     width = max(math.ceil(math.sqrt(2 * _NATS_BEYOND_WIDTH) * column), max(reaches) + 2)
-    return Sizes(length, reaches, width, tuple(min(most, width - 1) for most in largest))
+    return ColumnTableSizes(length, reaches, width, tuple(min(most, width - 1) for most in largest))
 
 
 def _value_at(law: Law, nats: float) -> float:
@@ -102,14 +102,14 @@ def planned_work(grid: LawGrid) -> int:
     return _work(grid, sizes_for(grid), len(histories(grid)[1]))
 
 
-def _work(grid: LawGrid, sizes: Sizes, n_tables: int) -> int:
+def _work(grid: LawGrid, sizes: ColumnTableSizes, n_tables: int) -> int:
     if has_formula(grid, sizes.length):
         return n_tables * (_BYTES * sizes.width + _NORM_BY_FORMULA * sizes.length)
     return n_tables * sizes.width * sizes.length
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class LookAheadTables:
     """The tables g of a two-way table, for the kernels and as balls.
 
     Attributes:
@@ -121,7 +121,7 @@ class Tables:
     """
 
     laws: tuple[Law, ...]
-    sizes: Sizes
+    sizes: ColumnTableSizes
     columns: ColumnTables
     roots: Roots
     exponents: Integers
@@ -164,7 +164,7 @@ class Tables:
         return total
 
 
-def column_tables(grid: LawGrid) -> Tables:
+def column_tables(grid: LawGrid) -> LookAheadTables:
     """Make the tables of a two-way table.
 
     Raises:
@@ -191,10 +191,10 @@ def column_tables(grid: LawGrid) -> Tables:
         exponents = _fill(columns, roots, steps, shares, len(grid.laws))
     below = np.where(table_of[:-1] < 0, table_of[1:], table_of[:-1])
     columns.steps[1:] = np.ldexp(1.0, exponents[below] - exponents[table_of[1:]])
-    return Tables(grid.laws, sizes, columns, roots, exponents)
+    return LookAheadTables(grid.laws, sizes, columns, roots, exponents)
 
 
-def _first_tables(grid: LawGrid, sizes: Sizes, table_of: Integers, n_tables: int) -> ColumnTables:
+def _first_tables(grid: LawGrid, sizes: ColumnTableSizes, table_of: Integers, n_tables: int) -> ColumnTables:
     n_laws = len(grid.laws)
     weights = np.zeros((n_laws, max(sizes.reaches) + 1))
     beyond = np.zeros(n_laws)
@@ -213,7 +213,9 @@ def _first_tables(grid: LawGrid, sizes: Sizes, table_of: Integers, n_tables: int
     return ColumnTables(weights, reaches, beyond, heads, ones, table_of, grid.law_of, cells, counts)
 
 
-def _fill(columns: ColumnTables, roots: Roots, steps: list[Step], shares: Floats, n_laws: int) -> Integers:
+def _fill(
+    columns: ColumnTables, roots: Roots, steps: list[HistoryStep], shares: Floats, n_laws: int
+) -> Integers:
     """Fill in the tables after the first ones; returns the exponent of each table."""
     heads = columns.heads
     exponents = np.zeros(len(steps), dtype=np.int64)

@@ -42,7 +42,7 @@ LEAST_ACCURATE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class SumTable:
+class ConvolvedSums:
     """P(sum = s) for s = -reach .. reach, in units of 2**-bits.
 
     Attributes:
@@ -71,15 +71,15 @@ class SumLaws:
     """
 
     law: Law
-    _tables: dict[tuple[int, int], SumTable] = field(default_factory=dict, repr=False)
+    _tables: dict[tuple[int, int], ConvolvedSums] = field(default_factory=dict, repr=False)
 
-    def table(self, n: int, bits: int = FLOAT_TABLE_BITS) -> SumTable:
+    def table(self, n: int, bits: int = FLOAT_TABLE_BITS) -> ConvolvedSums:
         """The table of the sum of n >= 1 cells."""
-        found = self._tables.get((n, bits))
-        if found is None:
-            found = self._single(bits) if n == 1 else self._joined(n, bits)
-            self._tables[n, bits] = found
-        return found
+        table = self._tables.get((n, bits))
+        if table is None:
+            table = self._single(bits) if n == 1 else self._joined(n, bits)
+            self._tables[n, bits] = table
+        return table
 
     def floats(self, sizes: tuple[int, ...]) -> "FloatTables":
         """The tables for sums of these numbers of cells, as floats with relative error below 2**-49, or 0."""
@@ -97,13 +97,13 @@ class SumLaws:
         """Standard deviation of one cell."""
         return self.law.standard_deviation()
 
-    def _single(self, bits: int) -> SumTable:
+    def _single(self, bits: int) -> ConvolvedSums:
         floors = self.law.tail_floors(bits, 1)
         steps = [here - after for here, after in zip(floors, [*floors[1:], 0], strict=True)]
         zero = (1 << bits) - 2 * floors[0]
-        return SumTable(bits, len(steps), 2, (*reversed(steps), zero, *steps))
+        return ConvolvedSums(bits, len(steps), 2, (*reversed(steps), zero, *steps))
 
-    def _joined(self, n: int, bits: int) -> SumTable:
+    def _joined(self, n: int, bits: int) -> ConvolvedSums:
         left, right = self.table(n // 2, bits), self.table(n - n // 2, bits)
         product = fmpz_poly(list(left.values)) * fmpz_poly(list(right.values))
         reach = left.reach + right.reach
@@ -114,14 +114,14 @@ class SumLaws:
                 f"{self.law}: a sum of {n} cells needs tables of more than {bits} bits. Use the chain sampler."
             )
         empty = next(i for i, value in enumerate(values) if value > 0)
-        return SumTable(bits, reach - empty, error, tuple(values[empty : len(values) - empty]))
+        return ConvolvedSums(bits, reach - empty, error, tuple(values[empty : len(values) - empty]))
 
 
-def floats_of(table: SumTable) -> npt.NDArray[np.float64]:
+def floats_of(table: ConvolvedSums) -> npt.NDArray[np.float64]:
     """Entries as floats if their relative error is below 2**-49, otherwise zeros, which are trimmed at both ends."""
     least = table.error << LEAST_ACCURATE
-    kept = [math.ldexp(float(v), -table.bits) if v >= least else 0.0 for v in table.values]
-    array = np.array(kept, dtype=np.float64)
+    values = [math.ldexp(float(v), -table.bits) if v >= least else 0.0 for v in table.values]
+    array = np.array(values, dtype=np.float64)
     inside = np.flatnonzero(array)
     reach = int(max(abs(inside[0] - table.reach), abs(inside[-1] - table.reach)))
     return array[table.reach - reach : table.reach + reach + 1]

@@ -37,7 +37,7 @@ from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.cell_laws import cell_weight, weight_beyond
-from tallyveil.subspace.exact.column_histories import LawGrid, Step, norm_exponent
+from tallyveil.subspace.exact.column_histories import HistoryStep, LawGrid, norm_exponent
 
 LEAST_VARIANCE: Final = 2
 """With smaller variances of cells the formula would be clearly above the norm, so that fewer trials succeed."""
@@ -57,7 +57,12 @@ def has_formula(grid: LawGrid, length: int) -> bool:
 
 
 def fill_by_formula(
-    columns: ColumnTables, roots: Roots, grid: LawGrid, steps: list[Step], shares: Floats, edges: list[int]
+    columns: ColumnTables,
+    roots: Roots,
+    grid: LawGrid,
+    steps: list[HistoryStep],
+    shares: Floats,
+    edges: list[int],
 ) -> Integers:
     """Fill in the tables after the first ones; returns the exponent of each table.
 
@@ -78,17 +83,17 @@ def fill_by_formula(
     squares = np.arange(heads.shape[1], dtype=np.float64) ** 2
     norms: dict[tuple[Fraction, int], float] = {}
     for place, step in enumerate(steps[len(edges) :], start=len(edges)):
-        before, own = step.before, variances[step.law]
-        spans[place] = spans[before] + own
-        given = own * spans[before] / spans[place]
-        for variance in (given, own):
+        before, cell_variance = step.before, variances[step.law]
+        spans[place] = spans[before] + cell_variance
+        conditional = cell_variance * spans[before] / spans[place]
+        for variance in (conditional, cell_variance):
             if (variance, step.exponent) not in norms:
                 norms[variance, step.exponent] = _norm(variance, step.exponent, columns, roots)
         last = float(exponential(np.array([float(ends[before]) ** 2 / (2 * float(spans[before]))]))[0])
         outside = 4 * length * columns.beyond[step.law] * (peaks[before] + floors[before])
         growth = 1 + shares[step.row] + LEAST_INFLATION
-        peak = peaks[before] * norms[given, step.exponent] * growth
-        floor = (floors[before] + peaks[before] * last) * norms[own, step.exponent] + outside
+        peak = peaks[before] * norms[conditional, step.exponent] * growth
+        floor = (floors[before] + peaks[before] * last) * norms[cell_variance, step.exponent] + outside
         scale = 2.0 ** -int(np.frexp(peak + floor * growth)[1])
         peaks[place], floors[place] = peak * scale, floor * growth * scale
         exponents[place] = exponents[before] - int(math.log2(scale))

@@ -38,7 +38,12 @@ from tallyveil.errors import SolverError
 from tallyveil.kernels.subspace.look_ahead import BROKEN, DONE, FAILED, Scratch, draw_rows
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.column_histories import LawGrid, law_grid
-from tallyveil.subspace.exact.column_tables import Tables, column_tables, planned_work, scratch_memory
+from tallyveil.subspace.exact.column_tables import (
+    LookAheadTables,
+    column_tables,
+    planned_work,
+    scratch_memory,
+)
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.look_ahead_row import ExactRow
 from tallyveil.subspace.exact.sampler import TrialSampler
@@ -64,7 +69,7 @@ class LookAheadProposal:
     free: Integers
     free_law: Law
     n_cells: int
-    tables: Tables
+    tables: LookAheadTables
     ignored_digits: int = 0
 
     @property

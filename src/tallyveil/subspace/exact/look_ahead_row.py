@@ -27,7 +27,7 @@ from tallyveil.arrays import Floats
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import power_of_two, precision
 from tallyveil.subspace.exact.cell_laws import cell_weight, weight_beyond
-from tallyveil.subspace.exact.column_tables import Tables
+from tallyveil.subspace.exact.column_tables import LookAheadTables
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 from tallyveil.subspace.exact.inversion_table import is_below
 from tallyveil.subspace.exact.split import MOST_WORDS, candidates
@@ -49,7 +49,7 @@ class ExactRow:
         site: Site of the row's first uniform number.
     """
 
-    tables: Tables
+    tables: LookAheadTables
     m: int
     left: list[int]
     s: Floats

@@ -153,15 +153,15 @@ class MixtureSampler:
         for k in np.unique(picks).tolist():
             component = self.components[k]
             (places,) = np.nonzero(picks == k)
-            found, accepted = component.proposal.trials(address, draws[places], trial, 1)
-            sizes = (found * found).sum(axis=1)
+            drawn, accepted = component.proposal.trials(address, draws[places], trial, 1)
+            sizes = (drawn * drawn).sum(axis=1)
             accepted &= (component.least <= sizes) & (sizes <= component.most)
-            kept, unclear = self._kept(k, sizes, words[places, 1])
+            passed, unclear = self._kept(k, sizes, words[places, 1])
             for i in np.flatnonzero(accepted & unclear).tolist():
                 place = int(places[i])
-                kept[i] = self._exactly(k, int(sizes[i]), int(words[place, 1]), partial(digits, place, 1))
-            vectors[places] = found
-            done[places] = accepted & kept
+                passed[i] = self._exactly(k, int(sizes[i]), int(words[place, 1]), partial(digits, place, 1))
+            vectors[places] = drawn
+            done[places] = accepted & passed
         return vectors, done
 
     def _kept(
@@ -179,8 +179,8 @@ class MixtureSampler:
         # differ between machines, by much less than the margin.
         margin = _MARGIN * (1 + slope + root + abs(height))
         uniform = unit_float(words)
-        kept = np.asarray(uniform + 2.0**-53 <= ratio - margin)
-        return kept, np.asarray(~kept & (uniform < ratio + margin))
+        passed = np.asarray(uniform + 2.0**-53 <= ratio - margin)
+        return passed, np.asarray(~passed & (uniform < ratio + margin))
 
     def _exactly(self, k: int, u: int, word: int, digits: Callable[[], Iterator[int]]) -> bool:
         component = self.components[k]

@@ -99,9 +99,9 @@ class NearestPlanesProposal:
                 row = places[place]
                 return address.all_digits(int(rows[row]), int(sites[row]) + level)
 
-            found = self._coefficients(i, residues, words[alive, i], digits)
-            accepted[alive[found == _FAILED]] = False
-            coefficients[alive, i] = found - whole.astype(np.int64)
+            column = self._coefficients(i, residues, words[alive, i], digits)
+            accepted[alive[column == _FAILED]] = False
+            coefficients[alive, i] = column - whole.astype(np.int64)
         coefficients[~accepted] = 0
         return np.asarray((self.form.basis @ coefficients.T).T), accepted
 
@@ -161,8 +161,10 @@ class NearestPlanesProposal:
         # Two candidates are equally near to a centre in the middle, which a rounded part might miss.
         sure &= (np.abs(parts - 0.5) > 1e-12) | (parts == 0.5)
         sure &= (picks < n) | (not _never_fails(variance, _FIRST_CANDIDATES_BITS))
-        found = np.append(candidates, np.full((parts.size, 1), _FAILED), axis=1)[np.arange(parts.size), picks]
-        return np.where(sure, found, _UNDECIDED)
+        picked = np.append(candidates, np.full((parts.size, 1), _FAILED), axis=1)[
+            np.arange(parts.size), picks
+        ]
+        return np.where(sure, picked, _UNDECIDED)
 
     def _around(
         self, i: int, residue: int, words: npt.NDArray[np.uint64], digits: Callable[[int], Iterator[int]]

@@ -115,13 +115,13 @@ class BlockProposal:
             blocks = tuple(int(block.size) for block in self.pivots)
             accepted &= accepted_sums(self.laws, blocks, sums, words[:, 0], address, rows, sites)
         vectors = np.zeros((rows.size, self.n_cells), dtype=np.int64)
-        kept = np.flatnonzero(accepted)
+        places = np.flatnonzero(accepted)
         vectors[:, self.drawn] = cells
         column = 0 if self.always_accepts else 2
         for b, (block, splitter) in enumerate(zip(self.pivots, self.splitters, strict=True)):
-            part = words[kept, column : column + block.size - 1]
-            split = splitter.split(part, sums[kept, b], address, rows[kept], sites[kept] + column)
-            vectors[np.ix_(kept, block)] = split
+            part = words[places, column : column + block.size - 1]
+            split = splitter.split(part, sums[places, b], address, rows[places], sites[places] + column)
+            vectors[np.ix_(places, block)] = split
             column += splitter.n_sites
         return vectors, accepted
 

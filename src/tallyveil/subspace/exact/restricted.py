@@ -150,9 +150,9 @@ def _block(address: NoiseAddress, counts: Integers, place: int, epsilon: Fractio
         laws = [TiltedCell(int(count), epsilon, tilt) for count in counts]
     trial = 0
     while True:
-        found = _trial(laws, pivot, total, _sites(address, place, trial * counts.size, counts.size))
-        if found is not None:
-            return found
+        vector = _trial(laws, pivot, total, _sites(address, place, trial * counts.size, counts.size))
+        if vector is not None:
+            return vector
         trial += 1
 
 
@@ -189,9 +189,11 @@ def _sites(address: NoiseAddress, draw: int, first: int, pairs: int) -> Callable
     words = address.numbers(np.array([draw], dtype=np.int64), 2 * first, 2 * pairs)[0].tolist()
 
     def of_cell(cell: int) -> Digits:
-        def digits(one: int) -> Iterator[int]:
-            yield words[2 * cell + one]
-            yield from address.source.digits(address.geolevel, address.query, draw, 2 * (first + cell) + one)
+        def digits(trial_number: int) -> Iterator[int]:
+            yield words[2 * cell + trial_number]
+            yield from address.source.digits(
+                address.geolevel, address.query, draw, 2 * (first + cell) + trial_number
+            )
 
         return digits
 
@@ -220,6 +222,6 @@ def _answer(digits: Iterator[int], question: Callable[[arb], Answer | None]) -> 
         known, bits = known << 64 | next(digits), bits + 64
         with precision(_BITS + bits):
             half = arb(2) ** -(bits + 1)
-            found = question((2 * known + 1) * half + arb(0, half))
-        if found is not None:
-            return found
+            answer = question((2 * known + 1) * half + arb(0, half))
+        if answer is not None:
+            return answer

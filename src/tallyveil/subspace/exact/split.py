@@ -235,9 +235,9 @@ class BlockSplitter:
         digits = address.all_digits(draw, site)
         if self.alias is None:
             return exact_split(self.laws, (n // 2, n - n // 2), t, digits)
-        found = self.alias.outcome(place, t, next(digits))
-        if found is not None:
-            return found
+        outcome = self.alias.outcome(place, t, next(digits))
+        if outcome is not None:
+            return outcome
         # The following digits are independent of those that selected "undecided".
         return exact_split(self.laws, (n // 2, n - n // 2), t, digits, self.alias.given(place, t))
 
@@ -258,9 +258,9 @@ def exact_split(
     while wanted <= MOST_WORDS:
         more, count = prefix(digits, wanted - words)
         uniform, words = uniform << count | more, wanted
-        found = _decide(laws, parts, total, uniform, 64 * words, given)
-        if found is not None:
-            return found
+        outcome = _decide(laws, parts, total, uniform, 64 * words, given)
+        if outcome is not None:
+            return outcome
         wanted *= 2
     raise SolverError(
         f"{laws.law}: one draw had no outcome after {64 * words} bits, which has a negligible probability for random "

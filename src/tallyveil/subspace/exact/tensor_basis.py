@@ -86,8 +86,8 @@ def _tensor_basis(shape: tuple[int, ...]) -> Any:
     """Sparse int64 [n_cells, m]."""
     basis: Any = sp.eye_array(1, dtype=np.int64, format="csc")
     for n in shape:
-        one = sp.diags_array([np.ones(n - 1), -np.ones(n - 1)], offsets=[0, -1], shape=(n, n - 1))
-        basis = sp.kron(basis, one.astype(np.int64), format="csc")
+        differences = sp.diags_array([np.ones(n - 1), -np.ones(n - 1)], offsets=[0, -1], shape=(n, n - 1))
+        basis = sp.kron(basis, differences.astype(np.int64), format="csc")
     return basis
 
 

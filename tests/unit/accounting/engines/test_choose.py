@@ -12,7 +12,8 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import choose
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.rounded_fft import RoundedFFT
+from tallyveil.accounting.engines.enumeration import Enumeration
+from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
 from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
@@ -93,7 +94,14 @@ def test_what_is_chosen() -> None:
     both = choose_engine(tiny, "auto", 1e-4)
     assert isinstance(both, FallbackEngine)
     assert isinstance(both.fast, Dithered)
-    assert isinstance(both.general, RoundedFFT)
+    assert isinstance(both.general, Gridded)
+    assert both.general.length == FINE_LENGTH
+    scales = (("3.37", 1, 5), ("7.113", 1, 8), ("2.29", 2, 3))
+    few = choose_engine(tuple(LaplaceLoss(Fraction(t), k, n) for t, k, n in scales))
+    assert isinstance(few, FallbackEngine)
+    assert isinstance(few.fast, Enumeration)
+    many = merged(tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 1000 + i), 1, 6) for i in range(8)))
+    assert isinstance(choose_engine(many), Gridded)
     for name in ENGINES:
         if name not in ("auto", "direct"):
             assert choose_engine(GAUSSIANS, name, 1e-4).name == name
@@ -119,7 +127,7 @@ def test_a_width_that_is_too_narrow_is_raised_tenfold(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Dithered, "build", build)
     assert choose._dithered(WITHOUT_LATTICE, 1e-9) is None
     assert tried == [1e-9, 1e-8, 1e-7, 1e-6]
-    assert isinstance(choose._off_lattice(WITHOUT_LATTICE, 1e-9), RoundedFFT)
+    assert isinstance(choose_engine(WITHOUT_LATTICE), Gridded)
 
 
 def test_without_losses_delta_is_that_of_equal_laws() -> None:

@@ -11,7 +11,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import chords
 from tallyveil.accounting.engines.choose import NoLoss
 from tallyveil.accounting.engines.chords import tails_by_chords
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails
 from tallyveil.accounting.losses.factors import LaplaceLoss
@@ -51,7 +51,7 @@ def test_chords_enclose_both_probabilities(epsilon: float | Fraction, length: fl
 
 def test_chords_across_few_losses() -> None:
     """Between two losses Q is constant, and the chords give it to the digits of delta."""
-    engine = Direct.build((LaplaceLoss(Fraction(1), 1, 2),))
+    engine = Enumeration.build((LaplaceLoss(Fraction(1), 1, 2),))
     assert engine is not None
     for epsilon in (-1.9, -0.5, 0.5, 1.9):
         true, found = engine.log_tails(epsilon), tails_by_chords(engine, epsilon, 0.05)

@@ -15,8 +15,9 @@ from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.dithered_contour import contour_at, log_moment_bounds
+from tallyveil.accounting.engines.enumeration import Enumeration
+from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.quadrature import Quadrature
-from tallyveil.accounting.engines.rounded_fft import RoundedFFT
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
 from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
@@ -135,18 +136,20 @@ def test_periods_that_floats_cannot_resolve_are_refused(monkeypatch) -> None:
     assert "within its period" in str(Dithered.why_not(incommensurable(1, 100, 1)))
 
 
-def test_close_variances_near_one_and_other_noise_are_left_to_the_rounded_fft(monkeypatch) -> None:
-    """The scan has a limit of states; above it, and without Gaussian noise, the general engine is chosen."""
+def test_close_variances_near_one_and_other_noise_are_left_to_others(monkeypatch) -> None:
+    """The scan has a limit of states; above it, and without Gaussian noise, losses are listed or moved to a grid."""
     factors = incommensurable(1, 100, 1)
     monkeypatch.setattr(revivals, "MOST_STATES", 50)
     assert "too often" in str(Dithered.why_not(factors))
-    assert isinstance(choose_engine(factors), RoundedFFT)
+    assert isinstance(choose_engine(factors), Gridded)
     monkeypatch.undo()
     monkeypatch.setattr(revivals, "MOST_WINDOWS", 1)
     assert "too often" in str(Dithered.why_not(factors))
     monkeypatch.undo()
     laplaces = tuple(LaplaceLoss(Fraction(10**6 + n, 10**6 - n), 1, 1) for n in (1, 5, 7))
-    assert isinstance(choose_engine(laplaces), RoundedFFT)
+    engine = choose_engine(laplaces)
+    assert isinstance(engine, FallbackEngine)
+    assert isinstance(engine.fast, Enumeration)
 
 
 def test_a_width_out_of_reach_is_widened_and_said() -> None:
@@ -193,7 +196,7 @@ def test_a_small_variance_off_the_lattice_has_both_engines(monkeypatch) -> None:
     engine = choose_engine(factors, "auto", 1e-5)
     assert isinstance(engine, FallbackEngine)
     assert engine.name == "dithered"
-    assert isinstance(engine.general, RoundedFFT)
+    assert isinstance(engine.general, Gridded)
     assert engine.log_tails(1.0) == engine.fast.log_tails(1.0)
 
 

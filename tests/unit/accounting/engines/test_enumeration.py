@@ -6,14 +6,14 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
-from tallyveil.accounting.engines.enumeration import Direct, _table
+from tallyveil.accounting.engines.enumeration import Enumeration, _table
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.noise.balls import precision, rational
 
 
 def test_one_laplace_answer_is_randomised_response() -> None:
-    direct = Direct.build((LaplaceLoss(Fraction(2), 1, 1),))
+    direct = Enumeration.build((LaplaceLoss(Fraction(2), 1, 1),))
     assert direct is not None
     high = 1 / (1 + math.exp(-0.5))
     first, second, delta = (float(ball) for ball in direct.balls(Fraction(0)))
@@ -39,7 +39,7 @@ def test_probabilities_are_enclosed_however_early_the_noise_is_cut_off(variance:
 
 
 def test_beyond_the_largest_loss_nothing_is_left() -> None:
-    direct = Direct.build((LaplaceLoss(Fraction(2), 1, 3),))
+    direct = Enumeration.build((LaplaceLoss(Fraction(2), 1, 3),))
     assert direct is not None
     tails = direct.log_tails(1.5)
     assert tails.log_first.upper < -100
@@ -48,7 +48,7 @@ def test_beyond_the_largest_loss_nothing_is_left() -> None:
 
 def test_losses_without_a_common_step_need_no_lattice() -> None:
     factors = (GaussianLoss(Fraction(7, 5), 2, 1), LaplaceLoss(Fraction(13, 11), 2, 1))
-    direct, proved = Direct.build(factors), Proved.build(factors)
+    direct, proved = Enumeration.build(factors), Proved.build(factors)
     assert direct is not None
     with ctx.workprec(600):
         for epsilon in (-3, 0, Fraction(5, 7), 4, 11, 20):
@@ -61,6 +61,6 @@ def test_losses_without_a_common_step_need_no_lattice() -> None:
 
 
 def test_what_takes_too_long_is_left_to_others() -> None:
-    assert Direct.build((GaussianLoss(Fraction(10**9), 1, 1),)) is None
-    assert Direct.build((GaussianLoss(Fraction(5), 1, 65),)) is None
-    assert Direct.build((GaussianLoss(Fraction(10**400), 1, 1),)) is None
+    assert Enumeration.build((GaussianLoss(Fraction(10**9), 1, 1),)) is None
+    assert Enumeration.build((GaussianLoss(Fraction(5), 1, 65),)) is None
+    assert Enumeration.build((GaussianLoss(Fraction(10**400), 1, 1),)) is None

@@ -6,10 +6,9 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from tallyveil.accounting.engines import general
-from tallyveil.accounting.engines.choose import NoLoss
+from tallyveil.accounting.engines import choose
+from tallyveil.accounting.engines.choose import NoLoss, _failures, engine_for, standing, without_fine
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.general import _failures, engine_for, standing, without_fine
 from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
@@ -146,7 +145,7 @@ def test_failures_of_all_kinds_combine_exactly_or_in_balls(monkeypatch: pytest.M
     none = Fraction(6, 7) ** 3 * (1 - Fraction(1, 10**9)) ** 5 * Fraction(11, 12) ** 2
     assert _failures(law) == (1 - none, 1 - none)
     assert _failures(()) == (0, 0)
-    monkeypatch.setattr(general, "_FEW_ANSWERS", 0)
+    monkeypatch.setattr(choose, "_FEW_ANSWERS", 0)
     least, most = _failures(law)
     assert least < 1 - none < most < least * (1 + Fraction(1, 10**300))
     assert 0 <= _failures((FailureLoss(Fraction(1, 10**9), 10**40),))[0] <= 1

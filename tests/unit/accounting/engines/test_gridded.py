@@ -47,9 +47,7 @@ COMPOSITIONS: dict[str, tuple[Listable, ...]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def short_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gridded, "LENGTH", 512)
+LENGTH = 512
 
 
 def convolved(losses: tuple[Listable, ...], step: float | None = None) -> Plain:
@@ -87,7 +85,7 @@ def epsilons_of(law: Plain) -> list[float]:
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_delta_lies_between_its_bounds_and_the_upper_one_is_that_of_divided_atoms(name: str) -> None:
     losses = COMPOSITIONS[name]
-    engine, true = Gridded(losses), convolved(losses)
+    engine, true = Gridded(losses, LENGTH), convolved(losses)
     for epsilon in epsilons_of(true):
         found = engine.log_deltas([epsilon])[0]
         step = engine._gridded(engine._tilt(epsilon)).step
@@ -111,11 +109,11 @@ def test_what_dividing_adds_is_bounded_closely_at_an_atom_halfway_between_two_po
     answers: int, share: float, tilt: float
 ) -> None:
     losses = (LaplaceLoss(Fraction(256, 257), 1, answers),)
-    law = gridded_law(losses, tilt)
+    law = gridded_law(losses, tilt, LENGTH)
     loss = (257 / 256) * answers
     assert law.step in {2.0**-5, 2.0**-7}
     losses = (LaplaceLoss(1 / (1 + Fraction(law.step) / 2), 1, answers),)
-    law = gridded_law(losses, tilt)
+    law = gridded_law(losses, tilt, LENGTH)
     loss = answers * (1 + law.step / 2) - 2 * (answers // 3) * (1 + law.step / 2)
     log_delta = math.log(delta(convolved(losses, law.step), loss))
     bound = _excess(law, Fraction(loss), log_delta) * unit(law, loss)
@@ -125,7 +123,7 @@ def test_what_dividing_adds_is_bounded_closely_at_an_atom_halfway_between_two_po
 
 def test_what_dividing_adds_falls_with_the_distance_from_the_nearest_loss() -> None:
     losses = (LaplaceLoss(Fraction(64, 65), 1, 6),)
-    law = gridded_law(losses, 0.0)
+    law = gridded_law(losses, 0.0, LENGTH)
     root = math.sqrt(law.spread)
     assert law.spread == pytest.approx(6 * law.step**2 / 4, rel=2e-3)
     assert law.spread >= 6 * 4 * math.sinh(law.step / 4) ** 2
@@ -166,7 +164,7 @@ def test_the_height_covers_what_dividing_adds_far_from_a_loss(answers: int, x: f
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_the_weights_are_the_tilted_masses_of_the_divided_atoms(name: str, tilt: float) -> None:
     losses = COMPOSITIONS[name]
-    law = gridded_law(losses, tilt)
+    law = gridded_law(losses, tilt, LENGTH)
     values, masses = convolved(losses, law.step)
     tilted = masses * np.exp(tilt * values - law.log_scale.upper)
     at = np.rint(values / law.step).astype(int) - law.first
@@ -220,7 +218,7 @@ def test_the_window_holds_all_but_little_and_is_hardly_wider_than_that(side: int
 def test_the_mass_near_an_epsilon_is_that_of_the_points_there() -> None:
     losses = COMPOSITIONS["several answers"]
     for tilt in (0.0, 1.5):
-        law = gridded_law(losses, tilt)
+        law = gridded_law(losses, tilt, LENGTH)
         values = (law.first + np.arange(law.weights.size)) * law.step
         for epsilon, reach in ((0.3, 0.5), (-2.0, 0.01), (3.4, 1.0), (-3.9, 0.7), (1.0, 40.0)):
             damped = law.weights * np.exp(-tilt * (values - epsilon))
@@ -233,7 +231,7 @@ def test_the_mass_near_an_epsilon_is_that_of_the_points_there() -> None:
 
 
 def test_a_logarithm_is_rounded_to_its_side_by_little() -> None:
-    law = gridded_law(COMPOSITIONS["samples"], 1.5)
+    law = gridded_law(COMPOSITIONS["samples"], 1.5, LENGTH)
     for value in (1e-300, 0.3, 1.0, 7.0):
         exact = math.log(value) + law.log_scale.upper - 1.5 * 0.7
         lower, upper = (_logarithm(value, law, Fraction(7, 10), side) for side in (-1, 1))
@@ -247,7 +245,7 @@ def test_a_logarithm_is_rounded_to_its_side_by_little() -> None:
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_the_tilt_is_the_least_one_that_keeps_the_digits(name: str) -> None:
     """At the best tilt Chernoff's bound is least. At the one taken it is at most exp(4) times as large."""
-    engine, law = Gridded(COMPOSITIONS[name]), convolved(COMPOSITIONS[name])
+    engine, law = Gridded(COMPOSITIONS[name], LENGTH), convolved(COMPOSITIONS[name])
     losses, masses = (part[law[1] > 0] for part in law)
 
     def log_bound(tilt: float, epsilon: float) -> float:
@@ -263,7 +261,7 @@ def test_the_tilt_is_the_least_one_that_keeps_the_digits(name: str) -> None:
 
 
 def test_nothing_lies_above_the_largest_loss_and_few_laws_are_kept() -> None:
-    engine = Gridded(COMPOSITIONS["several answers"])
+    engine = Gridded(COMPOSITIONS["several answers"], LENGTH)
     most = Fraction(12, 5) + 2 + Fraction(1, 10**12)
     assert engine.log_deltas([most, most + 1])[0] == NOTHING
     assert engine.log_deltas([float(most) - 1e-6])[0].upper > -math.inf
@@ -273,10 +271,9 @@ def test_nothing_lies_above_the_largest_loss_and_few_laws_are_kept() -> None:
     assert engine._gridded(5.0) is engine._laws[5.0]
 
 
-def test_both_probabilities_are_known_to_a_few_per_cent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_probabilities_are_known_to_a_few_per_cent() -> None:
     losses = COMPOSITIONS["several answers"]
-    monkeypatch.setattr(gridded, "LENGTH", 1 << 12)
-    engine, (values, masses) = Gridded(losses), convolved(losses)
+    engine, (values, masses) = Gridded(losses, 1 << 12), convolved(losses)
     for epsilon in (-2.05, 0.1, 1.13):
         found = engine.log_tails(epsilon)
         first = masses[values > epsilon].sum()
@@ -297,11 +294,8 @@ def test_both_probabilities_are_known_to_a_few_per_cent(monkeypatch: pytest.Monk
     ids=["wide steps", "a steep tilt", "steps beyond floats"],
 )
 @pytest.mark.parametrize("epsilon", [590, 600, 602, 650])
-def test_losses_of_hundreds_have_bounds_and_no_overflow(
-    monkeypatch: pytest.MonkeyPatch, losses: tuple[Listable, ...], epsilon: int
-) -> None:
-    monkeypatch.setattr(gridded, "LENGTH", 1 << 12)
-    (bounds,) = Gridded(losses).log_deltas([epsilon])
+def test_losses_of_hundreds_have_bounds_and_no_overflow(losses: tuple[Listable, ...], epsilon: int) -> None:
+    (bounds,) = Gridded(losses, 1 << 12).log_deltas([epsilon])
     assert bounds.lower <= bounds.upper <= 0
 
 
@@ -366,7 +360,7 @@ def test_a_law_adds_up_the_errors_of_its_answers(
 ) -> None:
     monkeypatch.setattr(gridded, "UNIT", LARGE)
     losses = COMPOSITIONS[name]
-    law = gridded_law(losses, tilt)
+    law = gridded_law(losses, tilt, LENGTH)
     lists = [(listed(loss, tilt), loss.multiplicity) for loss in losses]
     divided = [(_Divided.of(atoms, tilt, law.step), n) for atoms, n in lists]
     answers = sum(loss.multiplicity for loss in losses)
@@ -431,7 +425,7 @@ def test_atoms_are_divided_so_that_both_masses_stay() -> None:
 
 
 def test_what_dividing_adds_is_unknown_where_floats_end() -> None:
-    law = gridded_law(COMPOSITIONS["several answers"], 1.5)
+    law = gridded_law(COMPOSITIONS["several answers"], 1.5, LENGTH)
     assert _excess(law, Fraction(1, 2), -1.0) < math.inf
     assert _excess(law, Fraction(500), -1.0) == math.inf
     assert _excess(replace(law, spread=1e6), Fraction(1, 2), -1.0) == math.inf

@@ -8,13 +8,11 @@ import pytest
 from tallyveil.accounting.engines import enumeration, loss_transform, tilted_fft
 from tallyveil.accounting.engines.choose import choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.enumeration import Direct
+from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.loss_transform import atoms
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.engines.tilts import saddle_point, tilt_grid
-from tallyveil.accounting.losses import groups
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.losses.groups import grouped
 from tallyveil.errors import BudgetError, SolverError
 
 GAUSSIAN = GaussianLoss(Fraction(5, 2), 1, 3)
@@ -30,12 +28,12 @@ def test_losses_out_of_range_are_refused(factor) -> None:
 
 
 def test_enumeration_leaves_large_compositions_to_others(monkeypatch) -> None:
-    assert Direct.build((GaussianLoss(Fraction(5), 1, 65),)) is None
-    assert Direct.build((GaussianLoss(Fraction(10**14), 1, 1),)) is None
-    whole = Direct.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2)))
+    assert Enumeration.build((GaussianLoss(Fraction(5), 1, 65),)) is None
+    assert Enumeration.build((GaussianLoss(Fraction(10**14), 1, 1),)) is None
+    whole = Enumeration.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2)))
     assert whole is not None
     monkeypatch.setattr(enumeration, "MAX_STEPS", 500)  # enough for the tables, and not for their product
-    assert Direct.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2))) is None
+    assert Enumeration.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2))) is None
 
 
 def test_a_law_with_too_many_atoms_is_refused(monkeypatch) -> None:
@@ -80,7 +78,7 @@ def test_the_tilt_has_its_mean_near_epsilon_or_stops(epsilon) -> None:
 def test_tails_between_far_apart_atoms_stay_enclosed() -> None:
     """Far out few atoms carry the tail, and none of them near epsilon."""
     factors = (LaplaceLoss(Fraction(1, 40), 1, 1), LaplaceLoss(Fraction(3), 1, 1))
-    engine, truth = TiltedFFT(factors), Direct.build(factors)
+    engine, truth = TiltedFFT(factors), Enumeration.build(factors)
     assert truth is not None
     for epsilon in (Fraction(-39), Fraction(-1), Fraction(1), Fraction(39), Fraction(40), Fraction(403, 10)):
         one, other = engine.log_tails(epsilon), truth.log_tails(epsilon)
@@ -89,17 +87,7 @@ def test_tails_between_far_apart_atoms_stay_enclosed() -> None:
             assert getattr(other, name).lower <= getattr(one, name).upper + 1e-12
 
 
-def test_many_different_losses_are_sorted_into_few_groups(monkeypatch) -> None:
-    factors = merged(tuple(GaussianLoss(Fraction(n, 7), 1, 1) for n in range(8, 40)))
-    monkeypatch.setattr(groups, "_MOST_PAIRED", 4)
-    for longest in (1, 1 << 20):
-        monkeypatch.setattr(groups, "LONGEST_GROUP", longest)
-        found = grouped(factors)
-        assert sorted((f for one in found for f in one.factors), key=str) == sorted(factors, key=str)
-        assert (len(found) == len(factors)) == (longest == 1)
-
-
-@pytest.mark.parametrize("name", ["tilted_fft", "rounded_fft", "direct", "closed_form", "quadrature"])
+@pytest.mark.parametrize("name", ["tilted_fft", "gridded", "direct", "closed_form", "quadrature"])
 def test_every_engine_refuses_an_epsilon_that_is_no_number(name) -> None:
     engine = choose_engine((GaussianLoss(Fraction(5, 2), 1, 3),), name)
     for bad in (math.nan, math.inf):

@@ -14,7 +14,7 @@ from tallyveil.accounting.engines.gaussian_sums import UNIT
 from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature, _Used
 from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, Lattice
+from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossLattice
 from tallyveil.errors import BudgetError
 
 CENSUS = tuple(
@@ -141,7 +141,7 @@ def test_conditions(factors: tuple[GaussianLoss | LaplaceLoss, ...], reason: str
 @pytest.mark.parametrize("least", [GaussianLoss(Fraction(1, 4), 1, 1), LaplaceLoss(Fraction(1, 10**6), 1, 1)])
 def test_the_ends_of_its_range_are_taken_and_nothing_beyond(least, most) -> None:
     def refused(*factors) -> bool:
-        return quadrature._out_of_range(factors, Lattice(Fraction(1), Fraction(0), (1, 1))) is not None
+        return quadrature._out_of_range(factors, LossLattice(Fraction(1), Fraction(0), (1, 1))) is not None
 
     assert not refused(least, most)
     for one in (least, most):
@@ -150,7 +150,7 @@ def test_the_ends_of_its_range_are_taken_and_nothing_beyond(least, most) -> None
         assert refused(replace(one, **{name: beyond}))
         assert not refused(replace(one, multiplicity=(1 << 31) - 1))
         assert refused(replace(one, multiplicity=1 << 31))
-    assert quadrature._out_of_range((least,), Lattice(Fraction(1), Fraction(0), (1, 1 << 31))) is not None
+    assert quadrature._out_of_range((least,), LossLattice(Fraction(1), Fraction(0), (1, 1 << 31))) is not None
 
 
 @pytest.mark.parametrize(

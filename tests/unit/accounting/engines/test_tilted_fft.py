@@ -16,7 +16,6 @@ from tallyveil.accounting.engines.loss_transform import atoms, centred, fft_erro
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT, TiltedLaw, smooth_length
 from tallyveil.accounting.engines.tilts import tilt_grid, window
 from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.groups import grouped
 from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
@@ -184,14 +183,6 @@ def test_refusals() -> None:
         TiltedFFT((GaussianLoss(Fraction(10**14), 1, 1),))
     with pytest.raises(BudgetError, match="positive"):
         TiltedFFT((GaussianLoss(Fraction(-1), 1, 1),))
-
-
-def test_groups_follow_what_shares_a_lattice() -> None:
-    """Two levels whose shares have prime denominators."""
-    level = [GaussianLoss(Fraction(4097, share), 1, 2) for share in (1300, 1400, 1397)]
-    other = [GaussianLoss(Fraction(4102, share), 1, 2) for share in (1301, 1404, 1397)]
-    groups = grouped((*level, *other))
-    assert {frozenset(group.factors) for group in groups} == {frozenset(level), frozenset(other)}
 
 
 def test_lengths_have_no_other_factors_than_the_bound_covers():

@@ -27,7 +27,6 @@ from tallyveil.accounting import (
 from tallyveil.accounting.events import TEST_KEY, WITHOUT_NOISE
 from tallyveil.accounting.ledger.joint import (
     added_delta,
-    joint_event,
     published_epsilon,
     published_guarantee,
     read_joint,
@@ -53,8 +52,8 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def test_events_of_all_ledgers_follow_one_another(runs: list[Path]) -> None:
-    assert joint_event(runs) == SequentialEvent((FIRST, SECOND))
-    assert joint_event([path / "ledger.jsonl" for path in runs]) == joint_event(runs)
+    assert read_joint(runs).event == SequentialEvent((FIRST, SECOND))
+    assert read_joint([path / "ledger.jsonl" for path in runs]).event == read_joint(runs).event
     joint = read_joint(reversed(runs))
     assert joint.event == joint.paid == SequentialEvent((SECOND, FIRST))
     assert (joint.neighbours, joint.non_private) == (BOUNDED, ())
@@ -78,7 +77,7 @@ def test_the_joint_guarantee_is_that_of_everything_together(runs: list[Path]) ->
 def test_different_neighbours_do_not_add_up(runs: list[Path], tmp_path: Path) -> None:
     other = run(tmp_path / "c", FIRST, neighbours=Neighbours.UNBOUNDED)
     with pytest.raises(BudgetError, match=r"under bounded.*under unbounded|under unbounded.*under bounded"):
-        joint_event([*runs, other])
+        read_joint([*runs, other])
 
 
 def test_what_no_budget_pays_for_is_named_beside_the_guarantee_of_the_rest(runs: list[Path]) -> None:
@@ -109,11 +108,11 @@ def test_noise_that_anybody_can_subtract_and_no_noise_leave_no_guarantee(
 
 def test_a_ledger_counts_once_and_must_be_there(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="named more than once"):
-        joint_event([runs[0], tmp_path / "b" / ".." / "a" / "ledger.jsonl"])
+        read_joint([runs[0], tmp_path / "b" / ".." / "a" / "ledger.jsonl"])
     with pytest.raises(StoreError, match="no ledger to add up"):
-        joint_event([])
+        read_joint([])
     with pytest.raises(StoreError, match="could not read"):
-        joint_event([tmp_path / "absent"])
+        read_joint([tmp_path / "absent"])
 
 
 def test_a_ledger_whose_spend_was_cut_off_costs_not_nothing(runs: list[Path]) -> None:

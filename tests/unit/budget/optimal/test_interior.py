@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil.budget.optimal.interior import DECREMENT, _Barrier, _centred, from_inside
-from tallyveil.budget.optimal.program import Evaluated, Program
+from tallyveil.budget.optimal.program import Evaluated, ShareProgram
 
 FACTORS = np.array([1.0, 4.0, 9.0])
 
@@ -16,7 +16,7 @@ def variances(shares):
 
 @pytest.mark.parametrize("of_maximum", [False, True])
 def test_centring_ends_where_no_move_improves(of_maximum):
-    program = Program(np.ones(3), of_maximum, np.array([20.0, np.inf, np.inf]), np.full(3, 1e-3))
+    program = ShareProgram(np.ones(3), of_maximum, np.array([20.0, np.inf, np.inf]), np.full(3, 1e-3))
     start = np.full(3, 1 / 3)
     first = variances(start)
     barrier = _Barrier(program, variances, first, whole=10.0)
@@ -35,7 +35,7 @@ def test_centring_ends_where_no_move_improves(of_maximum):
 def test_newtons_direction_has_the_slope_and_the_curvature_of_its_decrement(of_maximum):
     """At the minimum of a quadratic function along it, both are the decrement: the slope with the other sign."""
     weights = np.array([1.0, 2.0, 0.0])
-    program = Program(weights, of_maximum, np.array([20.0, np.inf, 50.0]), np.full(3, 1e-3))
+    program = ShareProgram(weights, of_maximum, np.array([20.0, np.inf, 50.0]), np.full(3, 1e-3))
     start = np.array([0.2, 0.3, 0.5])
     found = variances(start)
     barrier = _Barrier(program, variances, found, whole=10.0)
@@ -56,7 +56,7 @@ def test_newtons_direction_has_the_slope_and_the_curvature_of_its_decrement(of_m
 
 def test_a_limit_that_is_used_up_leaves_a_little_room():
     """The first variance is 3, above its limit of 2: it may grow by a millionth."""
-    program = Program(np.ones(3), False, np.array([2.0, np.inf, np.inf]), np.full(3, 1e-3))
+    program = ShareProgram(np.ones(3), False, np.array([2.0, np.inf, np.inf]), np.full(3, 1e-3))
     barrier = _Barrier(program, variances, variances(np.full(3, 1 / 3)), whole=1.0)
     for move, inside in ((0.0, True), (5e-7, True), (2e-6, False), (0.5, False)):
         first = 1 / (3 * (1 + move))
@@ -65,7 +65,7 @@ def test_a_limit_that_is_used_up_leaves_a_little_room():
 
 
 def test_outside_its_constraints_the_barrier_is_infinite():
-    program = Program(np.ones(3), True, np.array([np.inf, 13.0, np.inf]), np.full(3, 1e-2))
+    program = ShareProgram(np.ones(3), True, np.array([np.inf, 13.0, np.inf]), np.full(3, 1e-2))
     start = np.full(3, 1 / 3)
     barrier = _Barrier(program, variances, variances(start), whole=1.0)
     for shares, top, inside in (
@@ -87,7 +87,7 @@ def test_the_shares_come_nearer_to_the_best_ones_and_keep_their_sum(of_maximum):
         slopes = -np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 4.0]]) / np.array([[sums[0] ** 2], [sums[1] ** 2]])
         return Evaluated(np.array([1.0, 4.0]) / sums, slopes)
 
-    program = Program(np.ones(2), of_maximum, np.full(2, np.inf), np.full(3, 1e-6))
+    program = ShareProgram(np.ones(2), of_maximum, np.full(2, np.inf), np.full(3, 1e-6))
     start = np.array([0.1, 0.3, 0.6])
     best = 5.0 if of_maximum else 9.0
     reached = []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.optimal.program import NOISE, SLACK, Evaluated, Program
+from tallyveil.budget.optimal.program import NOISE, SLACK, Evaluated, ShareProgram
 from tallyveil.budget.optimal.solve import solve
 
 N_AIMS, N_SHARES = 4, 5
@@ -18,7 +18,7 @@ def problem(seed, of_maximum):
     found = Evaluated(-slopes @ shares + rng.exponential(size=N_AIMS) * (seed % 2), slopes)
     limits = np.where(np.arange(N_AIMS) < seed % 3, 1.1 * found.values, np.inf)
     weights = np.array([1.0, 2.0, 0.0, 0.5])
-    return Program(weights, of_maximum, limits, rng.uniform(0, 0.1, N_SHARES)), found, shares
+    return ShareProgram(weights, of_maximum, limits, rng.uniform(0, 0.1, N_SHARES)), found, shares
 
 
 def parts_by_definition(program, found, shares, weights):
@@ -70,7 +70,7 @@ def test_no_other_weights_give_a_better_bound_without_scaling(seed, of_maximum):
 
 def test_a_limit_may_be_exceeded_by_the_slack_and_no_more():
     limits = np.array([4.0, np.inf])
-    program = Program(np.ones(2), SUM, limits, np.zeros(2))
+    program = ShareProgram(np.ones(2), SUM, limits, np.zeros(2))
     assert program.within_limits(np.array([4 * (1 + 0.99 * SLACK), 1e9]))
     assert program.within_limits(np.array([4 * (1 + SLACK), 1.0]))  # rounding errors break no limit
     assert not program.within_limits(np.array([4 * (1 + SLACK) * (1 + 2 * NOISE), 1.0]))
@@ -79,7 +79,7 @@ def test_a_limit_may_be_exceeded_by_the_slack_and_no_more():
 def test_the_objective_is_the_sum_or_the_maximum():
     values = np.array([1.0, 5.0, 2.0])
     for of_maximum, wanted in ((SUM, 3 + 5 + 8), (MAXIMUM, 8)):
-        program = Program(np.array([3.0, 1.0, 4.0]), of_maximum, np.full(3, np.inf), np.zeros(3))
+        program = ShareProgram(np.array([3.0, 1.0, 4.0]), of_maximum, np.full(3, np.inf), np.zeros(3))
         assert program.objective(values) == wanted
 
 
@@ -91,7 +91,7 @@ def test_precision_that_nobody_pays_for(limit):
     def variances(shares):
         return Evaluated(sizes / (shares + known), np.diag(-sizes / (shares + known) ** 2))
 
-    program = Program(np.ones(3), SUM, np.array([np.inf, np.inf, limit]), np.full(3, 1e-6))
+    program = ShareProgram(np.ones(3), SUM, np.array([np.inf, np.inf, limit]), np.full(3, 1e-6))
     found = solve(program, variances, np.array([0.1, 0.1, 0.8]), gap=1e-6)
     assert found.found.unpaid(found.shares) == pytest.approx(sizes * known / (found.shares + known) ** 2)
     third = max(0.6 * 1.1, 9 / (limit))  # the first gets nothing; the others share 1 + 0.1 as 2 to 3
@@ -104,7 +104,7 @@ def test_precision_that_nobody_pays_for(limit):
 
 def test_settled_shares_stay_above_their_least_values():
     """Divided by their sum, the second share would fall below its least value."""
-    program = Program(np.ones(1), False, np.full(1, np.inf), np.array([0.0, 0.4, 0.1]))
+    program = ShareProgram(np.ones(1), False, np.full(1, np.inf), np.array([0.0, 0.4, 0.1]))
     shares = program.settled(np.array([0.3, 0.4 + 1e-12, 0.3]) * (1 + 1e-9))
     assert shares.sum() == pytest.approx(1, abs=1e-15)
     assert (shares >= program.least).all()

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.budget.optimal.fractions import LOSS, rounded_shares
-from tallyveil.budget.optimal.program import Evaluated, Program
+from tallyveil.budget.optimal.program import Evaluated, ShareProgram
 from tallyveil.budget.optimal.solve import _seen, solve
-from tallyveil.budget.optimal.step import Step
+from tallyveil.budget.optimal.step import InteriorStep
 from tallyveil.errors import SolverError
 
 
@@ -45,7 +45,10 @@ def free(n):
 
 def test_the_smallest_sum_is_that_of_square_roots():
     found = solve(
-        Program(np.ones(3), False, free(3), np.full(3, 1e-9)), separate(1, 4, 9), np.full(3, 1 / 3), gap=1e-6
+        ShareProgram(np.ones(3), False, free(3), np.full(3, 1e-9)),
+        separate(1, 4, 9),
+        np.full(3, 1 / 3),
+        gap=1e-6,
     )
     assert found.objective == pytest.approx(36, rel=1e-6)
     assert found.shares == pytest.approx(np.array([1, 2, 3]) / 6, rel=1e-4)
@@ -54,7 +57,10 @@ def test_the_smallest_sum_is_that_of_square_roots():
 
 def test_the_smallest_maximum_makes_all_equal():
     found = solve(
-        Program(np.ones(3), True, free(3), np.full(3, 1e-9)), separate(1, 4, 9), np.full(3, 1 / 3), gap=1e-7
+        ShareProgram(np.ones(3), True, free(3), np.full(3, 1e-9)),
+        separate(1, 4, 9),
+        np.full(3, 1 / 3),
+        gap=1e-7,
     )
     assert found.objective == pytest.approx(14, rel=1e-6)
     assert found.found.values == pytest.approx(np.full(3, 14.0), rel=1e-5)
@@ -62,7 +68,7 @@ def test_the_smallest_maximum_makes_all_equal():
 
 def test_limits_hold():
     limits = np.array([4.0, np.inf, np.inf])
-    program = Program(np.ones(3), False, limits, np.full(3, 1e-9))
+    program = ShareProgram(np.ones(3), False, limits, np.full(3, 1e-9))
     found = solve(program, separate(1, 4, 9), np.array([0.3, 0.3, 0.4]), gap=1e-6)
     # A quarter is needed for the limit; the rest is divided as 2 to 3.
     assert found.shares == pytest.approx([0.25, 0.3, 0.45], rel=1e-3)
@@ -71,7 +77,9 @@ def test_limits_hold():
 
 def test_what_is_kept_is_kept_and_the_gap_still_closes():
     least = np.array([0.5, 1e-6, 1e-6])
-    found = solve(Program(np.ones(3), False, free(3), least), separate(1, 4, 9), np.array([0.6, 0.2, 0.2]))
+    found = solve(
+        ShareProgram(np.ones(3), False, free(3), least), separate(1, 4, 9), np.array([0.6, 0.2, 0.2])
+    )
     assert found.shares[0] >= 0.5
     assert found.shares == pytest.approx([0.5, 0.2, 0.3], rel=2e-2)
     assert found.gap <= 5e-4
@@ -79,7 +87,7 @@ def test_what_is_kept_is_kept_and_the_gap_still_closes():
 
 def test_shares_of_very_different_sizes():
     factors = 10.0 ** np.arange(-8, 9, 2)
-    program = Program(np.ones(9), False, free(9), np.full(9, 1e-12))
+    program = ShareProgram(np.ones(9), False, free(9), np.full(9, 1e-12))
     found = solve(program, separate(*factors), np.full(9, 1 / 9), gap=1e-6)
     assert found.objective == pytest.approx(np.sqrt(factors).sum() ** 2, rel=1e-6)
 
@@ -89,7 +97,7 @@ def test_shares_of_very_different_sizes():
 def test_steps_from_inside_reach_what_the_cheap_steps_reach(monkeypatch, of_maximum, limited):
     variances, start = shared(0 if limited else 3), np.full(9, 1 / 9)
     reference = variances(start).values
-    program = Program(1 / reference, of_maximum, reference if limited else free(6), np.full(9, 1e-7))
+    program = ShareProgram(1 / reference, of_maximum, reference if limited else free(6), np.full(9, 1e-7))
     cheap = solve(program, variances, start)
     monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 2)
     found = solve(program, variances, start, gap=1e-5)
@@ -106,7 +114,7 @@ def test_no_other_shares_are_below_the_bound(seed, of_maximum):
     start = np.full(9, 1 / 9)
     reference = variances(start).values
     limits = np.where(rng.random(6) < 0.5, reference, np.inf)
-    program = Program(1 / reference, of_maximum, limits, np.full(9, 1e-7))
+    program = ShareProgram(1 / reference, of_maximum, limits, np.full(9, 1e-7))
     found = solve(program, variances, start)
     assert program.within_limits(found.found.values)
     assert found.gap <= 5e-4
@@ -121,7 +129,7 @@ def test_a_bound_holds_for_any_weights_of_the_limits():
     variances = shared(1)
     start = np.full(9, 1 / 9)
     at_start = variances(start)
-    program = Program(np.ones(6), False, at_start.values, np.full(9, 1e-7))
+    program = ShareProgram(np.ones(6), False, at_start.values, np.full(9, 1e-7))
     best = solve(program, variances, start, gap=1e-3)
     for seed in range(20):
         prices = np.random.default_rng(seed).exponential(size=6)
@@ -130,7 +138,7 @@ def test_a_bound_holds_for_any_weights_of_the_limits():
 
 
 def test_the_search_ends_at_what_is_enough():
-    program, start = Program(np.ones(3), False, free(3), np.full(3, 1e-9)), np.full(3, 1 / 3)
+    program, start = ShareProgram(np.ones(3), False, free(3), np.full(3, 1e-9)), np.full(3, 1 / 3)
     at_once = solve(program, separate(1, 4, 9), start, enough=42.0)
     assert at_once.shares is start
     assert at_once.objective == 42
@@ -142,7 +150,7 @@ def test_the_search_ends_at_what_is_enough():
 
 def test_what_is_enough_ends_the_steps_from_inside_as_well(monkeypatch):
     monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 0)
-    program = Program(np.ones(3), False, free(3), np.full(3, 1e-9))
+    program = ShareProgram(np.ones(3), False, free(3), np.full(3, 1e-9))
     found = solve(program, separate(1, 4, 9), np.full(3, 1 / 3), gap=0.0, enough=37.0)
     assert 36 < found.objective <= 37
     assert found.objective == program.objective(found.found.values)
@@ -169,11 +177,11 @@ def test_exponents_move_halfway_to_those_that_would_have_foreseen_the_slopes():
 
 def test_steps_that_fail_become_more_cautious_until_none_can_fail(monkeypatch):
     """Then the search goes on from inside."""
-    program, start, asked = Program(np.ones(3), False, free(3), np.full(3, 1e-9)), np.full(3, 1 / 3), []
+    program, start, asked = ShareProgram(np.ones(3), False, free(3), np.full(3, 1e-9)), np.full(3, 1 / 3), []
 
     def astray(program, shares, found, exponents):
         asked.append(exponents.tolist())
-        return Step(np.array([0.8, 0.1, 0.1]), np.zeros(3), np.zeros(3))
+        return InteriorStep(np.array([0.8, 0.1, 0.1]), np.zeros(3), np.zeros(3))
 
     monkeypatch.setattr("tallyveil.budget.optimal.solve.step_from", astray)
     found = solve(program, separate(1, 4, 9), start)
@@ -184,11 +192,13 @@ def test_steps_that_fail_become_more_cautious_until_none_can_fail(monkeypatch):
 
 def test_a_step_that_breaks_a_limit_is_not_taken(monkeypatch):
     limits = np.array([np.inf, np.inf, 27.0])
-    program, asked = Program(np.ones(3), False, limits, np.full(3, 1e-9)), []
+    program, asked = ShareProgram(np.ones(3), False, limits, np.full(3, 1e-9)), []
 
     def beyond(program, shares, found, exponents):
         asked.append(shares.tolist())
-        return Step(np.array([0.25, 0.42, 0.33]), np.zeros(3), np.zeros(3))  # better, but beyond the limit
+        return InteriorStep(
+            np.array([0.25, 0.42, 0.33]), np.zeros(3), np.zeros(3)
+        )  # better, but beyond the limit
 
     monkeypatch.setattr("tallyveil.budget.optimal.solve.step_from", beyond)
     found = solve(program, separate(1, 4, 9), np.full(3, 1 / 3))
@@ -199,7 +209,7 @@ def test_a_step_that_breaks_a_limit_is_not_taken(monkeypatch):
 def test_a_gap_that_is_not_reached_is_an_error(monkeypatch):
     monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 1)
     monkeypatch.setattr("tallyveil.budget.optimal.solve.from_inside", lambda *_: iter(()))
-    program = Program(np.ones(3), False, free(3), np.full(3, 1e-9))
+    program = ShareProgram(np.ones(3), False, free(3), np.full(3, 1e-9))
     with pytest.raises(SolverError, match="to within a relative gap of 1e-06") as error:
         solve(program, separate(1, 4, 9), np.full(3, 1 / 3), gap=1e-6)
     # What cannot be undercut, and what was found.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.optimal.program import SLACK, Evaluated, Program
+from tallyveil.budget.optimal.program import SLACK, Evaluated, ShareProgram
 from tallyveil.budget.optimal.step import _model_of, step_from
 
 N_AIMS, N_SHARES, N_CELLS = 5, 7, 4
@@ -28,7 +28,7 @@ def variances_of(seed):
 def program_of(found, of_maximum, limited):
     limits = np.where(np.arange(N_AIMS) < (2 if limited else 0), 1.2 * found.values, np.inf)
     weights = np.array([1.0, 2.0, 0.0, 0.5, 1.0]) / found.values
-    return Program(weights, of_maximum, limits, LEAST)
+    return ShareProgram(weights, of_maximum, limits, LEAST)
 
 
 def start_of(seed):
@@ -134,7 +134,7 @@ def test_a_limit_that_is_used_up_leaves_room_for_a_step():
     variances, shares = variances_of(7), start_of(7)
     found = variances(shares)
     limits = np.where(np.arange(N_AIMS) == 0, 0.9 * found.values, np.inf)
-    program = Program(1 / found.values, SUM, limits, LEAST)
+    program = ShareProgram(1 / found.values, SUM, limits, LEAST)
     after = variances(step_from(program, shares, found, np.ones(N_SHARES)).shares)
     assert after.values[0] <= found.values[0] * (1 + 1e-6)
     assert program.objective(after.values) < program.objective(found.values)
@@ -143,7 +143,7 @@ def test_a_limit_that_is_used_up_leaves_room_for_a_step():
 def test_the_worked_case_of_the_docstring():
     shares = np.array([0.5, 0.5])
     found = Evaluated(np.array([10.0]), -np.array([[2.0, 8.0]]))  # 1/2 / w_1 + 2 / w_2, and 5 from elsewhere
-    program = Program(np.ones(1), SUM, np.full(1, np.inf), np.full(2, 1e-9))
+    program = ShareProgram(np.ones(1), SUM, np.full(1, np.inf), np.full(2, 1e-9))
     step = step_from(program, shares, found, np.ones(2))
     assert found.unpaid(shares).tolist() == [5.0]
     assert step.shares == pytest.approx([1 / 3, 2 / 3], rel=1e-5)

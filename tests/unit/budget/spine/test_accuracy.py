@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.spine_matrices import strategy_shares
 
 from tallyveil.budget.spine.accuracy import family_accuracies, geolevel_accuracies, measured_variances
-from tallyveil.budget.spine.matrices import strategy_shares
 from tallyveil.budget.spine.precision import answer_precisions
 from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy

@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.spine_matrices import StrategyMatrix, strategy_shares
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget import Mechanism, Strategy, load_strategy_preset
-from tallyveil.budget.spine.matrices import StrategyMatrix, strategy_shares
 from tallyveil.budget.spine.precision import (
     answer_precisions,
     answers_summed,

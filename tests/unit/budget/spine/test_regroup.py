@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.samples import every
 
-from tallyveil.budget.spine.regroup import Aim, Measure, group_by_variance
+from tallyveil.budget.spine.regroup import Measure, RegroupingAim, group_by_variance
 from tallyveil.budget.spine.surroundings import carried_weights, outside_of
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
@@ -91,7 +91,7 @@ def test_never_worse_and_recomputed(random_spine, random_family, seed, measure):
     precisions = precisions_of(rng, spine)
     if seed % 3 == 0:
         precisions["L0"] = np.inf
-    aim = Aim((("f", 1.0), ("g", 2.0)), (("L1", 0.5), ("L3", 0.1)), measure)
+    aim = RegroupingAim((("f", 1.0), ("g", 2.0)), (("L1", 0.5), ("L3", 0.1)), measure)
     made = group_by_variance(spine, families, precisions, geolevel="L2", limit=LIMIT, aim=aim)
     found = whole(made.spine, precisions)
     for one, entities in zip(made.after, families, strict=False):
@@ -119,7 +119,7 @@ def test_groups_of_groups(random_spine, random_family, seed):
     family = random_family(rng, spine, 5, "f")
     precisions = precisions_of(rng, spine)
     level = "L1" if seed % 2 else "L2"
-    aim = Aim((("f", 1.0),), (("L3", 1.0),), list(Measure)[seed % 3 == 0], spare_all=False)
+    aim = RegroupingAim((("f", 1.0),), (("L3", 1.0),), list(Measure)[seed % 3 == 0], spare_all=False)
     made = group_by_variance(spine, [family], precisions, geolevel=level, limit=LIMIT, aim=aim)
     told = entity_variances(whole(made.spine, precisions), family.reordered(made.rows))
     assert made.after[0].mean == pytest.approx(told.mean())
@@ -134,7 +134,7 @@ def test_something_is_gained(random_spine, random_family):
     for _ in range(10):
         spine = random_spine(rng, 40, 4, one_root=True)
         family = random_family(rng, spine, 4, "f")
-        aim = Aim((("f", 1.0),), spare_all=False)
+        aim = RegroupingAim((("f", 1.0),), spare_all=False)
         precisions = {"L0": 1.0, "L1": 1.0, "L2": 1.0, "L3": 0.05}
         made = group_by_variance(spine, [family], precisions, geolevel="L2", limit=LIMIT, aim=aim)
         assert made.rounds == 0 or made.after[0].mean < made.before[0].mean
@@ -147,7 +147,7 @@ def test_without_rounds_the_spine_is_the_given_one(random_spine, random_family):
     spine = random_spine(rng, 30, 4, one_root=True)
     family = random_family(rng, spine, 4, "f")
     precisions = precisions_of(rng, spine)
-    aim = Aim((("f", 1.0),), (("L1", 2.0),))
+    aim = RegroupingAim((("f", 1.0),), (("L1", 2.0),))
     made = group_by_variance(
         spine, [family], precisions, geolevel="L2", limit=LIMIT, aim=aim, limits={"L3": 1e-9}, most_rounds=0
     )
@@ -177,7 +177,7 @@ def test_bad_aims_are_refused(random_spine, random_family):
             precisions,
             geolevel=geolevel,
             limit=LIMIT,
-            aim=Aim(**{"families": (("f", 1.0),), **aim}),
+            aim=RegroupingAim(**{"families": (("f", 1.0),), **aim}),
         )
 
     for wrong in (
@@ -228,7 +228,7 @@ def test_limits_hold_for_what_is_not_aimed_at(random_spine, random_family, seed)
         "L1": 1.02 * float(np.sqrt(before.variance[1]).mean()),
         "L3": 1.02 * float(np.sqrt(before.variance[3]).mean()),
     }
-    aim = Aim((("f", 1.0),), (), list(Measure)[seed % 3 == 0])
+    aim = RegroupingAim((("f", 1.0),), (), list(Measure)[seed % 3 == 0])
     call = {"geolevel": "L2", "limit": LIMIT, "aim": aim}
     made = group_by_variance(spine, families, precisions, **call, limits=limits)
     after = whole(made.spine, precisions)
@@ -257,7 +257,7 @@ def test_without_limits_something_loses(random_spine, random_family):
         families = [random_family(rng, spine, 4, "f"), random_family(rng, spine, 6, "g")]
         precisions = {"L0": np.inf, "L1": 1.0, "L2": 1.0, "L3": 0.02}
         made = group_by_variance(
-            spine, families, precisions, geolevel="L2", limit=LIMIT, aim=Aim((("f", 1.0),))
+            spine, families, precisions, geolevel="L2", limit=LIMIT, aim=RegroupingAim((("f", 1.0),))
         )
         one, two = (
             np.sqrt(entity_variances(whole(s, precisions), family)).mean()
@@ -272,7 +272,7 @@ def test_a_limit_that_cannot_be_kept_is_named(random_spine, random_family):
     spine = random_spine(rng, 40, 4, one_root=True)
     families = [random_family(rng, spine, 4, "f"), random_family(rng, spine, 6, "g")]
     precisions = {"L0": np.inf, "L1": 1.0, "L2": 1.0, "L3": 0.02}
-    call = {"geolevel": "L2", "limit": LIMIT, "aim": Aim((("f", 1.0),))}
+    call = {"geolevel": "L2", "limit": LIMIT, "aim": RegroupingAim((("f", 1.0),))}
     made = group_by_variance(spine, families, precisions, **call, limits={"g": 1e-3})
     assert made.unmet == ("g",)
     before, after = ({part.name: part for part in parts} for parts in (made.before, made.after))
@@ -292,6 +292,6 @@ def test_a_limit_is_on_something_else_than_the_aim(random_spine, random_family, 
             precisions_of(rng, spine),
             geolevel="L2",
             limit=LIMIT,
-            aim=Aim((("f", 1.0),)),
+            aim=RegroupingAim((("f", 1.0),)),
             limits=limits,
         )

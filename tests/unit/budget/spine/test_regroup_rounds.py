@@ -7,7 +7,7 @@ import pytest
 
 from tallyveil.budget.caps import FIRST_WEIGHT
 from tallyveil.budget.spine import regroup
-from tallyveil.budget.spine.regroup import Aim, Measure
+from tallyveil.budget.spine.regroup import Measure, RegroupingAim
 from tallyveil.geography import FanOutLimit, Reshaped
 
 LIMIT = FanOutLimit(cutoff=3)
@@ -21,7 +21,7 @@ class Searching:
         self.spine = random_spine(rng, 40, 4, one_root=True)
         families = [random_family(rng, self.spine, 4, "f"), random_family(rng, self.spine, 6, "g")]
         self.precisions = {"L0": 1.0, "L1": 1.0, "L2": 1.0, "L3": 0.05}
-        aim = Aim((("f", 1.0), ("g", 3.0)), (("L1", 2.0),), measure, **further)
+        aim = RegroupingAim((("f", 1.0), ("g", 3.0)), (("L1", 2.0),), measure, **further)
         rows = np.arange(40)
         self.start = regroup._evaluated(Reshaped(self.spine, rows), families, self.precisions, ["L1", "L3"])
         limits = {"L3": 0.99 * self.start.deviations()["L3"]}

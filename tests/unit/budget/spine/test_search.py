@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.spine.regroup import _regrouped, _State
+from tallyveil.budget.spine.regroup import _regrouped, _RegroupingState
 from tallyveil.budget.spine.search import _classes, fixed_terms, search_containers
 from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
@@ -73,7 +73,10 @@ def test_a_gain_is_what_the_whole_weighted_sum_falls_by(random_spine, random_fam
             assert np.array_equal(same, present[inside][:, None] == present[inside])
             continue
         made = _regrouped(
-            _State(Reshaped(spine, everything), found, {}), level, groups, np.arange(len(gains)) == u
+            _RegroupingState(Reshaped(spine, everything), found, {}),
+            level,
+            groups,
+            np.arange(len(gains)) == u,
         )
         after = weighted_sum(variances_of(made.spine, precisions), made.rows, families, weights)
         assert gain == pytest.approx(before - after, rel=1e-5, abs=1e-7 * before)
@@ -118,7 +121,7 @@ def test_without_entities_the_geounits_alone_are_weighed(random_spine):
     found = variances_of(spine, precisions)
     weights = {"L1": np.ones(spine.n_geounits(1)), "L3": np.zeros(30)}
     groups, gains = search_containers(found, [], weights, 2, FanOutLimit(cutoff=30), 1.0)
-    made = _regrouped(_State(Reshaped(spine, np.arange(30)), found, {}), 2, groups, gains > 0)
+    made = _regrouped(_RegroupingState(Reshaped(spine, np.arange(30)), found, {}), 2, groups, gains > 0)
     after = weighted_sum(variances_of(made.spine, precisions), made.rows, [], weights)
     before = weighted_sum(found, np.arange(30), [], weights)
     assert gains.sum() > 0

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.oracles.spine_matrices import SpineMatrix
 from tests.oracles.variance import raise_parts_reference
 
-from tallyveil.budget.spine.matrices import SpineMatrix
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError
 from tallyveil.geography import spine_from_columns

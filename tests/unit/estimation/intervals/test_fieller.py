@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.estimation.intervals.fieller import delta_variance, fieller_ends
+from tallyveil.estimation.intervals.fieller import fieller_ends
 
 Z = 1.959963984540054
 
@@ -94,6 +94,16 @@ def test_how_often_the_interval_holds_the_true_ratio(share, errors, correlation)
         assert hits > 0.95 - 5 * SPREAD
         if share == 0.3 and errors == 10 and most == math.inf:
             assert hits < 0.95 + 5 * SPREAD  # the interval is no wider than it must be
+
+
+def delta_variance(values: np.ndarray, covariance: np.ndarray) -> float:
+    """Variance of the ratio of two estimates by the delta method: V(r) / b^2 at r = a / b.
+
+    Source: Casella and Berger 2002, section 5.5.4.
+    """
+    ratio = values[0] / values[1]
+    slope = np.array([1.0, -ratio]) / values[1]
+    return float(slope @ covariance @ slope)
 
 
 def covered_by_delta(ratio, errors, correlation):

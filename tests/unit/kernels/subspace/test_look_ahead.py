@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.look_ahead import look_ahead_of
 
-from tallyveil.kernels.subspace.look_ahead import look_ahead_of
 from tallyveil.kernels.subspace.look_ahead_tables import AddedCell, next_head
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
 from tallyveil.subspace.exact.column_histories import LawGrid, histories, norm_exponent

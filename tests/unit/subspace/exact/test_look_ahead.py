@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import arb
+from tests.oracles.look_ahead import look_ahead_of
 
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.look_ahead import look_ahead_of
 from tallyveil.noise import (
     DiscreteGaussian,
     DiscreteLaplace,

@@ -51,18 +51,18 @@ def parse_margins(text: str) -> dict[Level, int]:
         ConfigError: the text has another form, or names an unknown level set or one of them twice.
     """
     known = {(geography, level) for run in GEOGRAPHIES.values() for geography in run for level in LEVELS}
-    found: dict[Level, int] = {}
+    margins: dict[Level, int] = {}
     for part in text.split(","):
         match = _MARGIN.fullmatch(part)
         place = (match[1], int(match[2])) if match else ("", 0)
-        if match is None or place not in known or place in found:
+        if match is None or place not in known or place in margins:
             raise ConfigError(
                 f"--margins has {part.strip()!r:.60}; wanted level sets with their margins, each once, such as "
                 '"USA 2 = 6, COUNTY 1 = 50". The number after the geography is the iteration level, 1 or 2.',
                 code="bad-flag",
             )
-        found[place] = int(match[3])
-    return found
+        margins[place] = int(match[3])
+    return margins
 
 
 def plan_for_margins(plan: SafetabPlan, margins: Mapping[Level, int], recipe: Recipe) -> SafetabPlan:
@@ -92,15 +92,15 @@ def plan_for_margins(plan: SafetabPlan, margins: Mapping[Level, int], recipe: Re
     # Any budget above 0 makes the level set, and with it its stability.
     chosen = with_budgets(plan, {place: Fraction(int(place in margins)) for place in plan.config.budgets})
     budgets = {
-        (one.geography, one.level): budget_for_margin(
+        (level_set.geography, level_set.level): budget_for_margin(
             plan.config.mechanism,
-            margins[one.geography, one.level],
-            stability=one.stability.groups,
+            margins[level_set.geography, level_set.level],
+            stability=level_set.stability.groups,
             stage_1_fraction=plan.config.stage_1_fraction,
             recipe=recipe,
         )
         for run in chosen.runs
-        for one in run.sets
+        for level_set in run.sets
     }
     return with_budgets(chosen, {place: _rounded(budget, up=True) for place, budget in budgets.items()})
 
@@ -111,8 +111,12 @@ def plan_for_epsilon(plan: SafetabPlan, epsilon: Fraction, delta: Fraction) -> S
     Raises:
         BudgetError: the target is out of range.
     """
-    found = calibrate_plan(plan, epsilon=epsilon, delta=delta)
-    budgets = {(one.geography, one.level): one.budget for run in found.runs for one in run.sets}
+    calibrated = calibrate_plan(plan, epsilon=epsilon, delta=delta)
+    budgets = {
+        (level_set.geography, level_set.level): level_set.budget
+        for run in calibrated.runs
+        for level_set in run.sets
+    }
     for less in (Fraction(0), *(Fraction(1, 10**digits) for digits in (9, 8, 7, 6))):
         lower = {place: _rounded(budget * (1 - less), up=False) for place, budget in budgets.items()}
         rounded = with_budgets(plan, lower)
@@ -159,7 +163,7 @@ def _exact_json(values: Mapping[str, Any]) -> str:
         return f"\0{len(numbers) - 1}"
 
     text = json.dumps(values, indent=2, default=kept)
-    return re.sub(r'"\\u0000([0-9]+)"', lambda found: numbers[int(found[1])], text) + "\n"
+    return re.sub(r'"\\u0000([0-9]+)"', lambda match: numbers[int(match[1])], text) + "\n"
 
 
 def _decimal(value: Fraction) -> str:

@@ -276,15 +276,15 @@ class ConfigReading:
 
     def budgets(self, runs: tuple[str, ...], table: str = "p") -> dict[Level, Fraction]:
         """Budgets of all levels of the runs: each 0 or more, and in each run at least one above 0."""
-        found: dict[Level, Fraction] = {}
+        budgets: dict[Level, Fraction] = {}
         for run in runs:
             for geography in GEOGRAPHIES[run]:
                 for level in LEVELS:
                     key = budget_key(geography, level, table)
-                    found[geography, level] = self._budget(key, self._value(key))
-            if not any(found[geography, level] for geography in GEOGRAPHIES[run] for level in LEVELS):
+                    budgets[geography, level] = self._budget(key, self._value(key))
+            if not any(budgets[geography, level] for geography in GEOGRAPHIES[run] for level in LEVELS):
                 self.problems.append(f"every budget of the {run} run is 0. Give at least one level a budget.")
-        return found
+        return budgets
 
     def _budget(self, key: str, value: Any) -> Fraction:
         if value == _Constant("Infinity"):
@@ -301,12 +301,12 @@ class ConfigReading:
 
     def thresholds(self, runs: tuple[str, ...]) -> dict[Level, tuple[int, int, int]]:
         """The three thresholds of every level of the runs."""
-        found = self.threshold_lists(runs, "thresholds_p", 3)
-        return {place: (three[0], three[1], three[2]) for place, three in found.items()}
+        lists = self.threshold_lists(runs, "thresholds_p", 3)
+        return {place: (three[0], three[1], three[2]) for place, three in lists.items()}
 
     def threshold_lists(self, runs: tuple[str, ...], name: str, n: int) -> dict[Level, tuple[int, ...]]:
         """The `n` non-decreasing thresholds of every level of the runs, under a key."""
-        given = self._value(name)
+        value = self._value(name)
         wanted = {
             f"({geography}, {level})": (geography, level)
             for run in runs
@@ -314,18 +314,18 @@ class ConfigReading:
             for level in LEVELS
         }
         known = {f"({g}, {level})" for run in GEOGRAPHIES for g in GEOGRAPHIES[run] for level in LEVELS}
-        if not isinstance(given, dict):
-            self._wrong(name, given, "an object such as {'(USA, 1)': [5, 10, 20]}")
+        if not isinstance(value, dict):
+            self._wrong(name, value, "an object such as {'(USA, 1)': [5, 10, 20]}")
             return {}
-        found: dict[Level, tuple[int, ...]] = {}
+        lists: dict[Level, tuple[int, ...]] = {}
         for key, place in wanted.items():
-            if key not in given:
+            if key not in value:
                 self.problems.append(f"'{name}' lacks '{key}'. Add it.")
                 continue
-            found[place] = self._rising(f"{name} {key}", given[key], n)
-        if unknown := sorted(set(given) - known):
+            lists[place] = self._rising(f"{name} {key}", value[key], n)
+        if unknown := sorted(set(value) - known):
             self.problems.append(f"'{name}' has unknown key(s) {some(unknown)}. Remove them.")
-        return found
+        return lists
 
     def _rising(self, key: str, value: Any, n: int) -> tuple[int, ...]:
         numbers = isinstance(value, list) and all(

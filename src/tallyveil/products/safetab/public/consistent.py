@@ -94,14 +94,14 @@ def _pairs(files: IterationFiles) -> pl.DataFrame:
     codes: dict[str, set[str]] = {}
     for code, iteration in files.mapping:
         codes.setdefault(iteration, set()).add(code)
-    found: dict[tuple[int, frozenset[str]], dict[Membership, str]] = {}
-    for one in files.iterations:
-        if one.membership is not Membership.ETHNICITY and one.code in codes:
-            pair = one.level, frozenset(codes[one.code])
-            found.setdefault(pair, {})[one.membership] = one.code
+    pairs: dict[tuple[int, frozenset[str]], dict[Membership, str]] = {}
+    for member in files.iterations:
+        if member.membership is not Membership.ETHNICITY and member.code in codes:
+            pair = member.level, frozenset(codes[member.code])
+            pairs.setdefault(pair, {})[member.membership] = member.code
     rows = [
         (code, number, membership is Membership.ALONE)
-        for number, both in enumerate(found.values())
+        for number, both in enumerate(pairs.values())
         if len(both) == 2
         for membership, code in both.items()
     ]

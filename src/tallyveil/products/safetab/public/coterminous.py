@@ -62,8 +62,11 @@ class Tabulation:
 
 def tabulate_all(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
     """Measure every region of every level set by itself, as in production."""
-    measured = {_key(one): np.arange(len(regions.ids[one.geography]), dtype=np.int64) for one in sets}
-    return Tabulation(measured, {_key(one): () for one in sets})
+    measured = {
+        _key(level_set): np.arange(len(regions.ids[level_set.geography]), dtype=np.int64)
+        for level_set in sets
+    }
+    return Tabulation(measured, {_key(level_set): () for level_set in sets})
 
 
 def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
@@ -75,36 +78,39 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
     """
     order = sorted(range(len(sets)), key=lambda n: (-sets[n].budget, n))
     measured: dict[tuple[str, int], NDArray[np.int64]] = {}
-    twins: dict[tuple[str, int], list[Twin]] = {_key(one): [] for one in sets}
-    own: dict[tuple[str, int], NDArray[np.bool_]] = {}
+    twins: dict[tuple[str, int], list[Twin]] = {_key(level_set): [] for level_set in sets}
+    own_regions: dict[tuple[str, int], NDArray[np.bool_]] = {}
     same: dict[tuple[str, str], NDArray[np.int32]] = {}
     for place, number in enumerate(order):
-        one = sets[number]
-        left = np.ones(len(regions.ids[one.geography]), bool)
+        level_set = sets[number]
+        left = np.ones(len(regions.ids[level_set.geography]), bool)
         for earlier in order[:place]:
             other = sets[earlier]
-            if other.level != one.level or not _covers(other, one):
+            if other.level != level_set.level or not _covers(other, level_set):
                 continue
-            pair = one.geography, other.geography
+            pair = level_set.geography, other.geography
             if pair not in same:
                 same[pair] = same_blocks(regions, *pair)
-            found = same[pair]
-            taken = left & (found != OWN)
-            taken[taken] = own[_key(other)][found[taken]]
+            region = same[pair]
+            covered = left & (region != OWN)
+            covered[covered] = own_regions[_key(other)][region[covered]]
             twins[_key(other)] += [
-                Twin(one.geography, int(r), int(found[r]), one.thresholds) for r in np.flatnonzero(taken)
+                Twin(level_set.geography, int(r), int(region[r]), level_set.thresholds)
+                for r in np.flatnonzero(covered)
             ]
-            left &= ~taken
-        own[_key(one)] = left
-        measured[_key(one)] = np.flatnonzero(left)
-    return Tabulation(measured, {key: tuple(found) for key, found in twins.items()})
+            left &= ~covered
+        own_regions[_key(level_set)] = left
+        measured[_key(level_set)] = np.flatnonzero(left)
+    return Tabulation(measured, {key: tuple(region) for key, region in twins.items()})
 
 
 def _covers(larger: LevelSet, smaller: LevelSet) -> bool:
     """Whether a level set has all iterations of another, in at least the detail that the other's thresholds choose."""
-    finer = all(own <= wanted for own, wanted in zip(larger.thresholds, smaller.thresholds, strict=True))
+    finer = all(
+        threshold <= wanted for threshold, wanted in zip(larger.thresholds, smaller.thresholds, strict=True)
+    )
     return finer and set(smaller.view.iterations) <= set(larger.view.iterations)
 
 
-def _key(one: LevelSet) -> tuple[str, int]:
-    return one.geography, one.level
+def _key(level_set: LevelSet) -> tuple[str, int]:
+    return level_set.geography, level_set.level

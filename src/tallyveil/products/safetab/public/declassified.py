@@ -39,13 +39,13 @@ def joined_groups(parts: Sequence[TrueGroups]) -> TrueGroups:
     return TrueGroups(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def true_totals(one: LevelSet, regions: Regions, groups: TrueGroups) -> pl.DataFrame:
+def true_totals(level_set: LevelSet, regions: Regions, groups: TrueGroups) -> pl.DataFrame:
     """T1 as it would be without noise: nonempty groups with their true count."""
     return pl.DataFrame(
         {
-            "REGION_ID": regions.names(one.geography).gather(groups.regions),
-            "REGION_TYPE": pl.repeat(one.geography, len(groups.totals), eager=True),
-            "ITERATION_CODE": pl.Series(one.view.codes, dtype=pl.String).gather(groups.iterations),
+            "REGION_ID": regions.names(level_set.geography).gather(groups.regions),
+            "REGION_TYPE": pl.repeat(level_set.geography, len(groups.totals), eager=True),
+            "ITERATION_CODE": pl.Series(level_set.view.codes, dtype=pl.String).gather(groups.iterations),
             TRUE: groups.totals,
         }
     )
@@ -62,9 +62,9 @@ def true_tables(totals: pl.DataFrame, groups: TrueGroups, chosen: pl.DataFrame) 
     numbered = totals.select(KEYS).with_row_index("place")
     frames = []
     for number, detail in enumerate(DETAILS, start=1):
-        own = chosen.filter(pl.col("DETAIL") == DETAIL_NAMES[number]).select(KEYS)
-        own = own.join(numbered, on=KEYS, how="inner")
-        cells = detail.collapse(groups.cells[own["place"].to_numpy()].astype(np.int64))
+        keys = chosen.filter(pl.col("DETAIL") == DETAIL_NAMES[number]).select(KEYS)
+        keys = keys.join(numbered, on=KEYS, how="inner")
+        cells = detail.collapse(groups.cells[keys["place"].to_numpy()].astype(np.int64))
         half = detail.n_cells // 2
         sexes = np.stack([cells[:, :half].sum(axis=1), cells[:, half:].sum(axis=1)], axis=1)
         spans = [(ANY, ANY)] * 2 + [(str(a), str(b)) for a, b in detail.spans] * 2
@@ -72,7 +72,7 @@ def true_tables(totals: pl.DataFrame, groups: TrueGroups, chosen: pl.DataFrame) 
         layout = pl.DataFrame(
             {"AGESTART": [a for a, _ in spans], "AGEEND": [b for _, b in spans], "SEX": sex}
         )
-        rows = own.select(KEYS).join(layout, how="cross", maintain_order="left_right")
+        rows = keys.select(KEYS).join(layout, how="cross", maintain_order="left_right")
         values = np.concatenate([sexes, cells], axis=1).reshape(-1)
         frames.append(rows.with_columns(pl.Series(TRUE, values)))
     return pl.concat(frames)

@@ -43,14 +43,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers
 from tallyveil.noise.balls import precision, rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
-from tallyveil.products.safetab.public.sums import (
-    MARGIN_STEPS,
-    NOTHING,
-    NoisePair,
-    NoiseSum,
-    margin_of_sum,
-    noise_sum,
-)
+from tallyveil.products.safetab.public.sums import NOTHING, NoisePair, NoiseSum, margin_of_sum, noise_sum
 
 UNIT: Final = 4096
 """Estimates are integer multiples of 1/4096."""
@@ -253,28 +246,10 @@ def _combined(parts: int, n: int, unit: int, stage_1: Law, stage_2: Law) -> Nois
     return NoisePair(UNIT - parts * unit, noise_sum(stage_2, parts), parts * unit, others, UNIT)
 
 
-def combined_coverage(estimator: DetailEstimator, parts: int) -> float:
-    """Coverage of the stated margin for a sum of `parts` cells, if stage 1 has its full weight: at least 95 %."""
-    pair = _combined(parts, estimator.n, estimator.unit, estimator.stage_1, estimator.stage_2)
-    return pair.coverage(round(estimator.combined(parts).margin * MARGIN_STEPS))
-
-
 @lru_cache(maxsize=256)
 def quality_of(law: Law) -> Quality:
     """Quality of one noisy count."""
     return _measured(law, 1)
-
-
-def stage_1_bias(law: Law, count: int, lowest: int | None, highest: int | None) -> float:
-    """Bias of a stage-1 count, given that lowest <= Y1 < highest: E[Y1 | choice] - count.
-
-    Args:
-        law: Law of its noise.
-        count: True count.
-        lowest, highest: The choice; None means no bound.
-    """
-    y1, weights = chosen_law(noise_sum(law, 1), count, lowest, highest)
-    return float(weights @ (y1 - count) / weights.sum())
 
 
 def chosen_law(

@@ -60,36 +60,36 @@ class SizeError:
 def expected_errors(plan: SafetabPlan) -> dict[str, list[dict[str, Any]]]:
     """Margins of every level set and detail, and errors of groups of several sizes, without data."""
     sets = [
-        ({"run": run.run, "geography": one.geography, "level": one.level}, one)
+        ({"run": run.run, "geography": level_set.geography, "level": level_set.level}, level_set)
         for run in plan.runs
-        for one in run.sets
+        for level_set in run.sets
     ]
     return {
-        "details": [place | asdict(error) for place, one in sets for error in detail_errors(one)],
-        "sizes": [place | asdict(error) for place, one in sets for error in size_errors(one)],
+        "details": [place | asdict(error) for place, level_set in sets for error in detail_errors(level_set)],
+        "sizes": [place | asdict(error) for place, level_set in sets for error in size_errors(level_set)],
     }
 
 
-def size_errors(one: GroupLevel) -> Iterator[SizeError]:
+def size_errors(level: GroupLevel) -> Iterator[SizeError]:
     """Expected errors of groups of adaptive detail of several sizes, without data."""
-    for size in SIZES if one.n_adaptive else ():
-        yield _of_size(one, size)
+    for size in SIZES if level.n_adaptive else ():
+        yield _of_size(level, size)
 
 
-def detail_estimator(one: GroupLevel, detail: int) -> DetailEstimator:
+def detail_estimator(level: GroupLevel, detail: int) -> DetailEstimator:
     """The estimator of a detail of a level, but that of total-only groups."""
-    return estimator_of(one.ladder.n_cells(detail), one.stage_1, one.stage_2, *one.bounds(detail))
+    return estimator_of(level.ladder.n_cells(detail), level.stage_1, level.stage_2, *level.bounds(detail))
 
 
-def detail_errors(one: GroupLevel) -> Iterator[DetailError]:
+def detail_errors(level: GroupLevel) -> Iterator[DetailError]:
     """Margins of every detail of a level, without data."""
-    for detail in range(one.ladder.total_only if one.n_adaptive else 0):
-        estimator = detail_estimator(one, detail)
+    for detail in range(level.ladder.total_only if level.n_adaptive else 0):
+        estimator = detail_estimator(level, detail)
         combined, measured = estimator.combined(estimator.n), estimator.measured(estimator.n)
         cells = (estimator.combined(1), estimator.measured(1)) if detail else (None, None)
         yield DetailError(
-            one.ladder.names[detail],
-            one.bounds(detail)[0],
+            level.ladder.names[detail],
+            level.bounds(detail)[0],
             measured.margin,
             combined.margin,
             cells[1].margin if cells[1] else None,
@@ -97,33 +97,33 @@ def detail_errors(one: GroupLevel) -> Iterator[DetailError]:
             measured.variance,
             combined.variance,
         )
-    if one.width > one.n_adaptive:
-        quality = quality_of(one.total_only)
+    if level.width > level.n_adaptive:
+        quality = quality_of(level.total_only)
         margins = quality.margin, quality.margin, None, None
-        yield DetailError(one.ladder.names[-1], None, *margins, quality.variance, quality.variance)
+        yield DetailError(level.ladder.names[-1], None, *margins, quality.variance, quality.variance)
 
 
-def detail_chances(one: GroupLevel, size: int) -> tuple[float, ...]:
+def detail_chances(level: GroupLevel, size: int) -> tuple[float, ...]:
     """Probabilities of the details, for a group of a given true size."""
-    below = [0.0, *(_at_most(one.stage_1, bound - 1 - size) for bound in one.thresholds), 1.0]
+    below = [0.0, *(_at_most(level.stage_1, bound - 1 - size) for bound in level.thresholds), 1.0]
     return tuple(higher - lower for lower, higher in pairwise(below))
 
 
-def publication_chance(one: GroupLevel, size: int) -> float:
+def publication_chance(level: GroupLevel, size: int) -> float:
     """Probability that the total of a group of adaptive detail with a given true size is published."""
-    if one.keep_above is None:
+    if level.keep_above is None:
         return 1.0
-    return 1 - detail_chances(one, size)[0] * _at_most(one.stage_2, one.keep_above - size)
+    return 1 - detail_chances(level, size)[0] * _at_most(level.stage_2, level.keep_above - size)
 
 
-def _of_size(one: GroupLevel, size: int) -> SizeError:
-    chances = detail_chances(one, size)
-    estimators = [detail_estimator(one, detail) for detail in range(one.ladder.total_only)]
-    errors = [(found.combined(found.n), found.measured(found.n)) for found in estimators]
+def _of_size(level: GroupLevel, size: int) -> SizeError:
+    chances = detail_chances(level, size)
+    estimators = [detail_estimator(level, detail) for detail in range(level.ladder.total_only)]
+    errors = [(estimator.combined(estimator.n), estimator.measured(estimator.n)) for estimator in estimators]
     return SizeError(
         size,
         chances,
-        publication_chance(one, size),
+        publication_chance(level, size),
         sum(chance * measured.variance for chance, (_, measured) in zip(chances, errors, strict=True)) ** 0.5,
         sum(chance * combined.variance for chance, (combined, _) in zip(chances, errors, strict=True)) ** 0.5,
     )

@@ -192,13 +192,13 @@ def find_file(folder: Path, form: FileFormat) -> Path:
     if not is_object(folder):
         refuse_unfinished_folder(folder)
     ends = (".txt", ".parquet")
-    found = [path for end in ends if is_input(path := folder / (form.stem + end), form.stem)]
-    if len(found) == 1:
-        return found[0]
+    paths = [path for end in ends if is_input(path := folder / (form.stem + end), form.stem)]
+    if len(paths) == 1:
+        return paths[0]
     said = (
-        f"{folder} holds both {form.stem}.txt and .parquet" if found else f"{folder} holds no {form.stem}.txt"
+        f"{folder} holds both {form.stem}.txt and .parquet" if paths else f"{folder} holds no {form.stem}.txt"
     )
-    wanted = "Keep one of them." if found else "Add it, or a .parquet file of that name."
+    wanted = "Keep one of them." if paths else "Add it, or a .parquet file of that name."
     raise StoreError(f"{said}. {wanted}", code="input-missing")
 
 
@@ -225,11 +225,11 @@ def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
             "zeros. Store the columns as strings.",
             code="geocode-not-text",
         )
-    own = frame.select(pl.col(name).cast(pl.String) for name in form.columns)
+    columns = frame.select(pl.col(name).cast(pl.String) for name in form.columns)
     if path.suffix == ".parquet":
-        return own
+        return columns
     # A blank line, such as at the end of the published files, is not a row.
-    return own.select(pl.all().fill_null("")).filter(pl.any_horizontal(pl.all() != ""))
+    return columns.select(pl.all().fill_null("")).filter(pl.any_horizontal(pl.all() != ""))
 
 
 def read_file(folder: Path, form: FileFormat) -> tuple[Path, pl.DataFrame]:
@@ -302,15 +302,15 @@ def _check_header(path: Path, form: FileFormat, present: Sequence[str]) -> None:
     wanted = form.columns
     missing = [name for name in wanted if name not in present]
     unexpected = [] if form.extra else [name for name in present if name not in wanted]
-    kept = [name for name in present if name in wanted]
-    if missing or unexpected or kept != wanted:
+    present_columns = [name for name in present if name in wanted]
+    if missing or unexpected or present_columns != wanted:
         said = [f"missing {some(missing)}"] if missing else []
         if unexpected:
             shown = () if form.confidential else header_of(present, wanted)
             said.append(
                 f"unexpected {some(unexpected) if shown else 'others, not shown (they may be a record)'}"
             )
-        said = said or [f"out of order: {some(kept)}"]
+        said = said or [f"out of order: {some(present_columns)}"]
         raise ConfigError(
             f"{path}: columns {'; '.join(said)}. Wanted, in this order: {', '.join(wanted)}. The first line of a "
             "text file names them, with '|' between the names and a line feed at the end. Correct the header or the "
@@ -320,19 +320,19 @@ def _check_header(path: Path, form: FileFormat, present: Sequence[str]) -> None:
 
 
 def _broken_rules(path: Path, form: FileFormat, frame: pl.DataFrame) -> list[TallyveilError]:
-    found: list[TallyveilError] = []
+    errors: list[TallyveilError] = []
     for rule in form.rules:
         bad = frame.filter(~pl.col(rule.name).str.contains(rule.pattern).fill_null(value=False))
         if bad.height:
             values = bad[rule.name].fill_null("").unique(maintain_order=True).to_list()
-            found.append(
+            errors.append(
                 SchemaError(
                     f"{path}: column {rule.name} has {bad.height} row(s) whose values are not {rule.wanted}: "
                     f"{some(values)}. Correct them.",
                     code="safetab-values",
                 )
             )
-    return found
+    return errors
 
 
 def _empty(path: Path) -> SchemaError:

@@ -54,14 +54,14 @@ def write_general_form(plan: SafetabPlan, regions: Mapping[str, Regions], out: P
     """
     written = []
     for run in plan.runs:
-        own = regions[run.run]
-        for geography in _geographies(run, own):
-            _write_table(out, _region_file(run, geography), _region_table(own, geography))
+        regions_of_run = regions[run.run]
+        for geography in _geographies(run, regions_of_run):
+            _write_table(out, _region_file(run, geography), _region_table(regions_of_run, geography))
         for view in _views(run):
             for kind, frame in _iteration_tables(plan, view):
                 _write_table(out, _iteration_file(view, kind), frame)
         path = inside(out, f"{run.run.lower()}.toml")
-        write_text(path, "\n".join(_lines(plan, run, own)))
+        write_text(path, "\n".join(_lines(plan, run, regions_of_run)))
         written.append(path)
     return written
 
@@ -95,9 +95,9 @@ def _lines(plan: SafetabPlan, run: RunPlan, regions: Regions) -> Iterator[str]:
         yield from _table("[[groupings]]", {"name": _name(view)})
         for kind, _ in _iteration_tables(plan, view):
             yield from _table("[[groupings.maps]]", _map(plan, view, kind))
-    for one in run.sets:
-        if len(regions.ids[one.geography]):
-            yield from _level(one)
+    for level_set in run.sets:
+        if len(regions.ids[level_set.geography]):
+            yield from _level(level_set)
 
 
 def _cells() -> Iterator[str]:
@@ -125,19 +125,19 @@ def _map(plan: SafetabPlan, view: View, kind: Membership) -> dict[str, Any]:
     }
 
 
-def _level(one: LevelSet) -> Iterator[str]:
-    own, only = _name(one.view), list(one.view.codes[one.n_adaptive :])
+def _level(level_set: LevelSet) -> Iterator[str]:
+    name, only = _name(level_set.view), list(level_set.view.codes[level_set.n_adaptive :])
     values = {
-        "name": one.name,
-        "by": [own] if one.geography == _NATION else [one.geography, own],
-        "most_groups": one.stability.groups,
-        "budget": str(one.budget),
-        "thresholds": list(one.thresholds),
+        "name": level_set.name,
+        "by": [name] if level_set.geography == _NATION else [level_set.geography, name],
+        "most_groups": level_set.stability.groups,
+        "budget": str(level_set.budget),
+        "thresholds": list(level_set.thresholds),
     }
-    yield from _table("[[levels]]", values | ({"total_only": {own: only}} if only else {}))
-    noise: dict[str, Any] = {"geolevel": one.geolevel, "query": one.query}
+    yield from _table("[[levels]]", values | ({"total_only": {name: only}} if only else {}))
+    noise: dict[str, Any] = {"geolevel": level_set.geolevel, "query": level_set.query}
     yield from _table(
-        "[levels.noise]", noise | ({} if one.geography == _NATION else {"geounit": one.geography})
+        "[levels.noise]", noise | ({} if level_set.geography == _NATION else {"geounit": level_set.geography})
     )
 
 
@@ -174,12 +174,16 @@ def _iteration_table(codes: tuple[str, ...], view: View, map_of: Int16s) -> pl.D
 
 def _geographies(run: RunPlan, regions: Regions) -> list[str]:
     """Geographies with a budget and with regions, without the nation, which needs no map."""
-    named = dict.fromkeys(one.geography for one in run.sets)
+    named = dict.fromkeys(level_set.geography for level_set in run.sets)
     return [name for name in named if name != _NATION and len(regions.ids[name])]
 
 
 def _views(run: RunPlan) -> list[View]:
-    return list({(one.level, one.geography in NATIONWIDE): one.view for one in run.sets}.values())
+    return list(
+        {
+            (level_set.level, level_set.geography in NATIONWIDE): level_set.view for level_set in run.sets
+        }.values()
+    )
 
 
 def _name(view: View) -> str:
@@ -215,5 +219,5 @@ def _table(head: str, values: Mapping[str, Any]) -> Iterator[str]:
 def _toml(value: Any) -> str:
     """A text, a whole number, a list or a table in TOML. Texts are quoted as in JSON, which TOML reads alike."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(own)}" for key, own in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(entry)}" for key, entry in value.items()) + " }"
     return json.dumps(value)

@@ -42,7 +42,7 @@ METHODS: Final = ("measured", "combined", "corrected", "partly", "exact")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class NumberedGroups:
     """Published groups of one detail of a level, with the measurements that their tables are made from.
 
     Attributes:
@@ -62,10 +62,10 @@ class Groups:
     stage_1: Integers
     cells: Integers
 
-    def kept(self, which: NDArray[np.bool_]) -> "Groups":
+    def kept(self, which: NDArray[np.bool_]) -> "NumberedGroups":
         """Some of the groups."""
         arrays = (a[which] for a in (self.rows, self.columns, self.stage_1, self.cells))
-        return Groups(self.detail, self.measured, self.bounds, *arrays)
+        return NumberedGroups(self.detail, self.measured, self.bounds, *arrays)
 
 
 class CollectedGroups:
@@ -75,10 +75,10 @@ class CollectedGroups:
         one: The level.
     """
 
-    def __init__(self, one: GroupLevel) -> None:
-        self.level = one
+    def __init__(self, level: GroupLevel) -> None:
+        self.level = level
         self.n_counts = 0
-        self._parts: list[list[Groups]] = [[] for _ in one.ladder.names]
+        self._parts: list[list[NumberedGroups]] = [[] for _ in level.ladder.names]
 
     def add(self, part: GroupMeasurements) -> None:
         """Add the published groups of one part of the measurements."""
@@ -91,13 +91,13 @@ class CollectedGroups:
             part, self.level.ladder.total_only, np.arange(only.size), only.reshape(-1, 1), only.shape[1]
         )
 
-    def by_detail(self) -> Iterator[Groups]:
+    def by_detail(self) -> Iterator[NumberedGroups]:
         """The groups of every detail that at least one group has."""
         for parts in self._parts:
             if parts:
                 names = ("rows", "columns", "stage_1", "cells")
                 arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-                yield Groups(parts[0].detail, parts[0].measured, parts[0].bounds, *arrays)
+                yield NumberedGroups(parts[0].detail, parts[0].measured, parts[0].bounds, *arrays)
 
     def _add(
         self, part: GroupMeasurements, detail: int, places: Integers, cells: Integers, width: int
@@ -111,16 +111,23 @@ class CollectedGroups:
         else:
             stage_1 = part.stage_1.reshape(-1)[places]
         bounds = self.level.bounds(detail)
-        self._parts[detail].append(Groups(detail, detail, bounds, part.rows[rows], columns, stage_1, cells))
+        self._parts[detail].append(
+            NumberedGroups(detail, detail, bounds, part.rows[rows], columns, stage_1, cells)
+        )
 
 
 def numbers_of(
-    one: GroupLevel, groups: Groups, sums: Sequence[Integers], *, allow_negative: bool, exact: bool = False
+    level: GroupLevel,
+    groups: NumberedGroups,
+    sums: Sequence[Integers],
+    *,
+    allow_negative: bool,
+    exact: bool = False,
 ) -> dict[str, Any]:
     """COUNT and quality columns for several sums of cells of each group. The sums of a group are adjacent rows.
 
     Args:
-        one: The level.
+        level: The level.
         groups: Its groups of one detail.
         sums: The cells of each sum.
         allow_negative: Whether negative counts remain. Otherwise every negative noisy cell is raised to 0.
@@ -130,10 +137,10 @@ def numbers_of(
     shifts, methods = np.zeros(size, np.int64), np.full(size, Method.MEASURED, np.int64)
     if exact:
         methods[:], worth = Method.EXACT, _exact_worth
-    elif groups.detail == one.ladder.total_only:
-        worth = partial(_total_only_worth, one)
+    elif groups.detail == level.ladder.total_only:
+        worth = partial(_total_only_worth, level)
     else:
-        estimator = estimator_of(groups.cells.shape[1], one.stage_1, one.stage_2, *groups.bounds)
+        estimator = estimator_of(groups.cells.shape[1], level.stage_1, level.stage_2, *groups.bounds)
         totals = groups.cells.sum(axis=1)
         shifts = estimator.shifts(groups.stage_1, totals)
         estimates = (totals * UNIT + estimator.n * shifts) / UNIT
@@ -152,12 +159,17 @@ def numbers_of(
 
 
 def _number(
-    groups: Groups, cells: Integers, shifts: Integers, worth: _Worth, allow_negative: bool, raised: bool
+    groups: NumberedGroups,
+    cells: Integers,
+    shifts: Integers,
+    worth: _Worth,
+    allow_negative: bool,
+    raised: bool,
 ) -> dict[str, Any]:
     """COUNT and its quality for the sum of some of the cells of each group."""
-    own = groups.cells[:, cells]
-    plain = own.sum(axis=1)
-    count = plain if allow_negative else np.maximum(own, 0).sum(axis=1)
+    cells_of_detail = groups.cells[:, cells]
+    plain = cells_of_detail.sum(axis=1)
+    count = plain if allow_negative else np.maximum(cells_of_detail, 0).sum(axis=1)
     # An integer below 2**53 divided by a power of two is exact.
     estimates = (plain * UNIT + len(cells) * shifts) / UNIT
     measured, variances, margins = worth
@@ -175,12 +187,12 @@ def _exact_worth(_: int) -> _Worth:
     return Quality(0.0, 0.0), 0.0, 0.0
 
 
-def _total_only_worth(one: GroupLevel, _: int) -> _Worth:
-    measured = quality_of(one.total_only)
+def _total_only_worth(level: GroupLevel, _: int) -> _Worth:
+    measured = quality_of(level.total_only)
     return measured, measured.variance, measured.margin
 
 
-def _worth(one: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> _Worth:
+def _worth(estimator: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> _Worth:
     """Quality of a sum of `parts` cells, and variances and margins of its estimate in groups with these totals."""
-    variances, margins, _ = quality_arrays(one, parts, estimates)
-    return one.measured(parts), variances, margins
+    variances, margins, _ = quality_arrays(estimator, parts, estimates)
+    return estimator.measured(parts), variances, margins

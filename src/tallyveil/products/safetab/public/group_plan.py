@@ -148,11 +148,11 @@ class GroupPlan:
                 f"{exact_text(self.declared)}. Lower the budgets of [[levels]], or raise [privacy] {unit} if policy "
                 "allows it; nothing was read."
             )
-        for one in self.levels:
-            groups, cells = one.groups.n_groups, one.ladder.finest_cells
+        for level in self.levels:
+            groups, cells = level.groups.n_groups, level.ladder.finest_cells
             if (numbers := groups * cells) > MOST_NUMBERS:
                 raise SchemaError(
-                    f"level '{one.name}' has {groups:,} groups with tables of {cells:,} cells, together "
+                    f"level '{level.name}' has {groups:,} groups with tables of {cells:,} cells, together "
                     f"{numbers:,} numbers; wanted at most {MOST_NUMBERS:,}. Use coarser groupings or cells.",
                     code="schema-too-large",
                 )
@@ -165,13 +165,13 @@ class GroupPlan:
     @property
     def budget(self) -> Fraction:
         """Sum of the budgets of the levels."""
-        return sum((one.budget for one in self.levels), Fraction(0))
+        return sum((level.budget for level in self.levels), Fraction(0))
 
     def event(self) -> PrivacyEvent:
         """The privacy event. Levels are composed: any groups of a record at one level can go with any at another."""
         parts: list[PrivacyEvent] = []
-        for one in self.levels:
-            parts += events_of([one], one.stability, min(one.stability, one.groups.n_total_only))
+        for level in self.levels:
+            parts += events_of([level], level.stability, min(level.stability, level.groups.n_total_only))
         return SequentialEvent(tuple(parts))
 
     def digest(self) -> bytes:
@@ -191,28 +191,28 @@ class GroupPlan:
             "stage_1_fraction": str(self.stage_1_fraction),
             "schema": self.schema.to_mapping(),
             "columns": dict(self.columns),
-            "groupings": [one.to_mapping() for one in self.groupings],
-            "levels": [_level_mapping(one) for one in self.levels],
+            "groupings": [grouping.to_mapping() for grouping in self.groupings],
+            "levels": [_level_mapping(grouping) for grouping in self.levels],
         }
 
 
-def _level_mapping(one: MappedLevel) -> dict[str, Any]:
+def _level_mapping(level: MappedLevel) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "by": [grouping.name for grouping in one.groups.groupings],
-        "budget": str(one.budget),
-        "stability": one.stability,
-        "groups": one.groups.n_groups,
-        "total_only_groups": one.groups.n_total_only,
+        "name": level.name,
+        "by": [grouping.name for grouping in level.groups.groupings],
+        "budget": str(level.budget),
+        "stability": level.stability,
+        "groups": level.groups.n_groups,
+        "total_only_groups": level.groups.n_total_only,
         "noise": {
-            "geolevel": one.geolevel,
-            "query": one.query,
-            "geounit": None if one.groups.rows is None else one.groups.rows.name,
+            "geolevel": level.geolevel,
+            "query": level.query,
+            "geounit": None if level.groups.rows is None else level.groups.rows.name,
         },
-        "order_of_groups": hashlib.sha256(one.groups.place_of.astype("<i8").tobytes()).hexdigest(),
-        "details": list(one.ladder.names),
-        "thresholds": list(one.thresholds),
+        "order_of_groups": hashlib.sha256(level.groups.place_of.astype("<i8").tobytes()).hexdigest(),
+        "details": list(level.ladder.names),
+        "thresholds": list(level.thresholds),
         "standard_deviations": [
-            law.standard_deviation() for law in (one.stage_1, one.stage_2, one.total_only)
+            law.standard_deviation() for law in (level.stage_1, level.stage_2, level.total_only)
         ],
     }

@@ -17,7 +17,7 @@ def privacy_of_groups(plan: GroupPlan) -> RunPrivacy:
 def level_errors(plan: GroupPlan) -> dict[str, list[dict[str, Any]]]:
     """Margins of every level and detail, and errors of groups of several sizes, without data."""
     return {
-        name: [{"level": one.name} | asdict(error) for one in plan.levels for error in errors(one)]
+        name: [{"level": level.name} | asdict(error) for level in plan.levels for error in errors(level)]
         for name, errors in (("details", detail_errors), ("sizes", size_errors))
     }
 

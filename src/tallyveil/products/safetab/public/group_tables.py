@@ -16,7 +16,7 @@ from tallyveil.arrays import Integers
 from tallyveil.products.safetab.public.group_numbers import (
     QUALITY_COLUMNS,
     CollectedGroups,
-    Groups,
+    NumberedGroups,
     numbers_of,
 )
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
@@ -30,39 +30,39 @@ _ROWS: Final = "cells/rows"
 """Columns of a check. No grouping has such a name, because no name holds a slash."""
 
 
-def group_table_paths(one: MappedLevel) -> list[str]:
+def group_table_paths(level: MappedLevel) -> list[str]:
     """Files of a level within the output folder."""
-    return [f"{folder}/{file_name(one.name)}.parquet" for folder in ("totals", "cells")]
+    return [f"{folder}/{file_name(level.name)}.parquet" for folder in ("totals", "cells")]
 
 
-def group_tables(one: MappedLevel, collected: CollectedGroups) -> tuple[pl.DataFrame, pl.DataFrame]:
+def group_tables(level: MappedLevel, collected: CollectedGroups) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Totals and cells of all groups of a level."""
     parts = list(collected.by_detail())
-    totals = pl.concat([_totals(one, groups) for groups in parts])
-    order = np.argsort(np.concatenate([_places(one, groups) for groups in parts]))
-    cells = [_cells(one, groups) for groups in parts if 0 < groups.detail < one.ladder.total_only]
-    return totals[order], pl.concat(cells) if cells else _no_cells(one)
+    totals = pl.concat([_totals(level, groups) for groups in parts])
+    order = np.argsort(np.concatenate([_places(level, groups) for groups in parts]))
+    cells = [_cells(level, groups) for groups in parts if 0 < groups.detail < level.ladder.total_only]
+    return totals[order], pl.concat(cells) if cells else _no_cells(level)
 
 
 def write_group_tables(
-    out: Path, one: MappedLevel, tables: tuple[pl.DataFrame, pl.DataFrame], tags: Mapping[str, str]
+    out: Path, level: MappedLevel, tables: tuple[pl.DataFrame, pl.DataFrame], tags: Mapping[str, str]
 ) -> None:
     """Write both tables of a level.
 
     Raises:
         StoreError: a file cannot be written.
     """
-    for path, frame in zip(group_table_paths(one), tables, strict=True):
+    for path, frame in zip(group_table_paths(level), tables, strict=True):
         write_parquet(inside(out, *path.split("/")), frame, {**tags, "table": path.split("/")[0]})
 
 
-def read_group_tables(out: Path, one: MappedLevel) -> tuple[pl.DataFrame, pl.DataFrame]:
+def read_group_tables(out: Path, level: MappedLevel) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The published totals and cells of a level.
 
     Raises:
         StoreError: a table is missing or cannot be read.
     """
-    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(one))
+    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(level))
     return totals, cells
 
 
@@ -72,64 +72,64 @@ def check_group_tables(out: Path, plan: GroupPlan) -> tuple[OutputCheck, ...]:
     Raises:
         StoreError: a table is missing or cannot be read.
     """
-    return tuple(check for one in plan.levels for check in _checks(out, one))
+    return tuple(check for level in plan.levels for check in _checks(out, level))
 
 
-def _totals(one: MappedLevel, groups: Groups) -> pl.DataFrame:
+def _totals(level: MappedLevel, groups: NumberedGroups) -> pl.DataFrame:
     size, n = len(groups.rows), groups.cells.shape[1]
     return pl.DataFrame(
         {
-            **one.groups.labels(_places(one, groups)),
-            **numbers_of(one, groups, [np.arange(n)], allow_negative=True),
-            "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
+            **level.groups.labels(_places(level, groups)),
+            **numbers_of(level, groups, [np.arange(n)], allow_negative=True),
+            "DETAIL": pl.Series([level.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
         }
     )
 
 
-def _cells(one: MappedLevel, groups: Groups) -> pl.DataFrame:
-    size, labels = len(groups.rows), one.cell_labels(groups.detail)
+def _cells(level: MappedLevel, groups: NumberedGroups) -> pl.DataFrame:
+    size, labels = len(groups.rows), level.cell_labels(groups.detail)
     n = len(labels)
     return pl.DataFrame(
         {
-            **one.groups.labels(np.repeat(_places(one, groups), n)),
-            "DETAIL": pl.Series([one.ladder.names[groups.detail]], dtype=pl.String).new_from_index(
+            **level.groups.labels(np.repeat(_places(level, groups), n)),
+            "DETAIL": pl.Series([level.ladder.names[groups.detail]], dtype=pl.String).new_from_index(
                 0, size * n
             ),
             "CELL": pl.Series(labels, dtype=pl.String).gather(np.tile(np.arange(n), size)),
-            **numbers_of(one, groups, list(np.arange(n)[:, None]), allow_negative=True),
+            **numbers_of(level, groups, list(np.arange(n)[:, None]), allow_negative=True),
         }
     )
 
 
-def _places(one: MappedLevel, groups: Groups) -> Integers:
+def _places(level: MappedLevel, groups: NumberedGroups) -> Integers:
     """Positions of groups in the list of the level, counted row by row."""
-    return groups.rows * one.width + groups.columns
+    return groups.rows * level.width + groups.columns
 
 
-def _no_cells(one: MappedLevel) -> pl.DataFrame:
-    texts = (*(grouping.name for grouping in one.groups.groupings), "DETAIL", "CELL")
+def _no_cells(level: MappedLevel) -> pl.DataFrame:
+    texts = (*(grouping.name for grouping in level.groups.groupings), "DETAIL", "CELL")
     kinds: dict[str, type[pl.DataType]] = dict.fromkeys(texts, pl.String)
     kinds |= {"COUNT": pl.Int64, **dict.fromkeys(QUALITY_COLUMNS, pl.Float64), "METHOD": pl.String}
     return pl.DataFrame(schema=kinds)
 
 
-def _checks(out: Path, one: MappedLevel) -> Iterator[OutputCheck]:
-    totals, cells = read_group_tables(out, one)
-    keys = [grouping.name for grouping in one.groups.groupings]
-    wanted = pl.DataFrame(one.groups.labels(np.arange(one.groups.n_groups)))
+def _checks(out: Path, level: MappedLevel) -> Iterator[OutputCheck]:
+    totals, cells = read_group_tables(out, level)
+    keys = [grouping.name for grouping in level.groups.groupings]
+    wanted = pl.DataFrame(level.groups.labels(np.arange(level.groups.n_groups)))
     once = (
-        totals.height == one.groups.n_groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
+        totals.height == level.groups.n_groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
         if keys
         else (totals.height == 1)
     )
-    yield OutputCheck(f"{one.name}: every group once", once, "" if once else f"{totals.height} rows")
-    sizes = {name: one.ladder.n_cells(n) for n, name in enumerate(one.ladder.names)}
-    tabulated = totals.filter(pl.col("DETAIL").is_in(list(one.ladder.names[1:-1])))
+    yield OutputCheck(f"{level.name}: every group once", once, "" if once else f"{totals.height} rows")
+    sizes = {name: level.ladder.n_cells(n) for n, name in enumerate(level.ladder.names)}
+    tabulated = totals.filter(pl.col("DETAIL").is_in(list(level.ladder.names[1:-1])))
     sums = cells.group_by([*keys, "DETAIL"]).agg(pl.col("COUNT").sum().alias(_SUM), pl.len().alias(_ROWS))
     joined = tabulated.join(sums, on=[*keys, "DETAIL"], how="full", coalesce=True)
     n_cells = pl.col("DETAIL").replace_strict(sizes, return_dtype=pl.Int64)
     off = joined.filter(
         ((pl.col("COUNT") != pl.col(_SUM)) | (pl.col(_ROWS) != n_cells)).fill_null(value=True)
     )
-    found = "" if off.is_empty() else f"{off.height} group(s)"
-    yield OutputCheck(f"{one.name}: totals are the sums of their cells", off.is_empty(), found)
+    problem = "" if off.is_empty() else f"{off.height} group(s)"
+    yield OutputCheck(f"{level.name}: totals are the sums of their cells", off.is_empty(), problem)

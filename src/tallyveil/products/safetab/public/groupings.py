@@ -87,11 +87,11 @@ class Grouping:
     @property
     def most(self) -> int:
         """A bound on the number of groups that a record can be in."""
-        return min(sum(one.most for one in self.maps), len(self.groups))
+        return min(sum(value_map.most for value_map in self.maps), len(self.groups))
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for the plan."""
-        maps = [one.to_mapping() for one in self.maps]
+        maps = [value_map.to_mapping() for value_map in self.maps]
         return {"name": self.name, "groups": list(self.groups), "maps": maps}
 
 
@@ -127,8 +127,8 @@ def grouping_from_rows(
     pairs = dict.fromkeys((values[value], groups[group]) for value, group in rows if group is not None)
     array = np.array(list(pairs), np.int64).reshape(-1, 2)
     array.setflags(write=False)
-    own = ValueMap(tuple(columns), match, tuple(missing), tuple(values), array)
-    return Grouping(name, tuple(groups), (own,))
+    value_map = ValueMap(tuple(columns), match, tuple(missing), tuple(values), array)
+    return Grouping(name, tuple(groups), (value_map,))
 
 
 def grouping_of_maps(name: str, parts: Sequence[Grouping]) -> Grouping:
@@ -138,10 +138,10 @@ def grouping_of_maps(name: str, parts: Sequence[Grouping]) -> Grouping:
     maps = []
     for part in parts:
         places = np.array([place[group] for group in part.groups], np.int64)
-        for one in part.maps:
-            pairs = np.stack([one.pairs[:, 0], places[one.pairs[:, 1]]], axis=1)
+        for value_map in part.maps:
+            pairs = np.stack([value_map.pairs[:, 0], places[value_map.pairs[:, 1]]], axis=1)
             pairs.setflags(write=False)
-            maps.append(replace(one, pairs=pairs))
+            maps.append(replace(value_map, pairs=pairs))
     return Grouping(name, tuple(groups), tuple(maps))
 
 
@@ -189,7 +189,7 @@ class GroupList:
     @property
     def most(self) -> int:
         """A bound on the number of groups that a record can be in."""
-        return math.prod(one.most for one in self.groupings)
+        return math.prod(grouping.most for grouping in self.groupings)
 
     def places(self, combinations: Integers) -> Integers:
         """Positions, row by row, of combinations that are numbered in C order over all groupings."""
@@ -201,11 +201,11 @@ class GroupList:
         combination = np.empty(self.width, np.int64)
         combination[self.place_of] = np.arange(self.width)
         rows, columns = np.divmod(places, self.width)
-        rest, found = rows * self.width + combination[columns], dict[str, pl.Series]()
-        for one in reversed(self.groupings):
-            rest, own = np.divmod(rest, len(one.groups))
-            found[one.name] = pl.Series(one.groups, dtype=pl.String).gather(own)
-        return dict(reversed(found.items()))
+        rest, columns_of = rows * self.width + combination[columns], dict[str, pl.Series]()
+        for grouping in reversed(self.groupings):
+            rest, digits = np.divmod(rest, len(grouping.groups))
+            columns_of[grouping.name] = pl.Series(grouping.groups, dtype=pl.String).gather(digits)
+        return dict(reversed(columns_of.items()))
 
 
 def list_groups(
@@ -225,7 +225,7 @@ def list_groups(
         ConfigError: a grouping or a label of `total_only` is unknown.
         SchemaError: the level is too large.
     """
-    shape = [len(one.groups) for one in groupings]
+    shape = [len(grouping.groups) for grouping in groupings]
     n_groups = math.prod(shape) * (1 if rows is None else len(rows.groups))
     if n_groups > MOST_GROUPS:
         raise SchemaError(
@@ -237,7 +237,7 @@ def list_groups(
     if isinstance(total_only, bool):
         only |= total_only
     else:
-        names = [one.name for one in groupings]
+        names = [grouping.name for grouping in groupings]
         for name, labels in total_only.items():
             if name not in names or (
                 unknown := sorted(set(labels) - set(groupings[names.index(name)].groups))

@@ -37,24 +37,24 @@ class HouseholdError:
 
 def expected_household_errors(plan: HouseholdPlan) -> tuple[HouseholdError, ...]:
     """Margins of every set and detail, without data."""
-    found = []
+    errors = []
     for run in plan.runs:
-        for one in run.sets:
-            cell = quality_of_sum(one, 1)
-            for number, detail in enumerate(one.table.details):
-                total = quality_of_sum(one, detail.n_cells)
-                found.append(
+        for household_set in run.sets:
+            cell = quality_of_sum(household_set, 1)
+            for number, detail in enumerate(household_set.table.details):
+                total = quality_of_sum(household_set, detail.n_cells)
+                errors.append(
                     HouseholdError(
                         run.run,
-                        one.table.name,
-                        one.geography,
-                        one.level,
+                        household_set.table.name,
+                        household_set.geography,
+                        household_set.level,
                         detail.folder,
-                        one.thresholds[number - 1] if number else None,
+                        household_set.thresholds[number - 1] if number else None,
                         cell.margin,
                         cell.variance,
                         total.margin,
                         total.variance,
                     )
                 )
-    return tuple(found)
+    return tuple(errors)

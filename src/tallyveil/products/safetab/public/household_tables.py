@@ -90,7 +90,9 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
     return frame.with_columns(pl.col("COUNT").cast(pl.Int64))
 
 
-def listed_groups(totals: pl.DataFrame, run: str, one: HouseholdSet, regions: Regions) -> ListedGroups:
+def listed_groups(
+    totals: pl.DataFrame, run: str, household_set: HouseholdSet, regions: Regions
+) -> ListedGroups:
     """Groups of a set that T1 lists, with the detail that its counts choose.
 
     Iterations that are not tabulated at this geography are ignored, as in production. T1 may list them for regions that
@@ -99,26 +101,30 @@ def listed_groups(totals: pl.DataFrame, run: str, one: HouseholdSet, regions: Re
     Raises:
         SchemaError: T1 lists a region that the geography does not have, such as a region of another state.
     """
-    own = totals.filter(
-        pl.col("REGION_TYPE") == one.geography, pl.col("ITERATION_CODE").is_in(one.view.codes)
+    of_set = totals.filter(
+        pl.col("REGION_TYPE") == household_set.geography,
+        pl.col("ITERATION_CODE").is_in(household_set.view.codes),
     )
-    names = regions.names(one.geography)
+    names = regions.names(household_set.geography)
     places = pl.DataFrame({"REGION_ID": names, "region": np.arange(len(names), dtype=np.int64)})
     codes = pl.DataFrame(
-        {"ITERATION_CODE": one.view.codes, "iteration": np.arange(len(one.view.codes), dtype=np.int64)},
+        {
+            "ITERATION_CODE": household_set.view.codes,
+            "iteration": np.arange(len(household_set.view.codes), dtype=np.int64),
+        },
         schema={"ITERATION_CODE": pl.String, "iteration": pl.Int64},
     )
-    joined = own.join(places, on="REGION_ID", how="left").join(codes, on="ITERATION_CODE", how="left")
+    joined = of_set.join(places, on="REGION_ID", how="left").join(codes, on="ITERATION_CODE", how="left")
     lost = joined.filter(pl.col("region").is_null())
     if lost.height:
         raise SchemaError(
-            f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {one.geography} that GRF-C does "
-            f"not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. Give the "
-            "T1 of these states, and the same geography.",
+            f"the published totals list {lost['REGION_ID'].n_unique()} region(s) of {household_set.geography} that "
+            f"GRF-C does not have in the {run} run: {some(lost['REGION_ID'].unique(maintain_order=True).to_list())}. "
+            "Give the T1 of these states, and the same geography.",
             code="safetab-group-totals",
         )
     joined = joined.sort("region", "iteration")
-    detail = np.searchsorted(np.array(one.thresholds), joined["COUNT"].to_numpy(), side="right")
+    detail = np.searchsorted(np.array(household_set.thresholds), joined["COUNT"].to_numpy(), side="right")
     return ListedGroups(joined["region"].to_numpy(), joined["iteration"].to_numpy(), detail.astype(np.int64))
 
 
@@ -143,7 +149,7 @@ def totals_digest(totals: pl.DataFrame) -> bytes:
 
 
 def household_rows(
-    one: HouseholdSet,
+    household_set: HouseholdSet,
     regions: Regions,
     groups: ListedGroups,
     cells: Sequence[NDArray[np.int64]],
@@ -153,43 +159,52 @@ def household_rows(
     """Published rows of a set, with variances and margins.
 
     Args:
-        one: The set.
+        household_set: The set.
         regions: The geography.
         groups: The groups of the set.
         cells: For each detail in order, the noisy cells of its groups; int64, shape (groups, n_cells).
         allow_negative: Whether negative cells remain.
     """
-    names, codes = regions.names(one.geography), pl.Series(one.view.codes, dtype=pl.String)
+    names, codes = (
+        regions.names(household_set.geography),
+        pl.Series(household_set.view.codes, dtype=pl.String),
+    )
     frames = []
-    for number, (detail, noisy) in enumerate(zip(one.table.details, cells, strict=True)):
-        own = np.flatnonzero(groups.detail == number)
+    for number, (detail, noisy) in enumerate(zip(household_set.table.details, cells, strict=True)):
+        places = np.flatnonzero(groups.detail == number)
         for cell, parts in detail.sums:
-            quality = quality_of_sum(one, len(parts))
+            quality = quality_of_sum(household_set, len(parts))
             measured = noisy[:, list(parts)]
-            plain, margin = measured.sum(axis=1), np.full(len(own), quality.margin)
+            plain, margin = measured.sum(axis=1), np.full(len(places), quality.margin)
             count = plain if allow_negative else np.maximum(measured, 0).sum(axis=1)
             if not allow_negative:
                 margin = raised_margin(plain, count, quality.margin)
             frames.append(
                 pl.DataFrame(
                     {
-                        "REGION_ID": names.gather(groups.regions[own]),
-                        "REGION_TYPE": pl.repeat(one.geography, len(own), dtype=pl.String, eager=True),
-                        "ITERATION_CODE": codes.gather(groups.iterations[own]),
-                        one.table.column: pl.repeat(str(cell), len(own), dtype=pl.String, eager=True),
+                        "REGION_ID": names.gather(groups.regions[places]),
+                        "REGION_TYPE": pl.repeat(
+                            household_set.geography, len(places), dtype=pl.String, eager=True
+                        ),
+                        "ITERATION_CODE": codes.gather(groups.iterations[places]),
+                        household_set.table.column: pl.repeat(
+                            str(cell), len(places), dtype=pl.String, eager=True
+                        ),
                         "COUNT": count,
-                        "VARIANCE": pl.repeat(quality.variance, len(own), dtype=pl.Float64, eager=True),
+                        "VARIANCE": pl.repeat(quality.variance, len(places), dtype=pl.Float64, eager=True),
                         "MARGIN": margin,
-                        "TABLE": pl.repeat(detail.folder, len(own), dtype=pl.String, eager=True),
+                        "TABLE": pl.repeat(detail.folder, len(places), dtype=pl.String, eager=True),
                     }
                 )
             )
-    return pl.concat(frames).sort("TABLE", *KEYS, one.table.column)
+    return pl.concat(frames).sort("TABLE", *KEYS, household_set.table.column)
 
 
-def quality_of_sum(one: HouseholdSet, n: int) -> Quality:
+def quality_of_sum(household_set: HouseholdSet, n: int) -> Quality:
     """Variance and margin of a sum of n measured cells."""
-    return Quality(n * one.law.variance_float(), float(margin_of_sum(noise_sum(one.law, n))))
+    return Quality(
+        n * household_set.law.variance_float(), float(margin_of_sum(noise_sum(household_set.law, n)))
+    )
 
 
 def household_table_paths(run: str) -> list[str]:

@@ -188,12 +188,15 @@ class HouseholdRun:
     @property
     def budget(self) -> Fraction:
         """Sum of the budgets."""
-        return sum((one.budget for one in self.sets), Fraction(0))
+        return sum((household_set.budget for household_set in self.sets), Fraction(0))
 
     def event(self) -> PrivacyEvent:
         """The privacy event. A household's record is in one cell of each of its groups in every set."""
         return SequentialEvent(
-            tuple(ParallelEvent((release_of(one.law),), one.stability.groups) for one in self.sets)
+            tuple(
+                ParallelEvent((release_of(household_set.law),), household_set.stability.groups)
+                for household_set in self.sets
+            )
         )
 
 
@@ -238,7 +241,10 @@ class HouseholdPlan:
             "codes": list(self.files.codes),
             "mapping": [list(pair) for pair in self.files.mapping],
             "runs": {
-                run.run: {"budget": str(run.budget), "sets": [_mapping(one) for one in run.sets]}
+                run.run: {
+                    "budget": str(run.budget),
+                    "sets": [_mapping(household_set) for household_set in run.sets],
+                }
                 for run in self.runs
             },
         }
@@ -277,7 +283,7 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
         for nationwide in (True, False)
     }
     stabilities = {key: stability_of(view, config.max_race_codes) for key, view in views.items()}
-    found = []
+    planned = []
     for run in runs:
         sets = [
             _household_set(
@@ -294,8 +300,8 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
             for level in LEVELS
             if budgets[table.name][geography, level]
         ]
-        found.append(HouseholdRun(run, tuple(sets)))
-    return HouseholdPlan(config, files, tuple(found))
+        planned.append(HouseholdRun(run, tuple(sets)))
+    return HouseholdPlan(config, files, tuple(planned))
 
 
 def _household_set(
@@ -322,14 +328,14 @@ def _household_set(
     return HouseholdSet(table, geography, level, view, stability, budgets[place], thresholds[place], law)
 
 
-def _mapping(one: HouseholdSet) -> dict[str, Any]:
+def _mapping(household_set: HouseholdSet) -> dict[str, Any]:
     return {
-        "table": one.table.name,
-        "geography": one.geography,
-        "level": one.level,
-        "budget": str(one.budget),
-        "stability": one.stability.groups,
-        "thresholds": list(one.thresholds),
-        "standard_deviation": one.law.standard_deviation(),
-        "margin": one.law.margin(Fraction(19, 20)),
+        "table": household_set.table.name,
+        "geography": household_set.geography,
+        "level": household_set.level,
+        "budget": str(household_set.budget),
+        "stability": household_set.stability.groups,
+        "thresholds": list(household_set.thresholds),
+        "standard_deviation": household_set.law.standard_deviation(),
+        "margin": household_set.law.margin(Fraction(19, 20)),
     }

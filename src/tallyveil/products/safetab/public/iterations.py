@@ -101,9 +101,9 @@ class IterationFiles:
 
     def view(self, level: int, *, nationwide: bool) -> View:
         """The iterations of a level nationwide, or below the state. There may be none."""
-        own = [i for i in self.iterations if i.level == level and i.tabulated(nationwide=nationwide)]
-        total_only = [i for i in own if i.detailing is Detailing.TOTAL_ONLY]
-        ordered = [i for i in own if i.detailing is not Detailing.TOTAL_ONLY] + total_only
+        iterations = [i for i in self.iterations if i.level == level and i.tabulated(nationwide=nationwide)]
+        total_only = [i for i in iterations if i.detailing is Detailing.TOTAL_ONLY]
+        ordered = [i for i in iterations if i.detailing is not Detailing.TOTAL_ONLY] + total_only
         place = {iteration.code: n for n, iteration in enumerate(ordered)}
         row = {code: n for n, code in enumerate(self.codes)}
         maps = [np.full(len(self.codes), -1, np.int16) for _ in Membership]
@@ -157,7 +157,7 @@ def read_iterations(folder: Path) -> IterationFiles:
 
 
 def _iterations(frame: pl.DataFrame) -> list[Iteration]:
-    found = []
+    iterations = []
     for row in frame.filter(pl.col("LEVEL") != "0").iter_rows(named=True):
         membership = Membership.ETHNICITY
         if "ALONE" in row:
@@ -168,8 +168,8 @@ def _iterations(frame: pl.DataFrame) -> list[Iteration]:
         elif row["COARSE_ONLY"] == "True":
             detailing = Detailing.COARSE_ONLY
         code, name = row["ITERATION_CODE"], row["ITERATION_NAME"]
-        found.append(Iteration(code, name, int(row["LEVEL"]), membership, detailing))
-    return found
+        iterations.append(Iteration(code, name, int(row["LEVEL"]), membership, detailing))
+    return iterations
 
 
 def _repeated(path: Path, frame: pl.DataFrame, columns: list[str]) -> list[TallyveilError]:
@@ -275,12 +275,12 @@ def _several(path: Path, files: IterationFiles) -> list[TallyveilError]:
     by_code = {iteration.code: iteration for iteration in files.iterations}
     problems: list[TallyveilError] = []
     for nationwide in (True, False):
-        found: dict[tuple[str, int, Membership], list[str]] = {}
+        members: dict[tuple[str, int, Membership], list[str]] = {}
         for code, iteration in files.mapping:
-            own = by_code[iteration]
-            if own.tabulated(nationwide=nationwide):
-                found.setdefault((code, own.level, own.membership), []).append(iteration)
-        bad = {key: values for key, values in found.items() if len(values) > 1}
+            codes = by_code[iteration]
+            if codes.tabulated(nationwide=nationwide):
+                members.setdefault((code, codes.level, codes.membership), []).append(iteration)
+        bad = {key: values for key, values in members.items() if len(values) > 1}
         if bad:
             said = [
                 f"{code} -> {', '.join(values)} ({kind.name.lower()}, level {level})"

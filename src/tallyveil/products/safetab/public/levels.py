@@ -162,11 +162,11 @@ def events_of(levels: Sequence[GroupLevel], groups: int, total_only: int) -> lis
         total_only: Upper bound on how many of them are total-only.
     Source: SafeTab (Haney et al.), Theorems 1 to 3.
     """
-    split = SequentialEvent(tuple(_split_event(one) for one in levels))
+    split = SequentialEvent(tuple(_split_event(level) for level in levels))
     if not total_only:
         return [ParallelEvent((split,), groups)]
-    only = SequentialEvent(tuple(release_of(one.total_only) for one in levels))
-    if not any(one.n_adaptive for one in levels):
+    only = SequentialEvent(tuple(release_of(level.total_only) for level in levels))
+    if not any(level.n_adaptive for level in levels):
         return [ParallelEvent((only,), groups)]
     either = ParallelEvent((split, only), total_only)
     if total_only == groups:
@@ -174,10 +174,12 @@ def events_of(levels: Sequence[GroupLevel], groups: int, total_only: int) -> lis
     return [ParallelEvent((split,), groups - total_only), either]
 
 
-def _split_event(one: GroupLevel) -> PrivacyEvent:
+def _split_event(level: GroupLevel) -> PrivacyEvent:
     """Stage 1, then the tabulation of one detail. A record is in one cell of each."""
-    table = release_of(one.stage_2)
-    return SequentialEvent((release_of(one.stage_1), AdaptiveEvent((table,) * (1 + len(one.ladder.tables)))))
+    table = release_of(level.stage_2)
+    return SequentialEvent(
+        (release_of(level.stage_1), AdaptiveEvent((table,) * (1 + len(level.ladder.tables))))
+    )
 
 
 def release_of(law: Law) -> Release:

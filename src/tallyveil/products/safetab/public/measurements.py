@@ -56,6 +56,6 @@ class GroupMeasurements:
 class GroupSource(Protocol):
     """A source of measurements of groups, behind the wall."""
 
-    def measure(self, one: LevelSet, rows: Integers) -> Iterator[GroupMeasurements]:
+    def measure(self, level_set: LevelSet, rows: Integers) -> Iterator[GroupMeasurements]:
         """Measurements of the given rows, in order, in parts of limited size."""
         ...

@@ -147,23 +147,25 @@ class _Sum:
     def mean_square(self, count: int) -> float:
         """E[e**2 | choice] at a true count, only for the total."""
         y1, chances, weights = self.chosen(count)
-        one = self.estimator
-        if not one.gaussian:  # S is independent of Y1, and the estimate is linear in S
-            measured = one.measured(one.n).variance
+        estimator = self.estimator
+        if not estimator.gaussian:  # S is independent of Y1, and the estimate is linear in S
+            measured = estimator.measured(estimator.n).variance
             return float(chances @ ((1 - weights) ** 2 * measured + (weights * (y1 - count)) ** 2))
-        return float(mean_squared_error(count, one.weight, (y1, chances), self.sums, self._levels()))
+        return float(mean_squared_error(count, estimator.weight, (y1, chances), self.sums, self._levels()))
 
     def chosen(self, count: int) -> tuple[Floats, Floats, Floats]:
         """Stage-1 counts that choose the detail, their probabilities given the choice, and the weights of stage 1."""
-        one = self.estimator
-        whole, chances = chosen_law(self.stage_1, count, one.lowest, one.highest)
-        kept = chances > _NEGLIGIBLE * chances.max()
-        y1, chances = _stepped(whole[kept].astype(np.float64), chances[kept] / chances[kept].sum(), self.step)
-        if one.gaussian:
-            return y1, chances, np.full(len(y1), one.weight)
-        fade = fade_of(one)
-        faded = fade.of(np.rint(y1).astype(np.int64), one.lowest, one.highest)
-        return y1, chances, one.weight * faded / fade.width
+        estimator = self.estimator
+        whole, chances = chosen_law(self.stage_1, count, estimator.lowest, estimator.highest)
+        likely = chances > _NEGLIGIBLE * chances.max()
+        y1, chances = _stepped(
+            whole[likely].astype(np.float64), chances[likely] / chances[likely].sum(), self.step
+        )
+        if estimator.gaussian:
+            return y1, chances, np.full(len(y1), estimator.weight)
+        fade = fade_of(estimator)
+        faded = fade.of(np.rint(y1).astype(np.int64), estimator.lowest, estimator.highest)
+        return y1, chances, estimator.weight * faded / fade.width
 
     def _levels(self) -> tuple[Floats, Floats]:
         return _levels(self.estimator, self.parts) if self.estimator.gaussian else (np.empty(0), np.empty(0))
@@ -173,13 +175,13 @@ class _Sum:
 def near_threshold(estimator: DetailEstimator, parts: int) -> NearThreshold:
     """The table of an estimator with a threshold, for a sum of `parts` of its cells."""
     counts, step, ends = _counts(estimator, parts)
-    own = _sum_of(estimator, parts)
+    noisy_sum = _sum_of(estimator, parts)
     total = parts == estimator.n
     level = float(CONFIDENCE) if total else float(CONFIDENCE) + _LEFT_OUT
     far = estimator.combined(parts)
-    margins = _quantiles(own, counts, level, far.margin)
+    margins = _quantiles(noisy_sum, counts, level, far.margin)
     if total:
-        within, squares = margins, _mean_squares(own, counts)
+        within, squares = margins, _mean_squares(noisy_sum, counts)
     else:
         within, squares = _of_total(estimator)
     n, v2 = estimator.n, estimator.stage_2.variance_float()
@@ -206,19 +208,22 @@ def _mean_squares(whole: _Sum, counts: Floats) -> Floats:
 
 
 def _sum_of(estimator: DetailEstimator, parts: int) -> _Sum:
-    own, others = noise_sum(estimator.stage_2, parts), noise_sum(estimator.stage_2, estimator.n - parts)
-    below = np.concatenate([[0.0], np.cumsum(own.probabilities)])
+    parts_noise, others = (
+        noise_sum(estimator.stage_2, parts),
+        noise_sum(estimator.stage_2, estimator.n - parts),
+    )
+    below = np.concatenate([[0.0], np.cumsum(parts_noise.probabilities)])
     stage_1 = noise_sum(estimator.stage_1, 1)
     step = _step(stage_1, _FINE_STEPS_A_SPREAD if parts == estimator.n else _STEPS_A_SPREAD)
-    return _Sum(estimator, parts, own, below, _atoms(own), _atoms(others), stage_1, step)
+    return _Sum(estimator, parts, parts_noise, below, _atoms(parts_noise), _atoms(others), stage_1, step)
 
 
 def _atoms(noise: NoiseSum) -> tuple[Floats, Floats]:
     """The values with relevant probability, and their probabilities, in steps."""
-    kept = noise.probabilities > _NEGLIGIBLE * noise.probabilities.max()
-    values = np.arange(-noise.reach, noise.reach + 1.0)[kept]
+    likely = noise.probabilities > _NEGLIGIBLE * noise.probabilities.max()
+    values = np.arange(-noise.reach, noise.reach + 1.0)[likely]
     return _stepped(
-        values, noise.probabilities[kept] / noise.probabilities[kept].sum(), _step(noise, _STEPS_A_SPREAD)
+        values, noise.probabilities[likely] / noise.probabilities[likely].sum(), _step(noise, _STEPS_A_SPREAD)
     )
 
 
@@ -248,16 +253,22 @@ def _counts(estimator: DetailEstimator, parts: int) -> tuple[Floats, int, tuple[
     return inside[np.array(chance) >= RAREST / 2].astype(np.float64), step, ends
 
 
-def _quantiles(own: _Sum, counts: Floats, level: float, guess: float) -> Floats:
+def _quantiles(noisy_sum: _Sum, counts: Floats, level: float, guess: float) -> Floats:
     """At every true count, the smallest multiple of 1/64 that |e| does not exceed with probability `level`."""
-    stepped = max(own.step, _step(noise_sum(own.estimator.stage_2, own.estimator.n), _STEPS_A_SPREAD)) > 1
+    stepped = (
+        max(
+            noisy_sum.step,
+            _step(noise_sum(noisy_sum.estimator.stage_2, noisy_sum.estimator.n), _STEPS_A_SPREAD),
+        )
+        > 1
+    )
     wanted = level + (min(_STEPPED, (1 - level) / 5) if stepped else _TOLERANCE)
-    found, steps = np.empty(len(counts)), max(1, round(guess * MARGIN_STEPS))
+    quantiles, steps = np.empty(len(counts)), max(1, round(guess * MARGIN_STEPS))
     for place, count in enumerate(counts):
-        stage_1 = own.chosen(int(count))
+        stage_1 = noisy_sum.chosen(int(count))
 
-        def enough(steps: int, count: float = count, given: tuple[Floats, Floats, Floats] = stage_1) -> bool:
-            return own.coverage(count, given, (-steps / MARGIN_STEPS, steps / MARGIN_STEPS)) >= wanted
+        def enough(steps: int, count: float = count, chosen: tuple[Floats, Floats, Floats] = stage_1) -> bool:
+            return noisy_sum.coverage(count, chosen, (-steps / MARGIN_STEPS, steps / MARGIN_STEPS)) >= wanted
 
         jump, low, high = 1, 0, steps
         if enough(steps):
@@ -272,8 +283,8 @@ def _quantiles(own: _Sum, counts: Floats, level: float, guess: float) -> Floats:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
-        found[place], steps = high / MARGIN_STEPS, max(high, 1)
-    return found
+        quantiles[place], steps = high / MARGIN_STEPS, max(high, 1)
+    return quantiles
 
 
 @lru_cache(maxsize=64)
@@ -285,9 +296,9 @@ def _levels(estimator: DetailEstimator, parts: int) -> tuple[Floats, Floats]:
     ends = correction.knots[0] - far, correction.knots[-1] + far
     knots = np.concatenate([[ends[0]], correction.knots, [ends[1]]])
     w, share = estimator.weight, parts / estimator.n
-    taken = estimator.n * correction.of(knots) / UNIT
+    corrections = estimator.n * correction.of(knots) / UNIT
     totals = knots / UNIT
-    return totals, np.maximum.accumulate(totals * (1 - share * w) / (1 - w) - share * taken)
+    return totals, np.maximum.accumulate(totals * (1 - share * w) / (1 - w) - share * corrections)
 
 
 def _step(noise: NoiseSum, steps_a_spread: int) -> int:

@@ -70,7 +70,7 @@ class RunPlan:
     @property
     def budget(self) -> Fraction:
         """Sum of the level budgets, in rho or pure epsilon."""
-        return sum((one.budget for one in self.sets), Fraction(0))
+        return sum((level_set.budget for level_set in self.sets), Fraction(0))
 
     def event(self, *, total_only: bool = True) -> PrivacyEvent:
         """The privacy event of the run.
@@ -82,8 +82,8 @@ class RunPlan:
             view. So its groups of an iteration are either all split or all total-only.
         """
         by_view: dict[tuple[int, bool], list[LevelSet]] = {}
-        for one in self.sets:
-            by_view.setdefault((one.level, one.view.nationwide), []).append(one)
+        for level_set in self.sets:
+            by_view.setdefault((level_set.level, level_set.view.nationwide), []).append(level_set)
         parts: list[PrivacyEvent] = []
         for together in by_view.values():
             stability = together[0].stability
@@ -143,7 +143,7 @@ class SafetabPlan:
                 run.run: {
                     "budget": str(run.budget),
                     "witness": None if run.witness is None else [list(run.witness[0]), run.witness[1]],
-                    "sets": [_set_mapping(one) for one in run.sets],
+                    "sets": [_set_mapping(level_set) for level_set in run.sets],
                 }
                 for run in self.runs
             },
@@ -213,11 +213,11 @@ def _run_plan(
         for level in LEVELS
         if config.budgets[geography, level]
     )
-    used = list({(one.level, one.view.nationwide): None for one in sets})
-    found = common_record(
+    used = list({(level_set.level, level_set.view.nationwide): None for level_set in sets})
+    record = common_record(
         [views[key][0] for key in used], [views[key][1] for key in used], config.max_race_codes
     )
-    witness = None if found is None else (tuple(files.codes[c] for c in found[0]), files.codes[found[1]])
+    witness = None if record is None else (tuple(files.codes[c] for c in record[0]), files.codes[record[1]])
     return RunPlan(run, sets, witness)
 
 
@@ -254,18 +254,18 @@ def _level_set(
     )
 
 
-def _set_mapping(one: LevelSet) -> dict[str, Any]:
+def _set_mapping(level_set: LevelSet) -> dict[str, Any]:
     return {
-        "geography": one.geography,
-        "level": one.level,
-        "budget": str(one.budget),
-        "stability": one.stability.groups,
-        "stability_formula": one.stability.formula,
-        "thresholds": list(one.thresholds),
-        "keep_above": one.keep_above,
-        "iterations": len(one.view.iterations),
-        "total_only_iterations": len(one.view.iterations) - one.view.n_adaptive,
+        "geography": level_set.geography,
+        "level": level_set.level,
+        "budget": str(level_set.budget),
+        "stability": level_set.stability.groups,
+        "stability_formula": level_set.stability.formula,
+        "thresholds": list(level_set.thresholds),
+        "keep_above": level_set.keep_above,
+        "iterations": len(level_set.view.iterations),
+        "total_only_iterations": len(level_set.view.iterations) - level_set.view.n_adaptive,
         "standard_deviations": [
-            law.standard_deviation() for law in (one.stage_1, one.stage_2, one.total_only)
+            law.standard_deviation() for law in (level_set.stage_1, level_set.stage_2, level_set.total_only)
         ],
     }

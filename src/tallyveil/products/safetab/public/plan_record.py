@@ -18,7 +18,7 @@ def plan_record(read: SafetabPlan, delta: Fraction, data: Path | None) -> dict[s
     record: dict[str, Any] = {
         "neighbours": NEIGHBOURS.value,
         "budget_unit": read.budget_unit,
-        "privacy": [one.to_mapping() for one in privacy_of(read, delta)],
+        "privacy": [row.to_mapping() for row in privacy_of(read, delta)],
         "plan": {key: value for key, value in read.to_mapping().items() if key not in _LISTS},
         "codes": len(read.files.codes),
         "iterations": len(read.files.iterations),
@@ -28,8 +28,8 @@ def plan_record(read: SafetabPlan, delta: Fraction, data: Path | None) -> dict[s
         regions = read_regions(data, read.config)
         record["groups"] = {
             run.run: {
-                one.name: len(regions[run.run].ids[one.geography]) * len(one.view.iterations)
-                for one in run.sets
+                row.name: len(regions[run.run].ids[row.geography]) * len(row.view.iterations)
+                for row in run.sets
             }
             for run in read.runs
         }

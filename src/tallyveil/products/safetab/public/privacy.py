@@ -182,7 +182,9 @@ def calibrate_plan(plan: SafetabPlan, *, epsilon: Fraction | str, delta: Fractio
     budgets: dict[tuple[str, int], Fraction] = {}
     for run in plan.runs:
         factor = _noise_factor(run, epsilon, delta)
-        budgets |= {(one.geography, one.level): one.budget / factor for one in run.sets}
+        budgets |= {
+            (level_set.geography, level_set.level): level_set.budget / factor for level_set in run.sets
+        }
     return with_budgets(plan, budgets)
 
 
@@ -200,8 +202,8 @@ def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) 
     event = run.event(total_only=not gaussian)
     factor = calibrate(event, epsilon=epsilon, delta=delta, neighbours=NEIGHBOURS, digits=DIGITS).factor
     for nudge in range(DIGITS):
-        found = compose(scaled(run.event(), factor), neighbours=NEIGHBOURS).epsilon(Fraction(delta))
-        if found.upper <= Fraction(epsilon):
+        reached = compose(scaled(run.event(), factor), neighbours=NEIGHBOURS).epsilon(Fraction(delta))
+        if reached.upper <= Fraction(epsilon):
             return factor
         factor *= 1 + Fraction(10) ** (nudge - DIGITS)
     raise BudgetError(

@@ -89,15 +89,15 @@ def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
         )
     runs = {}
     for run in config.runs:
-        own = numbers.filter(pl.col("state").is_in(config.states_of(run)))
-        missing = sorted(set(config.states_of(run)) - set(own["state"].unique().to_list()))
+        numbers_of_run = numbers.filter(pl.col("state").is_in(config.states_of(run)))
+        missing = sorted(set(config.states_of(run)) - set(numbers_of_run["state"].unique().to_list()))
         if missing:
             raise GeographyError(
                 f"{path} has no block in state(s) {some(missing)} of the {run} run. Add the blocks of these states, "
                 "or remove the states from state_filter_us (for Puerto Rico: set run_pr to false).",
                 code="safetab-no-blocks",
             )
-        runs[run] = _regions(run, own)
+        runs[run] = _regions(run, numbers_of_run)
     return runs
 
 
@@ -115,10 +115,12 @@ def _regions(run: str, frame: pl.DataFrame) -> Regions:
     }
     ids, region_of = {}, {}
     for geography in GEOGRAPHIES[run]:
-        own = numbers[base_name(geography)]
-        ids[geography] = _frozen(np.unique(own[own >= 0]))
+        region_numbers = numbers[base_name(geography)]
+        ids[geography] = _frozen(np.unique(region_numbers[region_numbers >= 0]))
         region_of[geography] = _frozen(
-            np.where(own >= 0, np.searchsorted(ids[geography], own), -1).astype(np.int32)
+            np.where(region_numbers >= 0, np.searchsorted(ids[geography], region_numbers), -1).astype(
+                np.int32
+            )
         )
     return Regions(run, _frozen(np.array(blocks)), ids, region_of)
 
@@ -137,10 +139,10 @@ def same_blocks(regions: Regions, geography: str, other: str) -> Int32s:
     size = np.bincount(mine[inside], minlength=n)
     other_size = np.bincount(theirs[theirs >= 0], minlength=len(regions.ids[other]))
     # All blocks of the region lie in one region of the other geography, and that region has no other blocks.
-    one = (lowest == highest) & (lowest >= 0)
-    found = np.where(one, lowest, 0)
-    same = one & (other_size[found] == size) if len(other_size) else np.zeros(n, bool)
-    return np.where(same, found, -1).astype(np.int32)
+    alike = (lowest == highest) & (lowest >= 0)
+    region = np.where(alike, lowest, 0)
+    same = alike & (other_size[region] == size) if len(other_size) else np.zeros(n, bool)
+    return np.where(same, region, -1).astype(np.int32)
 
 
 def first_block_in_all(regions: Regions, geographies: Sequence[str]) -> int | None:
@@ -148,8 +150,8 @@ def first_block_in_all(regions: Regions, geographies: Sequence[str]) -> int | No
     inside = np.ones(len(regions.blocks), bool)
     for geography in geographies:
         inside &= regions.region_of[geography] >= 0
-    found = np.flatnonzero(inside)
-    return int(regions.blocks[found[0]]) if found.size else None
+    blocks = np.flatnonzero(inside)
+    return int(regions.blocks[blocks[0]]) if blocks.size else None
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

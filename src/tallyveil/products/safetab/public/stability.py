@@ -77,8 +77,10 @@ def stability_of(view: View, max_race_codes: int) -> Stability:
 def groups_of(view: View, race_codes: Sequence[int], ethnicity_code: int) -> int:
     """Number of groups of one region that a record is in."""
     alone = {int(view.alone_of[code]) for code in race_codes}
-    found = {int(view.combination_of[code]) for code in race_codes} | (alone if len(alone) == 1 else set())
-    return len((found | {int(view.ethnicity_of[ethnicity_code])}) - {-1})
+    combinations = {int(view.combination_of[code]) for code in race_codes} | (
+        alone if len(alone) == 1 else set()
+    )
+    return len((combinations | {int(view.ethnicity_of[ethnicity_code])}) - {-1})
 
 
 def common_record(
@@ -116,20 +118,20 @@ def _most(
 
 def _distinct(codes: NDArray[np.int64], combination_of: Int16s, k: int) -> tuple[int, ...]:
     """Up to k of the codes, with distinct combinations."""
-    own = codes[combination_of[codes] >= 0]
-    _, first = np.unique(combination_of[own], return_index=True)
-    return tuple(int(code) for code in own[first[:k]])
+    listed = codes[combination_of[codes] >= 0]
+    _, first = np.unique(combination_of[listed], return_index=True)
+    return tuple(int(code) for code in listed[first[:k]])
 
 
 def _distinct_everywhere(views: Sequence[View], k: int) -> tuple[int, ...]:
     """Up to k codes, taken in order, whose combinations are new in every view."""
     chosen: list[int] = []
-    taken: list[set[int]] = [set() for _ in views]
+    combinations: list[set[int]] = [set() for _ in views]
     for code in range(len(views[0].combination_of)):
-        own = [int(view.combination_of[code]) for view in views]
-        if len(chosen) < k and all(o >= 0 and o not in t for o, t in zip(own, taken, strict=True)):
+        numbers = [int(view.combination_of[code]) for view in views]
+        if len(chosen) < k and all(o >= 0 and o not in t for o, t in zip(numbers, combinations, strict=True)):
             chosen.append(code)
-            for o, t in zip(own, taken, strict=True):
+            for o, t in zip(numbers, combinations, strict=True):
                 t.add(o)
     return tuple(chosen)
 

@@ -104,11 +104,6 @@ class NoisePair:
         return (low if low and self.coverage(low) >= wanted else high) / MARGIN_STEPS
 
 
-def coverage_of_sum(law: NoiseSum, margin: int) -> float:
-    """P(|X| <= margin)."""
-    return float(law.within(np.array([-margin]), np.array([margin]))[0])
-
-
 def margin_of_sum(law: NoiseSum) -> int:
     """Smallest integer m with P(|X| <= m) >= 95 %."""
     middle = law.reach
@@ -155,5 +150,5 @@ def _trimmed(probabilities: NDArray[np.float64]) -> NoiseSum:
     middle = len(probabilities) // 2
     beyond = np.cumsum(probabilities[:middle] + probabilities[:middle:-1])
     cut = int(np.searchsorted(beyond, _TAIL))
-    kept = probabilities[cut : len(probabilities) - cut]
-    return NoiseSum(middle - cut, kept)
+    middle_part = probabilities[cut : len(probabilities) - cut]
+    return NoiseSum(middle - cut, middle_part)

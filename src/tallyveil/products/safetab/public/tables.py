@@ -19,7 +19,7 @@ from tallyveil.products.safetab.public.coterminous import Twin
 from tallyveil.products.safetab.public.group_numbers import (
     QUALITY_COLUMNS,
     CollectedGroups,
-    Groups,
+    NumberedGroups,
     numbers_of,
 )
 from tallyveil.products.safetab.public.levels import bounds_of
@@ -46,14 +46,14 @@ class SetTables:
     """
 
     def __init__(
-        self, one: LevelSet, regions: Regions, config: SafetabConfig, *, exact: bool = False
+        self, level_set: LevelSet, regions: Regions, config: SafetabConfig, *, exact: bool = False
     ) -> None:
-        self.set = one
+        self.set = level_set
         self.regions = regions
         self.allow_negative = config.allow_negative
         self._chance = config.suppression
         self._exact = exact
-        self._collected = CollectedGroups(one)
+        self._collected = CollectedGroups(level_set)
 
     @property
     def n_counts(self) -> int:
@@ -76,18 +76,18 @@ class SetTables:
         ]
         return pl.concat(frames) if frames else _empty(T2_COLUMNS, ("SAME_AS",))
 
-    def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[Groups, str, pl.Series, bool]]:
+    def _groups(self, twins: Sequence[Twin]) -> Iterator[tuple[NumberedGroups, str, pl.Series, bool]]:
         """Groups of every detail: (groups, geography, region ids by position, whether they belong to twins)."""
-        own = self.set.geography
-        names = self.regions.names(own)
+        place = self.set.geography
+        names = self.regions.names(place)
         for groups in self._collected.by_detail():
-            yield groups, own, names, False
+            yield groups, place, names, False
             for geography in dict.fromkeys(twin.geography for twin in twins):
                 of_geography = [twin for twin in twins if twin.geography == geography]
                 for copied in self._copied(groups, of_geography):
                     yield copied, geography, self.regions.names(geography), True
 
-    def _copied(self, groups: Groups, twins: Sequence[Twin]) -> Iterator[Groups]:
+    def _copied(self, groups: NumberedGroups, twins: Sequence[Twin]) -> Iterator[NumberedGroups]:
         """The groups of regions with a twin in one geography, at the twin's position and in the twin's detail.
 
         The twin's own thresholds and the measured stage-1 count choose the detail. It is at most as fine as the
@@ -106,19 +106,19 @@ class SetTables:
         thresholds = twins[0].thresholds
         details = np.searchsorted(np.array(thresholds), groups.stage_1, side="right")
         for detail in np.unique(details).tolist():
-            kept = details == detail
+            of_detail = details == detail
             if detail == 0 and not nationwide and self._chance is not None:
-                kept &= groups.cells.sum(axis=1) > self._bound(groups.cells.shape[1], self._chance)
-            if kept.any():
+                of_detail &= groups.cells.sum(axis=1) > self._bound(groups.cells.shape[1], self._chance)
+            if of_detail.any():
                 bounds = _narrower(groups.bounds, bounds_of(thresholds, detail))
-                yield replace(groups.kept(kept), detail=detail, bounds=bounds)
+                yield replace(groups.kept(of_detail), detail=detail, bounds=bounds)
 
     def _bound(self, n: int, chance: Fraction) -> int:
         """The bound that a total from n cells must exceed to be published."""
         law = self.set.stage_2
         return suppression_bound(law, chance) if n == 1 else quantile_of_sum(noise_sum(law, n), chance)
 
-    def _t1(self, groups: Groups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
+    def _t1(self, groups: NumberedGroups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
         n, size = groups.cells.shape[1], len(groups.rows)
         columns = {
             **self._keys(groups, geography, names, 1),
@@ -128,7 +128,7 @@ class SetTables:
         }
         return pl.DataFrame(columns)
 
-    def _t2(self, groups: Groups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
+    def _t2(self, groups: NumberedGroups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
         """Rows of each group: its two sexes, then its cells."""
         detail, measured = DETAILS[groups.detail - 1], DETAILS[groups.measured - 1]
         size, into = len(groups.rows), measured.cells_in(detail)
@@ -147,10 +147,12 @@ class SetTables:
         }
         return pl.DataFrame(columns)
 
-    def _numbers(self, groups: Groups, sums: Sequence[Integers]) -> dict[str, Any]:
+    def _numbers(self, groups: NumberedGroups, sums: Sequence[Integers]) -> dict[str, Any]:
         return numbers_of(self.set, groups, sums, allow_negative=self.allow_negative, exact=self._exact)
 
-    def _keys(self, groups: Groups, geography: str, names: pl.Series, times: int) -> dict[str, pl.Series]:
+    def _keys(
+        self, groups: NumberedGroups, geography: str, names: pl.Series, times: int
+    ) -> dict[str, pl.Series]:
         codes = pl.Series(self.set.view.codes)
         rows, columns = np.repeat(groups.rows, times), np.repeat(groups.columns, times)
         return {
@@ -161,11 +163,11 @@ class SetTables:
 
 
 def _narrower(
-    one: tuple[int | None, int | None], other: tuple[int | None, int | None]
+    left: tuple[int | None, int | None], other: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
     """The bounds that satisfy both pairs of bounds."""
-    lowest = [x for x in (one[0], other[0]) if x is not None]
-    highest = [x for x in (one[1], other[1]) if x is not None]
+    lowest = [x for x in (left[0], other[0]) if x is not None]
+    highest = [x for x in (left[1], other[1]) if x is not None]
     return max(lowest, default=None), min(highest, default=None)
 
 

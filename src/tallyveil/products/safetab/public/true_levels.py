@@ -49,20 +49,20 @@ class TrueLevel:
         return pl.concat([self._cells(cells, number) for number in range(1, self.level.ladder.total_only)])
 
     def _cells(self, cells: pl.DataFrame, number: int) -> pl.DataFrame:
-        own = cells.filter(pl.col("DETAIL") == self.level.ladder.names[number])
+        of_detail = cells.filter(pl.col("DETAIL") == self.level.ladder.names[number])
         table = self.level.ladder.tables[number - 1]
         names = {label: n for n, label in enumerate(self.level.cell_labels(number))}
-        cell = own["CELL"].replace_strict(names, return_dtype=pl.Int64).to_numpy()
-        places = self._places(own)
+        cell = of_detail["CELL"].replace_strict(names, return_dtype=pl.Int64).to_numpy()
+        places = self._places(of_detail)
         slots = self.slots[places]
-        true = np.zeros(len(own), np.int64)
+        true = np.zeros(len(of_detail), np.int64)
         true[slots >= 0] = table.collapse(self.finest)[slots[slots >= 0], cell[slots >= 0]]
         columns = [pl.Series(TRUE, true), pl.Series(TOTAL, self.totals[places])]
-        return own.select("DETAIL", *NUMBERS).with_columns(columns)
+        return of_detail.select("DETAIL", *NUMBERS).with_columns(columns)
 
     def _places(self, frame: pl.DataFrame) -> Integers:
         """Positions of the groups of published rows."""
-        keys: Sequence[str] = [one.name for one in self.level.groups.groupings]
+        keys: Sequence[str] = [grouping.name for grouping in self.level.groups.groupings]
         if not keys:
             return np.zeros(frame.height, np.int64)
         labels = pl.DataFrame(self.level.groups.labels(np.arange(len(self.totals))))

@@ -18,8 +18,9 @@ from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.uncertainty import Uncertainty
 from tallyveil.report.wording import grouped, listed, name_title, percent
 
-_FROM_COST = {"zcdp", "renyi", "pure", "rounded_fft"}
-"""Engines in a manifest whose epsilon does not come from composed laws, or takes long to compute."""
+_FROM_COST = {"zcdp", "renyi", "pure", "gridded", "rounded_fft"}
+"""Engines in a manifest whose epsilon does not come from composed laws, or takes long to compute. Releases of earlier
+versions name `rounded_fft`."""
 
 
 def release_guess(files: ReleaseFiles) -> Fraction:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tallyveil.budget.caps import EXACT_DEVIATION, Reference
 from tallyveil.budget.spine.measures import TotalMeasures
-from tallyveil.budget.spine.regroup import GIVEN, Aim, Regrouped, group_by_variance
+from tallyveil.budget.spine.regroup import GIVEN, Regrouped, RegroupingAim, group_by_variance
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.errors import GeographyError
 from tallyveil.geography.areas import geounits_as_entities, replaced_areas
@@ -60,7 +60,7 @@ def choose_groups(
     weights = {_name(asked, name): float(weight) for name, weight in asked.aim}
     # A family without entities has no variance, so it makes no difference to the aim.
     empty = {family.name for family in families if not family.n_entities}
-    aim = Aim(
+    aim = RegroupingAim(
         tuple((name, weight) for name, weight in weights.items() if name in named),
         tuple((name, weight) for name, weight in weights.items() if name not in named and name not in empty),
         asked.measure,

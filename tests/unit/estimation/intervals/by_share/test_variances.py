@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.optimal.program import Program
+from tallyveil.budget.optimal.program import ShareProgram
 from tallyveil.budget.optimal.solve import solve
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.estimation.intervals import (
@@ -203,7 +203,7 @@ def test_marginals_reach_the_residual_optimum(sizes, workload):
     asked = [Asked(0, names[one]) for one in workload]
     variances = by_share(schema, strategy, spine, asked)
     n = len(workload)
-    program = Program(np.ones(n), False, np.full(n, np.inf), np.full(n, 1e-9))
+    program = ShareProgram(np.ones(n), False, np.full(n, np.inf), np.full(n, 1e-9))
     found = solve(program, variances.at, np.full(n, 1 / n), gap=2e-7)
 
     # The residual of a set T has m_T dimensions and eigenvalue l_T, and costs l_T m_T / cells.

@@ -4,24 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.oracles.safetab_margins import combined_coverage, coverage_of_sum, stage_1_bias
 
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
-from tallyveil.products.safetab.public.estimates import (
-    UNIT,
-    chosen_law,
-    combined_coverage,
-    estimator_of,
-    quality_of,
-    stage_1_bias,
-)
+from tallyveil.products.safetab.public.estimates import UNIT, chosen_law, estimator_of, quality_of
 from tallyveil.products.safetab.public.near_threshold import quality_arrays
-from tallyveil.products.safetab.public.sums import (
-    CONFIDENCE,
-    NoisePair,
-    coverage_of_sum,
-    margin_of_sum,
-    noise_sum,
-)
+from tallyveil.products.safetab.public.sums import CONFIDENCE, NoisePair, margin_of_sum, noise_sum
 
 GAMMA = Fraction(1, 10)
 DETAILED = Fraction("2.134") / 9
