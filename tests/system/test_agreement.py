@@ -13,9 +13,9 @@ from tallyveil.errors import TallyveilError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
+from tallyveil.postprocess.constraints.constraint_files import read_agreed_counts, write_agreement
 from tallyveil.postprocess.other_releases import release as other_release
 from tallyveil.postprocess.other_releases.agreement import read_agreement
-from tallyveil.postprocess.other_releases.agreement_files import read_agreed_counts, write_agreement
 
 KEY = insecure_key("agreement")
 

@@ -12,10 +12,8 @@ from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.stated import StatedPlan, stated_plan
 from tallyveil.plans.terms import PrivacyTerms
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.constraints.constraint_files import AGREEMENT, BOUNDS, INVARIANTS
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.constraints.invariant_files import INVARIANTS
-from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
 from tallyveil.postprocess.other_releases.kept import Kept, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.public_inputs import read_constraints

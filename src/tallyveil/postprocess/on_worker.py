@@ -17,13 +17,11 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.stated import stated_plan
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS
-from tallyveil.postprocess.constraints.invariant_files import INVARIANTS
+from tallyveil.postprocess.constraints.constraint_files import AGREEMENT, BOUNDS, INVARIANTS
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.tree_values import prepared_sweep
 from tallyveil.postprocess.final_checks import CHECKS
-from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
 from tallyveil.postprocess.other_releases.kept import read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.passes.exact_groups import first_groups

@@ -8,8 +8,8 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
+from tallyveil.postprocess.constraints.constraint_files import invariant_name, stated_invariant
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constraint_table
-from tallyveil.postprocess.constraints.invariant_files import invariant_name, stated_invariant
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts
 from tallyveil.universe.limits import narrow_limits
 

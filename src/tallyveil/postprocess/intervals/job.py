@@ -10,7 +10,7 @@ import polars as pl
 
 from tallyveil.intervals.interval import refuse_level
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.constraints.constraint_files import BOUNDS
 from tallyveil.postprocess.intervals.chunks import (
     IntervalQuestion,
     interval_executor,
