@@ -156,7 +156,7 @@ class FinalChecks:
                     seen.add(path)
             return self._limits(root) if number == len(parts) else parts[number].check(root, promises)
 
-        return Chunks(_address(text), work, _write_passed, _read_passed)
+        return ChunkFolders(None).chunks(_address(text), Passed, work)
 
     def _limits(self, root: Path) -> Passed:
         """Hold the finest counts to the limits of lift passes."""
@@ -174,12 +174,3 @@ def _among(files: JsonObject, places: Sequence[str]) -> list[str]:
 
 def _address(text: str) -> JsonObject:
     return {"work": CHECKS, "of": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def _write_passed(passed: Passed, path: Path) -> None:
-    path.write_text(json.dumps(passed), encoding="utf-8")
-
-
-def _read_passed(path: Path) -> Passed:
-    passed: Passed = json.loads(path.read_text(encoding="utf-8"))
-    return passed

@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
-from tallyveil.postprocess.families.chunk_files import ChunkFolders, archived_outcome, outcome_of
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.chunks import (
     ChunkOutcome,
     KeepMeasurements,
@@ -109,7 +109,7 @@ def family_chunks(
         return estimate_span(builder, rules, spans[number], above, folders.unsolved, keep)
 
     address = {"work": FAMILIES, "geolevel": builder.geolevel}
-    return Chunks(address, work, folders.writing(archived_outcome), folders.reading(outcome_of)), spans
+    return folders.chunks(address, ChunkOutcome, work), spans
 
 
 def _estimate_chunks(

@@ -11,11 +11,13 @@ import polars as pl
 from tallyveil.intervals.interval import refuse_level
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
 from tallyveil.postprocess.constraints.constraint_files import BOUNDS
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.intervals.chunks import (
     IntervalQuestion,
+    IntervalWork,
     interval_executor,
     pieces_of,
-    write_elsewhere,
+    write_tables,
 )
 from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
 from tallyveil.postprocess.intervals.readme import readme_of
@@ -133,11 +135,16 @@ def make_intervals(
             folders.append(Folders(start_intervals(root), staging))
             return folders[0]._replace(root=root)
 
-        if executor.is_remote:
-            with watch.stage("intervals", len(pieces_of(job))):
-                tallies = write_elsewhere(executor, question, job, start, told)
-        else:
-            tallies = job.write(start, threads, told, watch)
+        work = IntervalWork(
+            job,
+            pieces_of(job, is_remote=executor.is_remote),
+            ChunkFolders(root),
+            in_tables,
+            workers=threads,
+            observer=told,
+            watch=watch,
+        )
+        tallies = write_tables(executor, question, work, start)
         readme = readme_of(release, job.model, level, job.covers(job.model), with_bounds=with_bounds)
         claim.begin()
         stages = watch.stages if in_run else []

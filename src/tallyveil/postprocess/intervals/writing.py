@@ -1,4 +1,4 @@
-"""The tables of a job of intervals: each fit is estimated, and its tables are written before the next fit begins."""
+"""The tables of a job of intervals, each written from the estimate of its fit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -126,34 +126,13 @@ class IntervalJob:
         queries = [group.name for group in self.groups]
         return sorted(compared, key=lambda one: (areas.index(one.area), queries.index(one.query)))
 
-    def write(
-        self, start: Callable[[], Folders], workers: int, observer: Observer, watch: Stopwatch
-    ) -> list[Tally]:
-        """Estimate every fit and write its tables.
-
-        Args:
-            start: Makes the folders, once the first fit is estimated.
-            workers: Number of threads.
-            observer: Told of progress.
-            watch: Times the stages.
-        """
-        tallies: list[Tally] = []
-        folders: Folders | None = None
-        for own in self.fits:
-            work = self.work(own, workers, watch)
-            folders = folders or start()
-            for step in work.steps():
-                with watch.stage(own.stage(f"intervals {step.name}"), step.size):
-                    tallies += step.write(folders, observer)
-        return tallies
-
-    def work(self, own: IntervalFit, workers: int, watch: Stopwatch) -> "IntervalWork":
+    def tables_of(self, own: IntervalFit, workers: int, watch: Stopwatch) -> "FitTables":
         """Estimate one fit."""
         with watch.stage(own.stage("covariances")):
             covariance = tree_covariance(own.model, workers=workers)
         with watch.stage(own.stage("read and fit")):
             rows, exact = own.rows(self.release), own.invariants(self.release)
-            return IntervalWork(self, own, fit_tree(covariance, rows, exact, workers=workers), workers)
+            return FitTables(self, own, fit_tree(covariance, rows, exact, workers=workers), workers)
 
 
 class Step(NamedTuple):
@@ -189,7 +168,7 @@ def steps_of(spine: Spine, areas: Sequence[Area]) -> list[tuple[str, int, int | 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IntervalWork:
+class FitTables:
     """One fit, estimated, with everything that its tables need.
 
     Attributes:
@@ -314,7 +293,7 @@ class LevelTables:
         answers: Estimates and variances.
     """
 
-    work: IntervalWork
+    work: FitTables
     counts: PublicCounts
     answers: LevelAnswers
 

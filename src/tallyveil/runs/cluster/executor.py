@@ -94,12 +94,17 @@ class RayExecutor:
         """As `Executor.is_remote`."""
         return True
 
-    def serve(self, site: Site) -> None:
+    @property
+    def threads(self) -> int:
+        """As `Executor.threads`: this process reads results and writes what follows from them."""
+        return 1
+
+    def serve(self, site: Callable[[], Site]) -> None:
         """As `Executor.serve`: wait until one worker process has opened the run."""
-        crew = self._joined()
+        crew, served = self._joined(), site()
         results = inside(self._folder, RESULTS)
-        self._files = ChunkFiles(results, site.files_key)
-        crew.serve(site, results)
+        self._files = ChunkFiles(results, served.files_key)
+        crew.serve(served, results)
         self._advance_until(crew, lambda: bool(crew.free()))
 
     def share(self, name: str, write: Callable[[Path], None]) -> None:

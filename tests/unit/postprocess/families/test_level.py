@@ -126,7 +126,7 @@ class ByFiles:
         for number in numbers:
             self.written += 1
             path = self.folder / f"result-{self.written}"
-            chunks.write(chunks.work(number), path)
+            chunks.write(number, chunks.work(number), path)
             yield number, chunks.read(path)
 
 
