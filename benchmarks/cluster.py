@@ -47,7 +47,7 @@ from tallyveil.execution.executors import executors_of
 from tallyveil.execution.topdown.run import run_release
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.warm_up import compile_kernels
-from tallyveil.runs.cluster.cluster import Cluster
+from tallyveil.runs.cluster.executor import Cluster
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.executor import Chunks, Executors, Site, Threads
 from tallyveil.runs.observer import SilentObserver

@@ -13,7 +13,7 @@ from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.estimation import FamilyProblem
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key

@@ -41,8 +41,8 @@ from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.evaluation.size_class import SizeClass, size_classes
 from tallyveil.execution.topdown.inputs import read_hierarchies
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
 from tallyveil.geography.spine import Spine
 from tallyveil.intervals.algebra import LARGEST_BLOCK

@@ -11,9 +11,9 @@ import pytest
 from tallyveil.config.load import load_plan
 from tallyveil.errors import StoreError
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.release import ReleasePlan

@@ -21,9 +21,9 @@ from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreErro
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.intervals import SourceRows, StoredRows
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key

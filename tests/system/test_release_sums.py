@@ -15,9 +15,9 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError, ConstraintError, GeographyError, SolverError
 from tallyveil.execution.topdown.inputs import read_hierarchies, read_histograms
 from tallyveil.execution.topdown.optimal_shares import optimal_shares, variances_by_share
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.execution.topdown.public import read_public
 from tallyveil.execution.topdown.run import measure_release, run_release
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.stated import stated_geounits
 from tallyveil.noise.key import insecure_key
 from tallyveil.postprocess.derived.district import district_answers

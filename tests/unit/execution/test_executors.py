@@ -8,7 +8,7 @@ from tallyveil.cli.frame.arguments import cluster_of
 from tallyveil.errors import ConfigError
 from tallyveil.execution.executors import executors_of
 from tallyveil.face.given import where_given
-from tallyveil.runs.cluster.cluster import Cluster
+from tallyveil.runs.cluster.executor import Cluster
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.executor import Threads
 

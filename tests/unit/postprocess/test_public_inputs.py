@@ -7,7 +7,7 @@ import pytest
 from tallyveil.config.load import load_plan
 from tallyveil.errors import SolverError, StoreError
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.execution.topdown.true_constraints import compile_constraints
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.postprocess.constraints.constraint_files import EXACT, stated_constraints

@@ -165,7 +165,7 @@ def build(
     from tallyveil.cli.areas.spine_measures import measures_of
     from tallyveil.cli.show.area_changes import show_changes
     from tallyveil.execution.topdown.spine_build import BuildFlags, built
-    from tallyveil.execution.topdown.spine_record import changes_record
+    from tallyveil.execution.topdown.spine_making import changes_record
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.storage.outputs import claim_file
 

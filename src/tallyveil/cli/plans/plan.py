@@ -179,11 +179,11 @@ def plan(
     resources = predicted(loaded, Sizes(blocks, people, geography), allocation)
     deviations = None
     if wanted is not None:
-        from tallyveil.execution.topdown.planned_deviations import deviations_of
+        from tallyveil.execution.topdown.public import deviations_of
 
         deviations = deviations_of(loaded, entities, wanted, asked)
     if as_json:
-        from tallyveil.execution.topdown.spine_record import changes_record
+        from tallyveil.execution.topdown.spine_making import changes_record
         from tallyveil.plans.record import plan_record
         from tallyveil.postprocess.intervals.expected_deviations import deviations_record
 

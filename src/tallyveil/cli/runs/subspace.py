@@ -126,7 +126,7 @@ def diagnose(
     from tallyveil.config.subspace import load_subspace_plan
     from tallyveil.errors import ConfigError
     from tallyveil.execution.table.run import noise_of
-    from tallyveil.execution.topdown.lattice_record import noise_record
+    from tallyveil.execution.topdown.lattice_counts import noise_record
     from tallyveil.face.products import require_input
     from tallyveil.plans.table import refuse_many_draws
     from tallyveil.release.kinds import ReleaseKind

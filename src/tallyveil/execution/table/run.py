@@ -20,7 +20,7 @@ from tallyveil.confidential.subspace_table import (
     restricted_table,
 )
 from tallyveil.errors import ConfigError, SolverError
-from tallyveil.execution.topdown.lattice_record import noise_record
+from tallyveil.execution.topdown.lattice_counts import noise_record
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.table import SubspacePlan, refuse_many_draws
 from tallyveil.release.kinds import ReleaseKind

@@ -13,7 +13,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.execution.topdown.before_spend import refuse_folder, refuse_many_people
 from tallyveil.execution.topdown.on_worker import measuring_site
 from tallyveil.execution.topdown.preparation import prepare, read_inputs
-from tallyveil.execution.topdown.spine_record import spine_record
+from tallyveil.execution.topdown.spine_making import spine_record
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
@@ -320,6 +320,6 @@ def _drawn_records(plan: ReleasePlan, subspace: "tuple[SubspaceDraw, ...]") -> l
     """What the manifest says of each draw on a lattice."""
     if not subspace:
         return []
-    from tallyveil.execution.topdown.lattice_record import drawn_record
+    from tallyveil.execution.topdown.lattice_counts import drawn_record
 
     return [drawn_record(plan, draw) for draw in subspace]

@@ -8,7 +8,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,7 +19,7 @@ from tallyveil.runs.cluster.connection import Connection
 from tallyveil.runs.cluster.crew import Answered, Crew, Worker
 from tallyveil.runs.cluster.failures import UnwrittenError, result_of
 from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.executor import Chunks, Site
+from tallyveil.runs.executor import Chunks, Executor, Site
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import store_error
@@ -274,3 +274,20 @@ class _Round:
                 **more,
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Makes the executor of a run on a cluster. See `Executors`.
+
+    Attributes:
+        settings: Which cluster.
+        told: Is told of what happens, for the log. See `RayExecutor`.
+    """
+
+    settings: ClusterSettings
+    told: Callable[[JsonObject], None]
+
+    def begin(self, folder: Path) -> AbstractContextManager[Executor]:
+        """As `Executors.begin`: one worker process has shown that it can be used. It has no secret yet."""
+        return RayExecutor(self.settings, folder, self.told)

@@ -11,7 +11,7 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import BudgetError
 from tallyveil.execution.topdown.inputs import read_hierarchies
 from tallyveil.execution.topdown.run import run_release
-from tallyveil.execution.topdown.spine_record import spine_record
+from tallyveil.execution.topdown.spine_making import spine_record
 from tallyveil.geography import GeounitShares, spine_from_prefixes
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.guarantee import check_paths

@@ -9,8 +9,8 @@ from tallyveil.config.load import load_plan
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.execution.topdown.inputs import read_histograms
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable

@@ -14,8 +14,8 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.execution.topdown.inputs import read_histograms
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.kernels.family import chunk as family_chunk
 from tallyveil.measurements.family_answers import measure_one_by_one
 from tallyveil.noise.key import insecure_key

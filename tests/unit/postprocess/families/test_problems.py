@@ -6,8 +6,8 @@ import pytest
 from tallyveil.confidential.measure import Measurer
 from tallyveil.config.load import load_plan
 from tallyveil.execution.topdown.inputs import read_histograms
+from tallyveil.execution.topdown.preparation import compile_constraints
 from tallyveil.execution.topdown.public import read_public
-from tallyveil.execution.topdown.true_constraints import compile_constraints
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.families.problems import FamilyBuilder

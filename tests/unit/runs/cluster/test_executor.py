@@ -14,8 +14,7 @@ from tests.cluster_site import open_site
 from tests.unit.runs.cluster.conftest import FILES_KEY, SECRET
 
 from tallyveil.errors import ClusterError, ConstraintError, StoreError
-from tallyveil.runs.cluster.cluster import Cluster
-from tallyveil.runs.cluster.executor import RayExecutor
+from tallyveil.runs.cluster.executor import Cluster, RayExecutor
 from tallyveil.runs.cluster.failures import UnwrittenError, WorkerDefectError, answer, result_of
 from tallyveil.runs.cluster.site import ClusterSettings
 
