@@ -155,7 +155,9 @@ def _spent(root: Path, manifest: Manifest) -> tuple[Declaration, LedgerEntry, Ea
     if record_of(data, manifest.ledger.lines) != manifest.ledger:
         raise _bad_folder(root, f"{LEDGER} was changed while it was read")
     content = parse_ledger(first_lines(data, manifest.ledger.lines), root / LEDGER)
-    spend = next(one for one in content.entries if one.kind == "spend" and one.run == manifest.spender)
+    spend = next(
+        entry for entry in content.entries if entry.kind == "spend" and entry.run == manifest.spender
+    )
     earlier = Earlier(spend.run, first_lines(data, spend.sequence + 1), manifest.protected)
     return content.declaration, spend, earlier
 

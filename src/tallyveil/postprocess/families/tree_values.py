@@ -145,15 +145,15 @@ class TreeValues:
     def pieces(self) -> dict[tuple[int, int], NarrowArray]:
         """The estimates by geolevel and first geounit, in order, as they were kept."""
         return {
-            (level, first): own
+            (level, first): estimates
             for level, firsts in enumerate(self._first)
-            for first, own in zip(firsts, self._kept[level], strict=True)
+            for first, estimates in zip(firsts, self._kept[level], strict=True)
         }
 
-    def take(self, level: int, first: int, kept: NarrowArray) -> None:
+    def take(self, level: int, first: int, estimates: NarrowArray) -> None:
         """Take over estimates that another process has kept. The geounits of a geolevel come in order."""
         self._first[level].append(first)
-        self._kept[level].append(kept)
+        self._kept[level].append(estimates)
 
     def forget(self, level: int) -> None:
         """Free the memory of a geolevel that is estimated."""
@@ -163,12 +163,12 @@ class TreeValues:
     def save(self, level: int, path: Path) -> None:
         """Write the estimates of a geolevel, for another process that has the same sweep."""
         pieces = zip(self._first[level], self._kept[level], strict=True)
-        write_archive(path, {}, {str(first): own for first, own in pieces})
+        write_archive(path, {}, {str(first): estimates for first, estimates in pieces})
 
     def load(self, level: int, path: Path) -> None:
         """Take over the estimates of a geolevel that another process has written; raises StoreError."""
-        for first, own in read_archive(path).arrays.items():
-            self.take(level, int(first), own)
+        for first, estimates in read_archive(path).arrays.items():
+            self.take(level, int(first), estimates)
 
     def units(self, level: int, start: int, stop: int) -> Integers:
         """Estimates of geounits start to stop - 1 in multiples of 1 / GRID persons; a row for each geounit."""
@@ -190,11 +190,11 @@ class TreeValues:
         level, child_begin = self._spine.level_index(wanted.geolevel), wanted.child_begin
         units = self.units(level, int(child_begin[0]), int(child_begin[-1]))
         runs = child_begin - child_begin[0]
-        own = (
+        values = (
             self._answers(level, group, wanted.answers, wanted.begin[q], runs, units)
             for q, group in enumerate(wanted.queries)
         )
-        return np.concatenate([np.zeros(0), *own])
+        return np.concatenate([np.zeros(0), *values])
 
     def _answers(
         self,
