@@ -25,6 +25,7 @@ from tallyveil.universe.limits import LARGEST_COUNT, narrow_limits, widen_limits
 from tallyveil.universe.query_group import QueryGroup
 
 GEOUNITS_AT_ONCE = 1 << 17
+"""Geounits whose bounds are widened to 64 bits at once: 8 MiB for each array of bounds on 8 answers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

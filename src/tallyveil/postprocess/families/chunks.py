@@ -30,6 +30,11 @@ from tallyveil.universe.counts import PublicCounts, narrow
 KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
 
 CHUNKS_WANTED = 24
+"""About how many chunks a geolevel is divided into, so that several cores end at about the same time.
+
+With half as many, cores wait longer for the last chunk; with twice as many, each has more calls. Counts do not depend
+on it.
+"""
 SMALLEST, LARGEST = 1 << 15, 1 << 21
 """Largest number of unknowns (children times cells of the parent's support) of a chunk with several families."""
 

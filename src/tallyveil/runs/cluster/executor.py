@@ -35,6 +35,7 @@ ATTEMPTS: Final = 3
 GATHER_SECONDS: Final = 15.0
 """How long a run waits for its other worker processes once the first one can be used, before anything is spent."""
 _LOOK_SECONDS: Final = 1.0
+"""Longest wait for a message before the run looks again whether worker processes are missing."""
 _STALE_SECONDS: Final = 60.0
 """How long a shared file system may hide a file that another machine wrote. NFS keeps what it knows for up to 60 s."""
 
