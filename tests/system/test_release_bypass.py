@@ -32,9 +32,9 @@ from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
 from tallyveil.products.topdown.run.inputs import read_hierarchies, read_histograms
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.report import write_report
 
 KEY = insecure_key("bypass test")

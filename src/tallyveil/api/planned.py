@@ -120,7 +120,7 @@ class Plan:
         """
         import polars as pl
 
-        from tallyveil.products.topdown.run.planned_deviations import deviations_of
+        from tallyveil.products.topdown.run.public import deviations_of
 
         path = None if entities is None else path_given(entities, "entities")
         wanted, areas = names_given(queries, "queries"), names_given(families, "families")

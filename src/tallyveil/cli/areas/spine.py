@@ -166,7 +166,7 @@ def build(
     from tallyveil.cli.show.area_changes import show_changes
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.products.topdown.run.spine_build import BuildFlags, built
-    from tallyveil.products.topdown.run.spine_record import changes_record
+    from tallyveil.products.topdown.run.spine_making import changes_record
     from tallyveil.storage.outputs import claim_file
 
     named = names_if_any(geolevels, "--geolevels")

@@ -179,13 +179,13 @@ def plan(
     resources = predicted(loaded, Sizes(blocks, people, geography), allocation)
     deviations = None
     if wanted is not None:
-        from tallyveil.products.topdown.run.planned_deviations import deviations_of
+        from tallyveil.products.topdown.run.public import deviations_of
 
         deviations = deviations_of(loaded, entities, wanted, asked)
     if as_json:
         from tallyveil.plans.record import plan_record
         from tallyveil.postprocess.intervals.expected_deviations import deviations_record
-        from tallyveil.products.topdown.run.spine_record import changes_record
+        from tallyveil.products.topdown.run.spine_making import changes_record
 
         record = plan_record(loaded, resources, allocation, warnings)
         if deviations is not None:
